@@ -6,7 +6,7 @@ from typing import Any
 
 import perdure
 from perdure.effects.ready.files import find_file, write_file
-from perdure.effects.ready.http import http_request
+from perdure.effects.ready.http_tool import http_request
 
 NOTES = str(Path(os.environ.get("NOTES", "notes")).absolute())  # another process may have to look there
 Path(NOTES).mkdir(parents=True, exist_ok=True)

@@ -36,7 +36,7 @@ HERE = Path(__file__).parent
 IMPORTED = (
     "asyncio", "concurrent.futures.thread", "encodings.idna",
     "perdure.handles.sync.store", "perdure.handles.sync.run", "perdure.handles.aio.store", "perdure.handles.aio.run",
-    "perdure.runtime.shells", "perdure.handles.opening", "perdure.effects.rewound",
+    "perdure.runtime.shells", "perdure.handles.opening", "perdure.effects.rolled_back",
     "perdure.artifacts.local", "perdure.stores.postgres", "perdure.stores.files.engine",
     "perdure.doors.cli.main", "perdure.doors.cli.worker", "perdure.telemetry.logs", "perdure.runtime.supervisor",
     "faults.forks", "faults.writer",
@@ -329,7 +329,7 @@ def become(order: Order) -> None:
     os.environ.update(order.env)
     time.tzset()
     tempfile.tempdir = None
-    importlib.reload(points)  # which reads the environment
+    importlib.reload(crash_points)  # which reads the environment
     importlib.invalidate_caches()
     sys.stdin = sys.__stdin__ = opened(sys.stdin)
     sys.stdout = sys.__stdout__ = opened(sys.stdout)
@@ -410,6 +410,6 @@ def main(number: int) -> None:
 
 
 if __name__ == "__main__":
-    from perdure.model import points
+    from perdure.model import crash_points
 
     main(int(sys.argv[1]))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import perdure
-from perdure.stores.blueprint import own_views
+from perdure.stores.expected_schema import own_views
 
 PAGE = (Path(__file__).parent.parent / "docs" / "sql.md").read_text()
 QUESTIONS = re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)

@@ -26,6 +26,7 @@ from tidy_rules import (
     File,
     Rule,
     classes_are_small,
+    classes_in_two_modules,
     comments_stand_by_what_they_explain,
     complaints,
     data_holds_no_code,
@@ -36,6 +37,7 @@ from tidy_rules import (
     functions_are_short,
     machine_traces,
     module_has_a_docstring,
+    modules_have_names_of_their_own,
     names_say_something,
     only_doors_print,
     only_the_log_and_the_stores_write,
@@ -103,6 +105,13 @@ CONTROLS: dict[Rule, tuple[list[File], list[File]]] = {
             def process_id(): ...
             from contextlib import contextmanager
             utility = 1"""),
+    ),
+    modules_have_names_of_their_own: (
+        planted("""planes/time.py> x = 1
+            doors/http/json.py> x = 1"""),
+        planted("""planes/history.py> x = 1
+            planes/__init__.py> x = 1
+            planes/time.sql> SELECT 1"""),
     ),
     prose_is_plain: (
         planted("""# What a caller may do.
@@ -278,6 +287,18 @@ def test_the_pages_are_plain() -> None:
     held = [File(path, (ROOT / path).read_text("utf-8")) for path in paths if not path.startswith("src/")]
     found = complaints(prose_is_plain, held)
     assert not found, "\n".join(found)
+
+
+def test_a_class_name_stands_in_one_module() -> None:
+    assert classes_in_two_modules(source()) == []
+
+
+def test_control_a_class_name_in_two_modules_is_caught() -> None:
+    twice = planted("""planes/a.py> class Found: ...
+        effects/b.py> class Found: ...
+        handles/aio/c.py> class Store: ...
+        handles/sync/c.py> class Store: ...""")
+    assert classes_in_two_modules(twice) == ["Found: planes/a.py, effects/b.py"]
 
 
 def glossary_faults(text: str) -> list[str]:

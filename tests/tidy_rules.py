@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,6 +23,7 @@ CODE_IN_DATA = {"pickle", "cPickle", "cloudpickle", "jsonpickle", "marshal", "di
 CLOCKS = {"time.time", "time.time_ns", "datetime.now", "datetime.utcnow", "datetime.today", "date.today"}
 DICE = {"random", "secrets"}
 THROWS = {"os.urandom", *(f"uuid.uuid{version}" for version in range(1, 9))}  # the type UUID is no throw
+GENERATED = "handles/sync/"
 DRIVERS = {"apsw", "psycopg", "sqlite3"}
 
 _AFTER_A_BRACKET = re.compile(r"\s*[)\]}][^#\"']*  # (?!fmt:|noqa|type:)")
@@ -39,7 +41,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "stores/pgvector.py": "its schema and size are part of the text, quoted by the server or whole numbers",
         "evaluation/recall/": "SQLite's own full-text search is what ours is measured beside",
         "stores/postgres_session.py": "session settings, as above",
-        "stores/asking.py": "the user's own SQL; its views are ours, and the one value in them is quoted by SQLite",
+        "stores/user_query.py": "the user's own SQL; its views are ours, and the one value in them is quoted by SQLite",
         "doors/cli/query.py": "the help shows what a user may ask",
         "evaluation/bench/": "the raw floor is plain SQL on tables of its own: that is what it measures",
         "evaluation/recovery/subjects/": "other people's stores, as other people write them",
@@ -50,7 +52,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "stores/sqlite.py": "as above",
         "stores/postgres.py": "as above",
         "stores/postgres_session.py": "as above",
-        "stores/asking.py": "as above",
+        "stores/user_query.py": "as above",
         "evaluation/recall/": "as above",
         "evaluation/bench/": "the raw floor is plain SQL on tables of its own: that is what it measures",
         "evaluation/recovery/subjects/": "other people's stores, as other people write them",
@@ -66,6 +68,8 @@ EXEMPT: dict[str, dict[str, str]] = {
     },
     "drivers_stay_in_the_stores": {
         "stores/": "this is where the databases are",
+        "upkeep/": "backs up, restores and looks at the databases themselves",
+        "interchange/foreign_sqlite.py": "reads other programs' SQLite files",
         "testing/": "starts databases and damages them on purpose",
         "evaluation/": "measures the raw floor and runs other people's stores",
     },
@@ -80,11 +84,11 @@ EXEMPT: dict[str, dict[str, str]] = {
         "evaluation/": "chooses faults, from a printed seed",
     },
     "files_below_a_store_are_opened_within": {
-        "stores/files/within.py": "this is the one module that opens and writes files there",
+        "stores/files/folder_access.py": "this is the one module that opens and writes files there",
         "stores/files/engine.py": "the cache is SQLite's, in a folder whose name nobody else knows (docs/decisions/0025)",
         "stores/files/connection.py": "as above",
         "stores/files/layout.py": "as above; and the folder of the store itself is the operator's choice",
-        "stores/files/secret.py": "the key lies outside every store",
+        "stores/files/cache_place.py": "the key lies outside every store",
         "interchange/views/keeping.py": "closes what was opened within, and makes the folder that a user names (--to)",
     },
     "only_doors_print": {"doors/": "they talk to people", "evaluation/": "reports"},
@@ -165,6 +169,24 @@ def names_say_something(file: File) -> Complaints:
     for function in file.among(ast.FunctionDef, ast.AsyncFunctionDef):
         if function.name.strip("_") == "process":
             yield function.lineno, "process: say what it does"
+
+
+def modules_have_names_of_their_own(file: File) -> Complaints:
+    """A module named like one of the standard library is misread in every import and every traceback."""
+    stem = file.path.rpartition("/")[2].removesuffix(".py")
+    if file.path.endswith(".py") and not stem.startswith("__") and stem in sys.stdlib_module_names:
+        yield 1, f"{stem} is a module of the standard library"
+
+
+def classes_in_two_modules(files: list[File]) -> list[str]:
+    """Public class names that stand in two written modules: one word, one meaning."""
+    places: dict[str, list[str]] = {}
+    for file in files:
+        if file.path.endswith(".py") and not file.path.startswith(GENERATED):
+            for node in file.tree.body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    places.setdefault(node.name, []).append(file.path)
+    return [f"{name}: {', '.join(paths)}" for name, paths in places.items() if len(paths) > 1]
 
 
 def prose_is_plain(file: File) -> Complaints:

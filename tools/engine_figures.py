@@ -28,9 +28,9 @@ import perdure
 from perdure.effects import ledger
 from perdure.handles.programs import run_for
 from perdure.handles.working import open_for_worker
-from perdure.planes import workers
-from perdure.planes.leasing import Company
-from perdure.runtime.worker import Settings, Worker
+from perdure.planes.execution import workers
+from perdure.planes.recovery.leases import Company
+from perdure.runtime.worker import Worker, WorkerSettings
 
 PACKAGE = f"{Path(perdure.__file__).parent}{os.sep}"
 ENGINE = ("effects/", "runtime/", "handles/")
@@ -123,7 +123,7 @@ def traced() -> dict[str, set[str]]:
 
     async def recover(url: str) -> None:
         caller = open_for_worker(url, actor="worker", tenant="default", lease_seconds=60.0)
-        worker = Worker(caller, {one_act.name: one_act}, Settings(), run_for)
+        worker = Worker(caller, {one_act.name: one_act}, WorkerSettings(), run_for)
         await worker._introduce()
         core, wanted = caller.core, workers.drivable([one_act.name], [one_act.program])
         for trace in (False, True):

@@ -25,7 +25,7 @@ sys.path[:0] = [str(ROOT / "src")]
 
 import perdure  # noqa: E402 - after the path is known
 from perdure.log.event import commit_to, hash_header  # noqa: E402 - as above
-from perdure.stores import scripts  # noqa: E402 - as above
+from perdure.stores import schema_upgrade  # noqa: E402 - as above
 from perdure.stores.sqlite import SqliteEngine  # noqa: E402 - as above
 
 FIXTURES = ROOT / "tests" / "fixtures" / "schema"
@@ -83,7 +83,7 @@ def measure(fixture: Path, events: int, *, verify: bool, place: str | None) -> d
         copied = time.perf_counter() - began
         (folder / "copy").unlink()
         began = time.perf_counter()
-        scripts.bring_up_to_date(SqliteEngine(f"sqlite:///{path}", path), keep_copy=False)
+        schema_upgrade.bring_up_to_date(SqliteEngine(f"sqlite:///{path}", path), keep_copy=False)
         took = time.perf_counter() - began
         found = {"schema": fixture.stem, "events": events, "copy s": round(copied, 2), "migration s": round(took, 2)}
         found |= {"MB before": before // 10**6, "MB after": size(folder) // 10**6}

@@ -51,8 +51,8 @@ if _typing.TYPE_CHECKING:
     from perdure.handles.aio.runs import AsyncRunHandle
     from perdure.handles.aio.session import AsyncScope, AsyncSession
     from perdure.handles.aio.store import AsyncStore
+    from perdure.handles.aio.tasks import AsyncTask
     from perdure.handles.aio.values import AsyncLock
-    from perdure.handles.aio.work import AsyncTask
     from perdure.handles.atomic import Atomic
     from perdure.handles.listing import acount, aevery, count, every
     from perdure.handles.opening import aopen, open  # noqa: A004
@@ -66,8 +66,8 @@ if _typing.TYPE_CHECKING:
     from perdure.handles.sync.runs import RunHandle
     from perdure.handles.sync.session import Scope, Session
     from perdure.handles.sync.store import Store
+    from perdure.handles.sync.tasks import Task
     from perdure.handles.sync.values import Lock
-    from perdure.handles.sync.work import Task
     from perdure.interchange.move import move
     from perdure.log.anchor import Anchor
     from perdure.model.records.actors import ActorRecord
@@ -114,8 +114,8 @@ if _typing.TYPE_CHECKING:
         ToolKind,
         Unknown,
     )
+    from perdure.model.records.emitted import EventRecord
     from perdure.model.records.envelope import Envelope, PendingEffect, RunVerdict, Standing
-    from perdure.model.records.happenings import EventRecord
     from perdure.model.records.integrity import Backup, Problem, Report, Restored
     from perdure.model.records.memories import (
         Found,
@@ -130,14 +130,14 @@ if _typing.TYPE_CHECKING:
     from perdure.model.records.recovery import Recovered
     from perdure.model.records.retention import Retained, RetainReport, Retention
     from perdure.model.records.runs import RunRecord, RunStatus, StepRecord, WaitKind, WaitRecord, WaitState, WhatIf
+    from perdure.model.records.tasks import TaskRecord, TaskStatus
     from perdure.model.records.timeline import TimelineRecord
     from perdure.model.records.values import Entry
-    from perdure.model.records.work import TaskRecord, TaskStatus
     from perdure.model.refs import Ref
-    from perdure.model.types import Unregistered, registered
+    from perdure.model.registered_types import Unregistered, registered
+    from perdure.planes.conversation.transcript import Transcript
     from perdure.planes.memory.search import Results
-    from perdure.planes.paging import Page
-    from perdure.planes.transcript import Transcript
+    from perdure.planes.reading.paging import Page
     from perdure.runtime.agent import Agent, agent
 
 _HOMES = {
@@ -153,7 +153,7 @@ _HOMES = {
     "perdure.handles.aio.session": ("AsyncScope", "AsyncSession"),
     "perdure.handles.aio.store": ("AsyncStore",),
     "perdure.handles.aio.values": ("AsyncLock",),
-    "perdure.handles.aio.work": ("AsyncTask",),
+    "perdure.handles.aio.tasks": ("AsyncTask",),
     "perdure.handles.atomic": ("Atomic",),
     "perdure.handles.listing": ("acount", "aevery", "count", "every"),
     "perdure.handles.opening": ("aopen", "open"),
@@ -165,7 +165,7 @@ _HOMES = {
     "perdure.handles.sync.session": ("Scope", "Session"),
     "perdure.handles.sync.store": ("Store",),
     "perdure.handles.sync.values": ("Lock",),
-    "perdure.handles.sync.work": ("Task",),
+    "perdure.handles.sync.tasks": ("Task",),
     "perdure.interchange.move": ("move",),
     "perdure.log.anchor": ("Anchor",),
     "perdure.model.records.actors": ("ActorRecord",),
@@ -182,7 +182,7 @@ _HOMES = {
     "perdure.model.records.decisions": ("DecisionRecord", "DecisionStatus", "Reference"),
     "perdure.model.records.differences": ("Difference", "How", "SessionDiff"),
     "perdure.model.records.envelope": ("Envelope", "PendingEffect", "RunVerdict", "Standing"),
-    "perdure.model.records.happenings": ("EventRecord",),
+    "perdure.model.records.emitted": ("EventRecord",),
     "perdure.model.records.memories": (
         "Found", "MemoryKind", "MemoryRecord", "MemoryStatus", "SearchKind", "Validity", "Why",
     ),
@@ -192,12 +192,12 @@ _HOMES = {
     "perdure.model.records.timeline": ("TimelineRecord",),
     "perdure.model.records.integrity": ("Backup", "Problem", "Report", "Restored"),
     "perdure.model.records.values": ("Entry",),
-    "perdure.model.records.work": ("TaskRecord", "TaskStatus"),
+    "perdure.model.records.tasks": ("TaskRecord", "TaskStatus"),
     "perdure.model.refs": ("Ref",),
-    "perdure.model.types": ("Unregistered", "registered"),
+    "perdure.model.registered_types": ("Unregistered", "registered"),
     "perdure.planes.memory.search": ("Results",),
-    "perdure.planes.paging": ("Page",),
-    "perdure.planes.transcript": ("Transcript",),
+    "perdure.planes.reading.paging": ("Page",),
+    "perdure.planes.conversation.transcript": ("Transcript",),
     "perdure.effects.tool": ("Refuse", "RequireApproval", "Tool", "tool",),
     "perdure.handles.aio.effects": ("AsyncEffect",),
     "perdure.handles.sync.effects": ("Effect",),

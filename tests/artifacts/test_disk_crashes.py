@@ -17,7 +17,7 @@ from artifacts.disk_places import ADDRESS, SRC, path_of
 from artifacts.place_contract import TEXT
 from perdure.artifacts.disk import POINTS, DiskPlace
 from perdure.errors import Damaged, TimedOut, Unavailable
-from perdure.model import points
+from perdure.model import crash_points
 from perdure.model.instants import system_clock
 
 
@@ -185,7 +185,7 @@ def test_the_child_ends_well_when_no_point_is_armed(place: DiskPlace) -> None:
 
 def test_every_point_is_reached(place: DiskPlace) -> None:
     reached: list[str] = []
-    disarm = [points.arm(point, lambda point=point: reached.append(point)) for point in POINTS]
+    disarm = [crash_points.arm(point, lambda point=point: reached.append(point)) for point in POINTS]
     try:
         place.put("t1", [TEXT])
         place.delete("t1", ADDRESS)
@@ -285,7 +285,7 @@ def test_a_collector_between_rename_and_acknowledgement(place: DiskPlace) -> Non
     found.write_bytes(b"damaged")
     os.utime(found, (1, 1))
     outcome: list[bool] = []
-    disarm = points.arm(
+    disarm = crash_points.arm(
         "artifact.after_rename", lambda: outcome.append(place.delete("t1", ADDRESS, before_us=2_000_000))
     )
     try:
@@ -327,7 +327,7 @@ def test_no_put_gets_between_a_collectors_look_and_its_delete(place: DiskPlace, 
         except TimedOut as error:
             said.append(type(error).__name__)
 
-    disarm = points.arm("artifact.before_delete", put)
+    disarm = crash_points.arm("artifact.before_delete", put)
     try:
         assert place.delete("t1", ADDRESS)
     finally:
@@ -348,7 +348,7 @@ def test_no_put_renames_while_a_collector_looks(place: DiskPlace) -> None:
     place.delete("t1", ADDRESS)
     impatient = DiskPlace(place.root, lock_seconds=0.01)
     collector = os.open(path_of(place, "t1", ADDRESS).parent, os.O_RDONLY)
-    disarm = points.arm("artifact.before_rename", lambda: fcntl.flock(collector, fcntl.LOCK_EX))
+    disarm = crash_points.arm("artifact.before_rename", lambda: fcntl.flock(collector, fcntl.LOCK_EX))
     try:
         with pytest.raises(TimedOut):
             impatient.put("t1", [TEXT])

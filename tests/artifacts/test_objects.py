@@ -28,9 +28,9 @@ from perdure.artifacts.objects import PART_BYTES, S3Place
 from perdure.artifacts.place import Place, place_from_url
 from perdure.errors import Error, Full, Invalid, NotFound, Refused, Unavailable
 from perdure.handles.sync.store import Store
-from perdure.model import points
+from perdure.model import crash_points
 from perdure.model.instants import SECOND_US, duration_us
-from perdure.planes import collect
+from perdure.planes.retention import collect
 from perdure.stores.blobs import Blobs
 
 obstore = pytest.importorskip("obstore")
@@ -412,7 +412,7 @@ def test_the_points_are_reached(place: S3Place) -> None:
         "artifact.before_delete",
         "artifact.after_delete",
     ]
-    disarm = [points.arm(name, lambda name=name: reached.append(name)) for name in names]
+    disarm = [crash_points.arm(name, lambda name=name: reached.append(name)) for name in names]
     try:
         place.put("t1", [TEXT])
         place.delete("t1", ADDRESS)

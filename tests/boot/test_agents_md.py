@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from perdure.boot import agents_md
-from perdure.boot.agents_md import Standing
+from perdure.boot.agents_md import SectionStanding
 from perdure.boot.items import Item, Section
 from perdure.boot.making import asked_for
 from perdure.boot.pack import Made, Pack, build
@@ -26,14 +26,14 @@ def test_a_section_is_put_in_and_replaced_and_the_rest_stays(before: str, tmp_pa
     path = tmp_path / "AGENTS.md"
     if before:
         path.write_text(before)
-    assert agents_md.keep(path, pack(1)) is Standing.MISSING
+    assert agents_md.keep(path, pack(1)) is SectionStanding.MISSING
     first = path.read_text()
     assert first.startswith(before)
     path.write_text(first + "\nafter\n")
-    assert agents_md.keep(path, pack(2)) is Standing.OLDER
+    assert agents_md.keep(path, pack(2)) is SectionStanding.OLDER
     assert path.read_text().startswith(before)
     assert path.read_text().endswith("\nafter\n")
-    assert agents_md.keep(path, pack(2)) is Standing.CURRENT
+    assert agents_md.keep(path, pack(2)) is SectionStanding.CURRENT
     assert path.read_text().count(agents_md._ABOUT) == 1
     assert [each.name for each in tmp_path.iterdir()] == ["AGENTS.md"]
 
@@ -42,18 +42,18 @@ def test_an_older_foreign_or_edited_section_says_so(tmp_path: Path) -> None:
     path = tmp_path / "AGENTS.md"
     agents_md.keep(path, pack(1))
     section = agents_md.found_in(path.read_text())
-    assert agents_md.standing(section, pack(1).manifest)[0] is Standing.CURRENT
-    assert agents_md.standing(section, pack(5).manifest)[0] is Standing.OLDER
-    assert agents_md.standing(section, pack(1, commit="1a2b").manifest)[0] is Standing.OLDER
-    assert agents_md.standing(section, pack(1, uid="11").manifest)[0] is Standing.FOREIGN
-    assert agents_md.standing(None, pack(1).manifest)[0] is Standing.MISSING
+    assert agents_md.standing(section, pack(1).manifest)[0] is SectionStanding.CURRENT
+    assert agents_md.standing(section, pack(5).manifest)[0] is SectionStanding.OLDER
+    assert agents_md.standing(section, pack(1, commit="1a2b").manifest)[0] is SectionStanding.OLDER
+    assert agents_md.standing(section, pack(1, uid="11").manifest)[0] is SectionStanding.FOREIGN
+    assert agents_md.standing(None, pack(1).manifest)[0] is SectionStanding.MISSING
     for edited in (path.read_text().replace("text", "test", 1), path.read_text().rpartition("<!--")[0]):
         path.write_text(edited)
         with pytest.raises(Conflict, match="edited by hand"):
             agents_md.keep(path, pack(1))
         assert path.read_text() == edited
-    assert agents_md.keep(path, pack(1), force=True) is Standing.EDITED
-    assert agents_md.standing(agents_md.found_in(path.read_text()), pack(1).manifest)[0] is Standing.CURRENT
+    assert agents_md.keep(path, pack(1), force=True) is SectionStanding.EDITED
+    assert agents_md.standing(agents_md.found_in(path.read_text()), pack(1).manifest)[0] is SectionStanding.CURRENT
 
 
 def test_no_link_leads_out_of_the_folder(tmp_path: Path) -> None:

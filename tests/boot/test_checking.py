@@ -13,7 +13,7 @@ import pytest
 import perdure
 from perdure.boot import checking
 from perdure.model.records.checks import Check, Unreadable, standing_of
-from perdure.planes.checks import from_stored
+from perdure.planes.memory.checks import from_stored
 
 GIT = ("git", "-c", "user.name=a", "-c", "user.email=a@example.org")
 

@@ -17,7 +17,7 @@ from perdure.log.change import Stream
 from perdure.model.instants import instant_us
 from perdure.model.records.conversation import Call, Role, Turn
 from perdure.model.tokens import estimate
-from perdure.planes.transcript import Answered, Exchange
+from perdure.planes.conversation.transcript import AnsweredCall, Exchange
 
 SEED = 20261117
 BOOTS = 500  # of each of four seeds
@@ -65,7 +65,7 @@ def exchange(rng: random.Random, seq: int) -> Exchange:
     )
     turn = Turn(seq, role, text(rng), tuple(calls), at, "me")
     answered = [
-        Answered(
+        AnsweredCall(
             call, Turn(seq + 1, Role.TOOL, text(rng, 300), (), at, "me", call=call.id) if rng.random() < 0.8 else None
         )
         for call in calls

@@ -123,10 +123,10 @@ def test_a_dead_claimer_and_an_old_section_are_marked(tmp_path: Path) -> None:
         free = [each.id for each in pack.manifest.shown if each.said.startswith("its claimer is gone")]
         assert len(free) == PLANTED
         section = agents_md.found_in(agents_md.read(tmp_path / "AGENTS.md"))
-        assert agents_md.standing(section, pack.manifest)[0] is agents_md.Standing.OLDER
+        assert agents_md.standing(section, pack.manifest)[0] is agents_md.SectionStanding.OLDER
         agents_md.keep(tmp_path / "AGENTS.md", pack)
         section = agents_md.found_in(agents_md.read(tmp_path / "AGENTS.md"))
-        assert agents_md.standing(section, session.boot().manifest)[0] is agents_md.Standing.CURRENT
+        assert agents_md.standing(section, session.boot().manifest)[0] is agents_md.SectionStanding.CURRENT
 
 
 # -- pages ---------------------------------------------------------------------------------------------------

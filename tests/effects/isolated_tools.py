@@ -122,7 +122,7 @@ def give_unstorable(path: str, how: str) -> Any:
 
 if __name__ == "__main__":
     import effects.isolated_tools as itself
-    from perdure.stores.living import Living
+    from perdure.stores.liveness import Living
 
     if len(sys.argv) > 3:
         Living.lock = lambda self: ()

@@ -14,7 +14,7 @@ import msgspec
 
 from perdure.effects import ledger
 from perdure.effects.acting import Acting
-from perdure.effects.commands import Call, Came, CheckLease, Read, Write
+from perdure.effects.commands import CallFunction, Came, CheckLease, Read, Write
 from perdure.effects.ledger import Intent
 from perdure.effects.settling import Action
 from perdure.effects.tool import Tool, digest_of, tool
@@ -24,8 +24,8 @@ from perdure.log.event import Body
 from perdure.model.instants import SECOND_US
 from perdure.model.records.effects import Absent, EffectRecord, Happened, Unknown
 from perdure.stores.clocks import Clocks
-from perdure.stores.flights import Flights
-from perdure.stores.slots import Slots
+from perdure.stores.in_flight import Flights
+from perdure.stores.tool_limits import Slots
 from perdure.stores.tx import LOG
 
 STREAM = Stream(1, b"r" * 16, 1, "run", "r")
@@ -262,7 +262,7 @@ class Process:
         found = self.world.record()
         made = self.world.tool
         if found is None and self.world.broken == "the call comes first":
-            yield Call(made.fn, is_async=False)
+            yield CallFunction(made.fn, is_async=False)
         if found is None:
             intent = Intent("send", made.kind, KEY, digest_of("send", {}), {}, made.rule)
             found = yield from acting.dispatch_new(made, intent)
@@ -324,7 +324,7 @@ class Process:
                 if self.token != self.world.token and self.world.broken != "no fence":
                     raise Stale("lost")
                 return None
-            case Call(function):
+            case CallFunction(function):
                 try:
                     return Came(function())
                 except Died:

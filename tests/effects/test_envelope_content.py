@@ -16,7 +16,7 @@ import perdure
 from perdure import errors
 from perdure.effects import envelope, timeline
 from perdure.effects.sending import Sending
-from perdure.model import points
+from perdure.model import crash_points
 from perdure.model.limits import PAGE_MAX_ROWS
 from perdure.model.records.envelope import Envelope, RunVerdict, Standing
 from perdure.testing.clock import FakeClock
@@ -173,7 +173,7 @@ def run_with_a_dispatched_effect(store: perdure.Store, kind: str) -> perdure.Run
 
     tool = tool_of(**DECLARED[kind])
     handle = store.start(perdure.agent(name=f"run_{kind}")(lambda run: run.act(tool, 1)), key=kind)
-    disarm = points.arm("effect.dispatch.after", die)
+    disarm = crash_points.arm("effect.dispatch.after", die)
     try:
         # The dead take nothing back.
         with (

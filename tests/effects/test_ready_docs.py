@@ -12,7 +12,7 @@ import pytest
 
 from perdure.effects.ready.files import write_file
 from perdure.effects.ready.git import git_commit, git_push
-from perdure.effects.ready.http import http_request
+from perdure.effects.ready.http_tool import http_request
 from perdure.effects.ready.shell import shell
 from test_docs import BLOCK, ROOT
 

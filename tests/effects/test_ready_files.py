@@ -15,7 +15,7 @@ import pytest
 
 from perdure.effects.ready.files import POINTS, write_file
 from perdure.errors import Damaged, Failed, InDoubt, Invalid, Unavailable
-from perdure.model import points
+from perdure.model import crash_points
 from perdure.model.records.effects import Absent, Happened, ToolKind, Unknown
 
 
@@ -206,7 +206,7 @@ def test_the_probe_leaves_what_others_are_writing(tmp_path: Path) -> None:
         assert isinstance(probe(tmp_path / "b", "x"), (Absent, Unknown))
         during.append(names(tmp_path))
 
-    disarm = points.arm("file.before_rename", look)
+    disarm = crash_points.arm("file.before_rename", look)
     write_file(str(tmp_path / "a"), "new")
     disarm()
     assert len(during[0]) == 3
@@ -216,7 +216,7 @@ def test_the_probe_leaves_what_others_are_writing(tmp_path: Path) -> None:
 def test_every_point_is_reached(tmp_path: Path) -> None:
     """The control of the sweep: a point that is never reached would prove nothing."""
     reached: list[str] = []
-    disarm = [points.arm(name, lambda name=name: reached.append(name)) for name in POINTS]
+    disarm = [crash_points.arm(name, lambda name=name: reached.append(name)) for name in POINTS]
     write_file(str(tmp_path / "a"), "x")
     for each in disarm:
         each()

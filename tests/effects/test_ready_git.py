@@ -16,7 +16,7 @@ from perdure.effects.ready import git
 from perdure.effects.ready.files import write_file
 from perdure.effects.ready.git import TRAILER, git_commit, git_push
 from perdure.errors import Failed, InDoubt, Invalid, Unavailable
-from perdure.model import points
+from perdure.model import crash_points
 from perdure.model.records.effects import Absent, Happened, ToolKind, Unknown
 
 IDENTITY = {f"GIT_{who}_{what}": "a@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
@@ -257,7 +257,7 @@ def test_what_is_just_being_written_is_waited_for(repo: Path) -> None:
         with pytest.raises(Unavailable, match=r"\.perdure-.* is just being written"):
             git_commit(str(repo), "Say one", key="k1", paths=["src"])
 
-    disarm = points.arm("file.before_rename", look)
+    disarm = crash_points.arm("file.before_rename", look)
     write_file("src/a", "one", root=str(repo))
     disarm()
     git_commit(str(repo), "Say one", key="k1", paths=["src"])

@@ -22,8 +22,8 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure.effects.ready import http as module
-from perdure.effects.ready.http import BODY_MAX_BYTES, http_probe, http_request, http_tool
+from perdure.effects.ready import http_tool as module
+from perdure.effects.ready.http_tool import BODY_MAX_BYTES, http_probe, http_request, http_tool
 from perdure.errors import Error, Failed, InDoubt, Invalid, Unavailable
 from perdure.model.records.effects import Absent, Happened, ToolKind, Unknown
 from perdure.model.values import encode
@@ -178,7 +178,7 @@ def test_a_lost_answer_is_doubt_and_called_again_it_lands_once(server: Server) -
 
 
 SENDER = (
-    "import sys; from perdure.effects.ready.http import http_request\n"
+    "import sys; from perdure.effects.ready.http_tool import http_request\n"
     "http_request('POST', sys.argv[1], key='k', body='x')"
 )
 

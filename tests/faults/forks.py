@@ -18,7 +18,7 @@ import msgspec
 
 from faults import sweep_agent, sweep_variants
 from forked import Program, environment
-from perdure.model import points
+from perdure.model import crash_points
 from perdure.stores.tx import Tx
 
 ERROR_CHARS = 600
@@ -50,7 +50,7 @@ class Report(msgspec.Struct, frozen=True):
     error: str = ""
     unsettled: bool = False
     settled: list[str] = []
-    points: dict[str, int] = {}
+    crash_points: dict[str, int] = {}
     commits: list[list[str]] = []
 
 
@@ -156,9 +156,9 @@ def live() -> None:
 def lived(order: Order) -> Report:
     counted = Counted() if order.counting else None
     if counted is not None:
-        points._armed = counted
+        crash_points._armed = counted
     if order.at is not None:
-        points.arm(order.at[0], strike_at(order.at[1], order.signal))
+        crash_points.arm(order.at[0], strike_at(order.at[1], order.signal))
     if order.variant:
         getattr(sweep_variants, order.variant)()
     sweep_agent.World.port, sweep_agent.World.slow = order.port, order.slow

@@ -22,7 +22,7 @@ import perdure
 from faults.writer import say_so
 from forked import Program, environment
 from perdure.errors import Refused
-from perdure.stores import held
+from perdure.stores import held_files
 
 WRITES_BETWEEN = 20
 
@@ -40,10 +40,10 @@ def main() -> None:
         while True:
             look(path)
     if os.environ.get("PERDURE_BLIND"):
-        held._hear = lambda *_: None  # type: ignore[assignment] - installed with the first file
-        held.enter = lambda *_: None  # type: ignore[assignment]
-        held.lost = lambda *_: None  # type: ignore[assignment]
-        held.WalLook = lambda _: lambda: None  # type: ignore[assignment,misc] - it never sees which WAL it writes to
+        held_files._hear = lambda *_: None  # type: ignore[assignment] - installed with the first file
+        held_files.enter = lambda *_: None  # type: ignore[assignment]
+        held_files.lost = lambda *_: None  # type: ignore[assignment]
+        held_files.WalLook = lambda _: lambda: None  # type: ignore[assignment,misc] - it never sees which WAL it writes to
     store = perdure.open(url)
     session = store.session(f"s{first}")
     if what == "inside":

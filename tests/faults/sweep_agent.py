@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any, ClassVar
 
 import perdure
-from perdure.model.points import reach
+from perdure.model.crash_points import reach
 from perdure.testing import witness
 
 LANDS_WITHIN = 0.05

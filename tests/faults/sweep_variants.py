@@ -12,8 +12,8 @@ from typing import Any
 
 from perdure.effects import ledger, settling
 from perdure.effects.ledger import Intent, Outcome
-from perdure.model.points import reach
-from perdure.planes import leasing
+from perdure.model.crash_points import reach
+from perdure.planes.recovery import leases
 from perdure.runtime import outward, undoing
 
 
@@ -37,9 +37,9 @@ def trusting() -> None:
 
 
 def unchecked() -> None:
-    leasing.holds = lambda *_: True
+    leases.holds = lambda *_: True
 
 
 def unfenced() -> None:
     unchecked()
-    leasing.check_lease = lambda *_: None
+    leases.check_lease = lambda *_: None

@@ -39,7 +39,8 @@ from faults.tracing import tracer
 from faults.writer import SEED
 from perdure.effects.ledger import ARROWS
 from perdure.model.records.runs import RunStatus
-from perdure.planes import leasing, runs, steps, waits
+from perdure.planes.execution import runs, steps, waits
+from perdure.planes.recovery import leases
 
 log = logging.getLogger(__name__)
 
@@ -226,7 +227,7 @@ def transitions() -> set[str]:
     literal = re.compile(r'"((?:run|step)\.[a-z_]+)"')
     of_runs = {
         kind
-        for module in (runs, leasing, steps, waits)
+        for module in (runs, leases, steps, waits)
         for kind in literal.findall(Path(str(module.__file__)).read_text())
     }
     ends = {f"run.{status}" for status in (RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED)}

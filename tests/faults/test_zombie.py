@@ -18,7 +18,7 @@ import perdure
 from faults import forks
 from faults.forks import Life, Order, Report
 from faults.sweeps import FULL, Ground, Outcome, Point, counted, every_point, remade, sampled, verified, wrong
-from perdure.effects import judging
+from perdure.effects import outcomes
 from perdure.log.event import Event, decode_body
 from perdure.stores.files.layout import Layout
 from perdure.stores.store import event_of
@@ -30,7 +30,7 @@ PATIENCE_SECONDS = 0.5  # of the heir, when the zombie sleeps inside a transacti
 CLAIMS = ("run.claimed", "run.recovered")
 GIVES_UP = ("run.waiting", "run.released", "run.parked", "run.completed", "run.failed", "run.cancelled")
 UNDER_A_LEASE = (*GIVES_UP, "run.cut", "step.done", "ask.opened", "ask.expired", "run.wait.opened", "run.wait.expired")
-OF_ITS_OWN_ATTEMPT = ("its sender", judging.LATE)  # what a sender may say about its own attempt, whoever has the run
+OF_ITS_OWN_ATTEMPT = ("its sender", outcomes.LATE)  # what a sender may say about its own attempt, whoever has the run
 OF_ITSELF = ("effect.late", "effect.quiet")  # the same: what came back too late, and that it will send nothing more
 
 

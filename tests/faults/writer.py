@@ -27,7 +27,7 @@ from typing import IO, Any
 from forked import Program, environment
 from perdure.artifacts import descriptors
 from perdure.stores.files import journal
-from perdure.stores.files.journal import Journal
+from perdure.stores.files.journal import LineLog
 from stores.verbs import Opened, append, begin, opened
 
 ROUNDS = int(os.environ.get("PERDURE_ROUNDS", "5"))
@@ -118,14 +118,14 @@ def unsynced(synchronous: int, store: Opened, count: str) -> None:
 def late(store: Opened, count: str) -> None:
     held: list[Any] = []
 
-    def append_the_one_before(journal: Journal, *about: Any) -> None:
+    def append_the_one_before(journal: LineLog, *about: Any) -> None:
         held.append(about)
         if len(held) > 1:
             really(journal, *held.pop(0))
 
     stream = store.write(begin, "a")
-    really, Journal._append = Journal._append, append_the_one_before  # type: ignore[method-assign]
-    Journal.look = lambda *_: (1,)  # type: ignore[method-assign] - nobody may notice
+    really, LineLog._append = LineLog._append, append_the_one_before  # type: ignore[method-assign]
+    LineLog.look = lambda *_: (1,)  # type: ignore[method-assign] - nobody may notice
     journal._check_kept = lambda *_: None  # type: ignore[assignment] - nor this, which would
     for number in range(int(count)):
         store.write(append, stream, str(number))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure.stores import migrate, scripts
+from perdure.stores import migrate, schema_upgrade
 from perdure.testing.clock import FakeClock
 
 NEWER = 4711
@@ -23,7 +23,7 @@ def url(request, tmp_path) -> str:
 
 
 def put_schema(store: perdure.Store, number: int) -> None:
-    with scripts.changing(store._caller.core.engine) as script:
+    with schema_upgrade.changing(store._caller.core.engine) as script:
         script.query(migrate.Q.meta_put, name="schema", value=str(number))
 
 

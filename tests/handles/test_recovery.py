@@ -11,9 +11,9 @@ import forked
 import perdure
 from handles import left_behind as left
 from perdure.effects.tool import DECLARED
-from perdure.planes import presence
+from perdure.planes.recovery import presence
 from perdure.planes.tables import HOLDERS
-from perdure.stores import living
+from perdure.stores import liveness
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def lock_files(store) -> set[str]:
 
 @pytest.mark.parametrize("tool", ["left_idempotent", "left_unsafe"])
 def test_a_lock_file_goes_once_its_death_needs_no_proof(url, world, monkeypatch, tool) -> None:
-    monkeypatch.setattr(living, "OLD_SECONDS", -3600.0)
+    monkeypatch.setattr(liveness, "OLD_SECONDS", -3600.0)
     leave(url, world, tool, "effect.call.before")
     with perdure.open(url, actor="me") as store:
         left_one = lock_files(store)
@@ -132,7 +132,7 @@ def test_a_lock_file_goes_once_its_death_needs_no_proof(url, world, monkeypatch,
 
 
 def test_control_what_nobody_asks_for_would_be_lost(url, world, monkeypatch) -> None:
-    monkeypatch.setattr(living, "OLD_SECONDS", -3600.0)
+    monkeypatch.setattr(liveness, "OLD_SECONDS", -3600.0)
     monkeypatch.setattr(presence, "needed", lambda _reads: set())
     leave(url, world, "left_probed", "effect.call.before")
     with perdure.open(url, actor="me") as store:

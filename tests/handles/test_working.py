@@ -10,20 +10,20 @@ import perdure
 from perdure.handles.programs import run_for
 from perdure.handles.working import open_for_worker
 from perdure.runtime import worker as working
-from perdure.runtime.worker import Settings, Worker
-from perdure.stores import living
-from perdure.stores.living import Living
+from perdure.runtime.worker import Worker, WorkerSettings
+from perdure.stores import liveness
+from perdure.stores.liveness import Living
 
 DEAD = "d" * 32
 
 
 @pytest.fixture
 def hired(tmp_path, monkeypatch):
-    monkeypatch.setattr(living, "OLD_SECONDS", -3600.0)
+    monkeypatch.setattr(liveness, "OLD_SECONDS", -3600.0)
     perdure.open(f"sqlite:///{tmp_path}/a.db").close()
     caller = open_for_worker(f"sqlite:///{tmp_path}/a.db", actor="worker", tenant="default", lease_seconds=60.0)
     caller.core.living.begin()
-    yield lambda: Worker(caller, {}, Settings(suspects_only=True), run_for)
+    yield lambda: Worker(caller, {}, WorkerSettings(suspects_only=True), run_for)
     caller.heartbeat.close()
     caller.core.close()
 

@@ -30,7 +30,7 @@ from perdure.interchange import bundle, bundle_in
 from perdure.interchange.bundle import LINE_MAX_BYTES
 from perdure.log.event import GENESIS, commit_to, hash_header
 from perdure.stores import replay
-from perdure.testing.contract.sync.time import lived_in
+from perdure.testing.contract.sync.history import lived_in
 
 Members = dict[str, bytes]
 Case = tuple[str, Callable[[Members], "bytes | Members"]]

@@ -15,16 +15,16 @@ from perdure.interchange import merge as merging
 from perdure.interchange import move as moving
 from perdure.interchange.merge import merge
 from perdure.interchange.move import move, take_back
-from perdure.model import points
+from perdure.model import crash_points
 from perdure.model.limits import NAME_MAX_CHARS
 from perdure.model.records.retention import Retention
 from perdure.stores.core import engine_for
 from perdure.stores.files.engine import FilesEngine
-from perdure.stores.files.journal import Journal
+from perdure.stores.files.journal import LineLog
 from perdure.stores.files.layout import Layout
 from perdure.stores.files.line import FORMAT, Line, WrittenStore, names_of, written
-from perdure.stores.files.theirs import Theirs, in_conflict
-from perdure.stores.scripts import raise_epoch
+from perdure.stores.files.other_side import Theirs, in_conflict
+from perdure.stores.schema_upgrade import raise_epoch
 from perdure.stores.sqlite import SqliteConnection
 from perdure.stores.store import Fault, FaultKind
 from perdure.stores.url import parse
@@ -212,7 +212,7 @@ def cut_off(point: str, folder: Path) -> None:
     def stop() -> None:
         raise Stopped
 
-    disarm = points.arm(point, stop)
+    disarm = crash_points.arm(point, stop)
     with pytest.raises(Stopped):
         merge(url(folder), None)
     disarm()
@@ -228,7 +228,7 @@ def test_a_merge_of_a_conflict_that_is_cut_off_begins_again(folder, point):
 
 def test_a_merge_that_is_killed_while_it_clears_up_is_over(tmp_path, monkeypatch):
     """Of two segments that git left in conflict one was still kept: the merge that was done was refused from then on."""
-    monkeypatch.setattr(FilesEngine, "journal", lambda engine: Journal(engine.layout, 3_000))
+    monkeypatch.setattr(FilesEngine, "journal", lambda engine: LineLog(engine.layout, 3_000))
     place = tmp_path / "store"
     with perdure.open(url(place)) as store:
         store.session("both").say("user", "common")
@@ -267,7 +267,7 @@ def test_a_merge_is_told_though_its_cache_could_not_follow(folder, monkeypatch):
         raise Fault(FaultKind.FULL, "the disk is full")
 
     with monkeypatch.context() as patched:
-        disarm = points.arm("files.synced", lambda: patched.setattr(SqliteConnection, "commit", full))
+        disarm = crash_points.arm("files.synced", lambda: patched.setattr(SqliteConnection, "commit", full))
         done = merge(url(folder), "other")
         disarm()
     assert {each.now for each in done.forked} == {"both@other", "twig@other", "same name@other"}
@@ -441,7 +441,7 @@ def test_a_merge_that_is_cut_off_right_after_its_commit_has_raised_the_epoch(fol
         if b"session.merged" in log.read_bytes():
             raise Stopped
 
-    disarm = points.arm("lane.after_commit", stop)
+    disarm = crash_points.arm("lane.after_commit", stop)
     with pytest.raises(Stopped):
         merge(url(folder), "other")
     disarm()

@@ -17,9 +17,9 @@ from perdure import errors
 from perdure.evaluation.bench.filling import fill_events
 from perdure.interchange import move as moving
 from perdure.interchange.move import move, take_back
-from perdure.model import points
+from perdure.model import crash_points
 from perdure.model.records.runs import RunStatus
-from perdure.stores import sealing
+from perdure.stores import moved_away
 from perdure.stores.url import parse
 
 POINTS = ("expected", "said", "sealed", "blobs", "events", "events:2", "proved", "welcomed")
@@ -213,7 +213,7 @@ def at_the_last_moment(request):
     """Arm the point right before a source is sealed."""
 
     def armed(act):
-        request.addfinalizer(points.arm("move.said", act))
+        request.addfinalizer(crash_points.arm("move.said", act))
 
     return armed
 
@@ -321,14 +321,14 @@ def test_of_two_who_move_a_store_to_two_places_at_once_one_does(kind, request, t
     here, there = f"sqlite:///{tmp_path}/here.db", f"sqlite:///{tmp_path}/there.db"
     with perdure.open(source) as store:
         store.session("s").say("user", "only once")
-    seal = sealing.seal
+    seal = moved_away.seal
 
     def another_is_faster(*given):
-        monkeypatch.setattr(sealing, "seal", seal)
+        monkeypatch.setattr(moved_away, "seal", seal)
         move(source, there, actor="another")
         return seal(*given)
 
-    monkeypatch.setattr(sealing, "seal", another_is_faster)
+    monkeypatch.setattr(moved_away, "seal", another_is_faster)
     with pytest.raises(errors.Conflict, match="was moved to"):
         move(source, here, actor="mover")
     with perdure.open(there) as store:

@@ -9,7 +9,7 @@ import pytest
 
 import perdure
 from perdure.errors import Damaged
-from perdure.model.records.happenings import EventRecord, Said
+from perdure.model.records.emitted import EventContent, EventRecord
 
 
 @pytest.fixture
@@ -24,11 +24,11 @@ def made(read, *, at_us: int = 1, seq: int = 1, emptied: bool = False) -> EventR
     return EventRecord(seq, "app.done", "", "me", at_us, "a", "0" * 32, emptied, None, lambda _: read())
 
 
-def nothing() -> Said:
-    return Said(None, (), (), {})
+def nothing() -> EventContent:
+    return EventContent(None, (), (), {})
 
 
-def broken() -> Said:
+def broken() -> EventContent:
     raise Damaged("not readable", path="a seq 1")
 
 

@@ -25,9 +25,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.errors import Error, Invalid, TooLarge
-from perdure.model import types, values
+from perdure.model import registered_types, values
 from perdure.model.limits import VALUE_MAX_BYTES, VALUE_MAX_DEPTH
-from perdure.model.types import Unregistered, registered
+from perdure.model.registered_types import Unregistered, registered
 from perdure.model.values import decode, digest, encode, from_plain, step, to_plain
 
 
@@ -234,7 +234,7 @@ def test_the_format_never_changes(value: object, data: bytes) -> None:
 
 def test_the_format_guard_knows_every_tag() -> None:
     seen = {json.loads(data)["$"][0] for _, data in GOLDEN if data.startswith(b'{"$":["')}
-    assert seen == {*types.SCALAR_BY_TAG, "$", "tuple", "type"}
+    assert seen == {*registered_types.SCALAR_BY_TAG, "$", "tuple", "type"}
 
 
 def test_digests_never_change() -> None:
@@ -598,7 +598,9 @@ TREES = st.recursive(
     lambda inner: st.one_of(
         st.lists(inner, max_size=3),
         st.dictionaries(st.text(max_size=3), inner, max_size=3),
-        st.tuples(st.sampled_from([*types.SCALAR_BY_TAG, "$", "tuple"]), inner).map(lambda p: {"$": list(p)}),
+        st.tuples(st.sampled_from([*registered_types.SCALAR_BY_TAG, "$", "tuple"]), inner).map(
+            lambda p: {"$": list(p)}
+        ),
         st.tuples(
             st.sampled_from(["test-values-point", "x"]), inner, st.dictionaries(st.sampled_from("xyz"), inner)
         ).map(lambda p: {"$": ["type", list(p)]}),

@@ -9,8 +9,13 @@ import psycopg
 import pytest
 
 from perdure.handles.opening import open as open_store
-from perdure.planes import artifacts, checkpoints, collect, conversation, decisions, feed, values, work
-from perdure.planes import time as times
+from perdure.planes.audit import feed
+from perdure.planes.audit import history as times
+from perdure.planes.conversation import artifacts, sessions
+from perdure.planes.execution import decisions, tasks
+from perdure.planes.memory import values
+from perdure.planes.recovery import checkpoints
+from perdure.planes.retention import collect
 from perdure.stores.url import parse
 
 
@@ -59,24 +64,24 @@ def plan_of(database, statement, given=()):
         (collect.Q.blobs_needed, (), "blob_refs_by_address (address=?)"),
         (feed.Q.feed_after, (), "SEARCH events USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"),
         (checkpoints.Q.saves_emptied, (), "events_emptied_bodies (stream=? AND seq>? AND seq<?)"),
-        (work.Q.tasks_of_session, ("label",), "SEARCH g USING PRIMARY KEY (stream=? AND thing=? AND tag=?)"),
-        (work.Q.tasks_ready, ("label",), "tags_open (stream=? AND tag=? AND priority>?)"),
-        (work.Q.tasks_ready, ("label", "abandoned"), "tags_open (stream=? AND tag=? AND priority>?)"),
-        (work.Q.tasks_ready, (), "SEARCH t USING INDEX tasks_open (stream=? AND status=?)"),
-        (work.Q.task_by_key, (), "tasks_by_key (stream=? AND key=?)"),
+        (tasks.Q.tasks_of_session, ("label",), "SEARCH g USING PRIMARY KEY (stream=? AND thing=? AND tag=?)"),
+        (tasks.Q.tasks_ready, ("label",), "tags_open (stream=? AND tag=? AND priority>?)"),
+        (tasks.Q.tasks_ready, ("label", "abandoned"), "tags_open (stream=? AND tag=? AND priority>?)"),
+        (tasks.Q.tasks_ready, (), "SEARCH t USING INDEX tasks_open (stream=? AND status=?)"),
+        (tasks.Q.task_by_key, (), "tasks_by_key (stream=? AND key=?)"),
         (artifacts.Q.addresses_between, (), "artifacts_by_address (tenant=? AND address>? AND address<?)"),
         (times.Q.events_emptied, (), "events_emptied_bodies (stream=? AND seq<?)"),
-        (work.Q.tasks_of_store, ("label",), "tags_by_tag (tenant=? AND thing=? AND tag=?)"),
+        (tasks.Q.tasks_of_store, ("label",), "tags_by_tag (tenant=? AND thing=? AND tag=?)"),
         (
-            work.Q.tasks_of_store,
+            tasks.Q.tasks_of_store,
             ("label", "after_at"),
             "tags_by_tag (tenant=? AND thing=? AND tag=? AND at<?)",
         ),
         (decisions.Q.decisions_of_session, ("tag",), "SEARCH g USING PRIMARY KEY (stream=? AND thing=? AND tag=?)"),
         (decisions.Q.decisions_of_store, ("tag",), "tags_by_tag (tenant=? AND thing=? AND tag=?)"),
-        (conversation.Q.sessions_page, ("label",), "tags_by_tag (tenant=? AND thing=? AND tag=?)"),
+        (sessions.Q.sessions_page, ("label",), "tags_by_tag (tenant=? AND thing=? AND tag=?)"),
         (
-            conversation.Q.sessions_page,
+            sessions.Q.sessions_page,
             ("label", "at", "id"),
             "tags_by_tag (tenant=? AND thing=? AND tag=? AND at<?)",
         ),
@@ -91,15 +96,15 @@ def test_a_statement_uses_its_index(database, statement, given, expected):
 @pytest.mark.parametrize(
     ("statement", "given"),
     [
-        (work.Q.tasks_of_session, ("label",)),
-        (work.Q.tasks_ready, ()),
-        (work.Q.tasks_ready, ("label",)),
-        (work.Q.tasks_ready, ("label", "abandoned")),
+        (tasks.Q.tasks_of_session, ("label",)),
+        (tasks.Q.tasks_ready, ()),
+        (tasks.Q.tasks_ready, ("label",)),
+        (tasks.Q.tasks_ready, ("label", "abandoned")),
         (artifacts.Q.addresses_between, ()),
-        (work.Q.tasks_of_store, ("label", "after_at")),
+        (tasks.Q.tasks_of_store, ("label", "after_at")),
         (decisions.Q.decisions_of_session, ("tag",)),
         (decisions.Q.decisions_of_store, ("tag", "after_at")),
-        (conversation.Q.sessions_page, ("label", "at", "id")),
+        (sessions.Q.sessions_page, ("label", "at", "id")),
         (feed.Q.feed_after, ()),
     ],
 )
@@ -135,8 +140,8 @@ def filled(url):
 
 
 POSTGRES = [
-    (conversation.Q.sessions_page, {"label": "rare", "current": 1}, "tags_by_tag"),
-    (work.Q.tasks_of_store, {"label": "rare"}, "tags_by_tag"),
+    (sessions.Q.sessions_page, {"label": "rare", "current": 1}, "tags_by_tag"),
+    (tasks.Q.tasks_of_store, {"label": "rare"}, "tags_by_tag"),
     (decisions.Q.decisions_of_store, {"tag": "rare"}, "tags_by_tag"),
     (values.Q.entries_page, {"after": "k0300"}, "entries_pkey"),
 ]

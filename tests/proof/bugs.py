@@ -13,17 +13,20 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from perdure.effects import acting, answers, deciding, judging, ledger, settling
-from perdure.effects.commands import Call, Read, Write
+from perdure.effects import acting, composed, ledger, operator_verbs, outcomes, settling
+from perdure.effects.commands import CallFunction, Read, Write
 from perdure.effects.ledger import Outcome
 from perdure.effects.settling import Action, Advice
 from perdure.effects.tool import DECLARED
 from perdure.handles import opening
 from perdure.handles.sync import run
 from perdure.model.records.effects import EffectRecord, EffectState, ToolKind
-from perdure.planes import checkpoints, epochs, leasing, locks, presence, runs, steps, turns, values, waits, work
+from perdure.planes.conversation import turns
+from perdure.planes.execution import runs, steps, tasks, waits
+from perdure.planes.memory import values
+from perdure.planes.recovery import checkpoints, epochs, leases, locks, presence
 from perdure.runtime import course, driving, journal, outward, shells, undoing
-from perdure.stores import lane, living, tx
+from perdure.stores import lane, liveness, tx
 from perdure.stores.store import Fault
 
 Made = Callable[[Any], Any]
@@ -116,7 +119,7 @@ def _called_before(real: Any) -> Any:
                 raise error
             return result
 
-        return Call(came, is_async=False)
+        return CallFunction(came, is_async=False)
 
     return call
 
@@ -130,7 +133,7 @@ BUGS.append(
 )
 
 
-@bug("the lease is not looked at before the call", "haunted", (leasing, "holds"))
+@bug("the lease is not looked at before the call", "haunted", (leases, "holds"))
 def _unchecked(real: Any) -> Any:
     return lambda *_: True
 
@@ -192,7 +195,7 @@ def _raised_is_no(real: Any) -> Any:
     def judged(self: Any, tool: Any, record: Any, error: BaseException, *rest: Any) -> Any:
         if isinstance(error, OSError):
             outcome = Outcome(error=ledger.error_of(error))
-            return self.move("fail", answers.answering(ledger.fail), record.seq, record.attempt, outcome)
+            return self.move("fail", composed.answering(ledger.fail), record.seq, record.attempt, outcome)
         return real(self, tool, record, error, *rest)
 
     return judged
@@ -230,22 +233,22 @@ def _no_epoch(real: Any) -> Any:
 # -- leases ------------------------------------------------------------------------------------------------------
 
 
-@bug("the fence is not checked", "haunted", (leasing, "check_lease"))
+@bug("the fence is not checked", "haunted", (leases, "check_lease"))
 def _unfenced(real: Any) -> Any:
     return lambda tx, lease: None
 
 
-@bug("a lease is taken while it is held", "acts", (leasing, "_is_void"))
+@bug("a lease is taken while it is held", "acts", (leases, "_is_void"))
 def _void(real: Any) -> Any:
     return lambda reads, holder, dead: True
 
 
-@bug("a lock file proves nothing: the dead pass for alive", "acts pays", (living.Living, "is_dead"))
+@bug("a lock file proves nothing: the dead pass for alive", "acts pays", (liveness.Living, "is_dead"))
 def _immortal(real: Any) -> Any:
     return lambda self, holder: False
 
 
-@bug("the living pass for dead", "pays acts", (living.Living, "is_dead"))
+@bug("the living pass for dead", "pays acts", (liveness.Living, "is_dead"))
 def _mortal(real: Any) -> Any:
     return lambda self, holder: holder != self._holder
 
@@ -260,7 +263,7 @@ def _lock_held(real: Any) -> Any:
     return always(False)(real)
 
 
-@bug("a task is claimed while somebody has it", "plain", (work, "task"))
+@bug("a task is claimed while somebody has it", "plain", (tasks, "task"))
 def _task_held(real: Any) -> Any:
     return lambda *args: msgspec.structs.replace(real(*args), abandoned=True)
 
@@ -322,7 +325,7 @@ def _bare_undo(real: Any) -> Any:
     def undo(driving: Any, _branch: Any, record: Any) -> Iterator[Any]:
         yield from ()
         tool = driving.sagas.tools[record.tool].undo
-        with contextlib.suppress(OSError, judging.Failed, judging.Unavailable):
+        with contextlib.suppress(OSError, outcomes.Failed, outcomes.Unavailable):
             tool.call(tool.fn, course.undo_args(tool, record), key=f"{record.key} {driving.hold.lease.token}")
 
     return undo
@@ -341,7 +344,7 @@ BUGS.append(
         ("asked",),
         (
             (waits, "for_effect", _any_approval),
-            (deciding, "is_approved", lambda _real: lambda said, _: said.answer == waits.YES),
+            (operator_verbs, "is_approved", lambda _real: lambda said, _: said.answer == waits.YES),
         ),
     )
 )

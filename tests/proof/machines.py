@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 import perdure
-from perdure.planes.work import MOVES
+from perdure.planes.execution.tasks import MOVES
 from perdure.testing.clock import FakeClock
 
 WORDS = st.sampled_from(["a", "b", "c", "ä", "ab"])
@@ -469,7 +469,7 @@ class Locks(Plane):
             ) != self.holds(number)
 
 
-class Happenings(Plane):
+class Emitted(Plane):
     """Emitted events, folds of them, the feed page by page, and a subscription that is acknowledged or not."""
 
     def __init__(self) -> None:

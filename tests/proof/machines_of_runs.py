@@ -12,9 +12,10 @@ from perdure.effects import ledger
 from perdure.effects.ledger import Outcome, Sender
 from perdure.model.records.effects import EffectError, EffectRecord
 from perdure.model.records.runs import WaitKind
-from perdure.planes import leasing, runs, steps, waits
-from perdure.planes.leasing import Lease
-from perdure.planes.runs import Wanted
+from perdure.planes.execution import runs, steps, waits
+from perdure.planes.execution.runs import RunRequest
+from perdure.planes.recovery import leases
+from perdure.planes.recovery.leases import Lease
 from proof.machines import Plane, refuses
 
 TTL_US = 60_000_000
@@ -173,7 +174,7 @@ class Runs(Plane):
 
     def __init__(self) -> None:
         super().__init__()
-        self.stream, _ = self.store._caller.write(runs.start, Wanted("agent", [], {}, "k"), 1)
+        self.stream, _ = self.store._caller.write(runs.start, RunRequest("agent", [], {}, "k"), 1)
         self.status, self.token, self.holder, self.until_us = "ready", 0, "", 0
         self.leases: dict[str, Lease] = {}
         self.cancelling = False
@@ -196,7 +197,7 @@ class Runs(Plane):
     def under_lease(self, holder: str, verb: Any, *args: Any, **kwargs: Any) -> Any:
         """As a driver writes: refused when its lease was lost."""
         lease = self.leases[holder]
-        call = lambda: self.store._caller.write(leasing.fenced, lease, verb, *args, **kwargs)  # noqa: E731 - called once
+        call = lambda: self.store._caller.write(leases.fenced, lease, verb, *args, **kwargs)  # noqa: E731 - called once
         if not (self.status == "running" and self.holder == holder and self.token == lease.token):
             refuses(call, perdure.Stale)
             return None
@@ -206,7 +207,7 @@ class Runs(Plane):
     @rule(holder=st.sampled_from(["one", "two"]), dead=st.booleans())
     def claim(self, holder, dead):
         lapsed = self.status == "running" and (dead or self.until_us <= self.clock.now_us)
-        lease = self.write(leasing.claim, holder=holder, program="p", epoch=1, dead={self.holder} if dead else ())
+        lease = self.write(leases.claim, holder=holder, program="p", epoch=1, dead={self.holder} if dead else ())
         if self.status == "ready" or lapsed:
             if lease is None:  # it was taken from the dead too often
                 self.status = "parked"
@@ -321,7 +322,7 @@ class Runs(Plane):
         if holder in self.leases:
             mine = self.holder == holder and self.token == self.leases[holder].token and self.status == "running"
             good = mine and self.until_us > self.clock.now_us
-            assert self.store._caller.read(leasing.holds, self.leases[holder]) == good
+            assert self.store._caller.read(leases.holds, self.leases[holder]) == good
 
     @invariant()
     def agrees(self):

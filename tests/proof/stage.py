@@ -14,7 +14,7 @@ from typing import Any
 import perdure
 from perdure.model.limits import LEASE_TTL_SECONDS
 from perdure.testing.simulation import Machine, Process, Rates, Scheduler, World
-from perdure.testing.simulation.scheduler import Task
+from perdure.testing.simulation.scheduler import SimulatedThread
 
 LEASE_US = LEASE_TTL_SECONDS * 1_000_000
 SENDING = ("effect.call.before", "world.send", "world.under_way")  # the lease was looked at: it may still be sent
@@ -42,7 +42,7 @@ class Stage:
         self.approved: set[str] = set()  # what a person said yes to
         self.answered: dict[str, str] = {}
         self.restored = False
-        self._inside: dict[str, tuple[Task | None, int]] = {}
+        self._inside: dict[str, tuple[SimulatedThread | None, int]] = {}
 
     # -- processes -----------------------------------------------------------------------------------------------------------
 

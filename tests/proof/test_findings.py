@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure.planes import leasing, runs, steps
-from perdure.planes.runs import Wanted
+from perdure.planes.execution import runs, steps
+from perdure.planes.execution.runs import RunRequest
+from perdure.planes.recovery import leases
 from perdure.testing.clock import FakeClock
 
 ARRIVED: list[str] = []
@@ -37,12 +38,12 @@ def test_a_lease_that_was_given_up_writes_no_more():
     """A thread of a sync agent that goes on after its trunk ended records steps in a run that is over (P7)."""
     with perdure.open("memory:", clock=FakeClock()) as store:
         write = store._caller.write
-        stream, _ = write(runs.start, Wanted("agent", [], {}), 1)
-        lease = write(leasing.claim, stream, holder="h", program="p", epoch=1)
+        stream, _ = write(runs.start, RunRequest("agent", [], {}), 1)
+        lease = write(leases.claim, stream, holder="h", program="p", epoch=1)
         assert lease is not None
-        _, lease.seq = write(leasing.fenced, lease, runs.wait, "ask", None)
+        _, lease.seq = write(leases.fenced, lease, runs.wait, "ask", None)
         with pytest.raises(perdure.Stale):
-            write(leasing.fenced, lease, steps.done, {"place": "0//0", "name": "x", "digest": "", "value": 1})
+            write(leases.fenced, lease, steps.done, {"place": "0//0", "name": "x", "digest": "", "value": 1})
 
 
 def test_a_suspect_is_taken_back_by_who_lost_sight_of_it():
@@ -50,11 +51,11 @@ def test_a_suspect_is_taken_back_by_who_lost_sight_of_it():
     clock = FakeClock()
     with perdure.open("memory:", clock=clock) as store:
         write = store._caller.write
-        stream, _ = write(runs.start, Wanted("agent", [], {}), 1)
+        stream, _ = write(runs.start, RunRequest("agent", [], {}), 1)
         for holder in ("a", "b", "c", "d"):
-            assert write(leasing.claim, stream, holder=holder, program="p", epoch=1) is not None
+            assert write(leases.claim, stream, holder=holder, program="p", epoch=1) is not None
             clock.advance("5m")
-        assert write(leasing.claim, stream, holder="d", program="p", epoch=1) is not None
+        assert write(leases.claim, stream, holder="d", program="p", epoch=1) is not None
 
 
 def seen(what: str) -> perdure.Happened | perdure.Absent:

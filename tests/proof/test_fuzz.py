@@ -31,9 +31,10 @@ from perdure.log.event import Body, decode_body, encode_body
 from perdure.model import values
 from perdure.model.instants import duration_us, instant_us
 from perdure.model.records.envelope import FORMAT, VERSION, Envelope
-from perdure.planes import documents, paging, stored
+from perdure.planes.reading import body_reading, paging, row_reading
 from perdure.runtime.agent import policy_of
-from perdure.stores import archive, url
+from perdure.stores import url
+from perdure.upkeep import archive
 from proof.mutants import mutants
 
 ROUNDS = int(os.environ.get("PERDURE_ROUNDS", "250"))
@@ -107,8 +108,8 @@ def load_node(node: bytes) -> Any:
 
 def an_archive() -> bytes:
     data = b"PGCOPY\n\xff\r\n\0" + bytes(8)
-    member = archive.Member("streams", ["id", "uid"], 0, len(data), hashlib.sha256(data).hexdigest())
-    manifest = archive.Manifest(archive.FORMAT, archive.KIND, 2, "ab" * 16, 1, 1, "", [member])
+    member = archive.ArchiveTable("streams", ["id", "uid"], 0, len(data), hashlib.sha256(data).hexdigest())
+    manifest = archive.ArchiveManifest(archive.FORMAT, archive.KIND, 2, "ab" * 16, 1, 1, "", [member])
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as file:
         file.writestr(archive.name_of("streams"), data)
@@ -160,8 +161,8 @@ PARSERS = [
     Parser("values.decode", values.decode, [values.encode(each) for each in VALUES]),
     Parser("values.from_plain", lambda text: values.from_plain(json_of(text)), TREES),
     Parser("event.decode_body", decode_body, BODIES),
-    Parser("documents.inline_body", documents.inline_body, BODIES),
-    Parser("documents.stored_value", lambda text: documents.stored_value(json_of(text)), TREES),
+    Parser("documents.inline_body", body_reading.inline_body, BODIES),
+    Parser("documents.stored_value", lambda text: body_reading.stored_value(json_of(text)), TREES),
     Parser("paging.decode_cursor", lambda text: paging.decode_cursor(text, 3), CURSORS),
     Parser("feed.decode_cursor", lambda text: feed.decode_cursor(text, "ab" * 16, 1), FED),
     Parser("url.parse", url.parse, URLS),
@@ -180,9 +181,9 @@ PARSERS = [
     Parser("tree.children", tree.children, nodes()),
     Parser("compress.unpack", lambda data: compress.unpack(*compress.pack(b"x")[:1], data, 1), [b"x", b"xy"]),
     Parser("compress.unpack zstd", lambda data: compress.unpack(compress.ZSTD, data, 5_000), [compress.pack(b"ab" * 2_500)[1]]),
-    Parser("stored_names", lambda text: stored.stored_names(text, "row"), ["|a||b|", ""]),
-    Parser("stored_numbers", lambda text: stored.stored_numbers(text, "row"), ["|1||22|", ""]),
-    Parser("stored_address", lambda text: stored.stored_address(text, "row"), ["ab" * 32]),
+    Parser("stored_names", lambda text: row_reading.stored_names(text, "row"), ["|a||b|", ""]),
+    Parser("stored_numbers", lambda text: row_reading.stored_numbers(text, "row"), ["|1||22|", ""]),
+    Parser("stored_address", lambda text: row_reading.stored_address(text, "row"), ["ab" * 32]),
 ]  # fmt: skip
 
 

@@ -15,7 +15,11 @@ from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 from perdure.artifacts import tree
 from perdure.effects import ledger
-from perdure.planes import artifacts, decisions, leasing, locks, subscriptions, turns, values, work
+from perdure.planes.audit import subscriptions
+from perdure.planes.conversation import artifacts, turns
+from perdure.planes.execution import decisions, tasks
+from perdure.planes.memory import values
+from perdure.planes.recovery import leases, locks
 from proof import machines, machines_of_runs
 from proof.bugs import Bug, always
 
@@ -32,7 +36,7 @@ CONTROLS: list[tuple[type[RuleBasedStateMachine], Bug]] = [
     (machines.Conversation, Bug("keys are forgotten", (), ((turns, "_same", lambda _: lambda stored, *_: stored),))),
     (machines.Values, Bug("versions are not compared", (), (
         (values, "_checked", lambda real: lambda tx, stream, name, _: real(tx, stream, name, None)),))),
-    (machines.Tasks, Bug("anybody moves what somebody claimed", (), ((work, "fence", always(None)),))),
+    (machines.Tasks, Bug("anybody moves what somebody claimed", (), ((tasks, "fence", always(None)),))),
     (machines.Decisions, Bug("closed twice", (), (
         (decisions, "decision", lambda real: lambda *args: msgspec.structs.replace(real(*args), status=decisions.OPEN)),))),
     (machines.Checkpoints, Bug("a state comes back shortened", (), (
@@ -42,11 +46,11 @@ CONTROLS: list[tuple[type[RuleBasedStateMachine], Bug]] = [
             reads, stream, name).name, limit=100)[-1]),))),
     (machines.Locks, Bug("a lock never lapses", (), (
         (locks, "_is_held", lambda _: lambda reads, row: row["holder"] is not None),))),
-    (machines.Happenings, Bug("acknowledged without being moved on", (), ((subscriptions, "acknowledge", always(None)),))),
+    (machines.Emitted, Bug("acknowledged without being moved on", (), ((subscriptions, "acknowledge", always(None)),))),
     (machines_of_runs.Effects, Bug("any attempt will do", (), (
         (ledger, "_conclude", lambda real: lambda tx, stream, seq, _, *rest: real(
             tx, stream, seq, ledger.effect(tx, stream, seq).attempt, *rest)),))),
-    (machines_of_runs.Runs, Bug("no fence", (), ((leasing, "check_lease", always(None)),))),
+    (machines_of_runs.Runs, Bug("no fence", (), ((leases, "check_lease", always(None)),))),
 ]  # fmt: skip
 MACHINES = list(dict.fromkeys(machine for machine, _ in CONTROLS))
 

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 import perdure
-from perdure.effects.judging import LATE
 from perdure.effects.ledger import ARROWS
+from perdure.effects.outcomes import LATE
 from perdure.log.event import Body, Event, decode_body
 from perdure.model.records.effects import EffectState
 from perdure.stores.store import event_of

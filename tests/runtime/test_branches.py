@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure.planes import waits
+from perdure.planes.execution import waits
 from perdure.runtime.agent import DECLARED
 from perdure.runtime.driving import LOOK_SECONDS, QUIET_LOOKS
 from perdure.testing.clock import FakeClock

@@ -10,16 +10,28 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure.effects import acting, answers, batch, deciding, ending, judging, ledger, permitting, sending, settling
+from perdure.effects import (
+    acting,
+    approvals,
+    batch,
+    composed,
+    ending,
+    ledger,
+    operator_verbs,
+    outcomes,
+    sending,
+    settling,
+)
 from perdure.effects.settling import Action, Advice
 from perdure.errors import Error
 from perdure.handles.aio.run import AsyncSaga as Saga
-from perdure.planes import known, leasing, runs, steps, waits
+from perdure.planes.execution import runs, steps, waits
+from perdure.planes.recovery import leases, restored_runs
 from perdure.runtime import course, outward, places, undoing
 from perdure.runtime.driving import Driving, Hold, Sagas
 from perdure.runtime.invoking import Flight
 from perdure.runtime.journal import Journal
-from perdure.stores.slots import Slots
+from perdure.stores.tool_limits import Slots
 from perdure.testing.contract.aio.acting import AsyncActingContract
 from perdure.testing.contract.aio.batch import AsyncBatchContract, AsyncLimitsContract
 from perdure.testing.contract.aio.children import AsyncChildrenContract
@@ -73,7 +85,7 @@ def careless(after: int, sender: Any, _may_begin: Any, verb: Any) -> Any:
     """The next effect is dispatched though the run was called off."""
 
     def both(tx: Any, stream: Any, *args: Any) -> Any:
-        return answers.answering(verb)(tx, stream, *args), ledger.dispatch_planned(tx, stream, after, sender)
+        return composed.answering(verb)(tx, stream, *args), ledger.dispatch_planned(tx, stream, after, sender)
 
     return both
 
@@ -121,8 +133,8 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
         "test_what_may_be_called_again_is_until_its_retries_are_used_up", {},
     ),
     "a settlement is a person's, once": (
-        deciding, "settle", lambda tx, stream, seq, verdict, by: answers.arriving(deciding._settlement(verdict))(
-            tx, stream, seq, 1, deciding._outcome(verdict, by)
+        operator_verbs, "settle", lambda tx, stream, seq, verdict, by: composed.arriving(operator_verbs._settlement(verdict))(
+            tx, stream, seq, 1, operator_verbs._outcome(verdict, by)
         ), AsyncActingContract, "test_of_two_who_settle_one_does", {},
     ),
     "a thread that was left behind is not quiet": (
@@ -134,7 +146,7 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
         "test_absent_is_final_only_when_what_was_sent_has_had_its_time", {},
     ),
     "what cannot be kept happened all the same": (
-        judging, "kept", lambda result: result, AsyncActingContract,
+        outcomes, "kept", lambda result: result, AsyncActingContract,
         "test_a_result_that_cannot_be_kept_happened_all_the_same", {},
     ),
     "verdicts of guards are recorded": (
@@ -142,13 +154,13 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
         "test_verdicts_of_guards_are_recorded_also_when_they_pass", {},
     ),
     "an approval binds to its call": (
-        permitting, "is_approved", lambda *_: True, AsyncGuardsContract, "test_no_answer_in_time_is_a_no", {},
+        approvals, "is_approved", lambda *_: True, AsyncGuardsContract, "test_no_answer_in_time_is_a_no", {},
     ),
     "an approval is used once": (
         waits, "spend", lambda *_: None, AsyncWaitsContract, "test_an_approval_is_of_one_call_and_is_used_once", {},
     ),
     "a stale lease writes nothing": (
-        leasing, "check_lease", lambda *_: None, AsyncRunsContract, "test_a_stale_lease_writes_nothing", {},
+        leases, "check_lease", lambda *_: None, AsyncRunsContract, "test_a_stale_lease_writes_nothing", {},
     ),
     "a changed program is noticed": (
         Journal, "take", lambda journal, place, *_: getattr(journal._entries.get(place), "record", None),
@@ -167,7 +179,7 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
         "test_a_failed_step_is_done_anew_though_another_branch_wrote_since", {},
     ),
     "what was only meant is meant again": (
-        deciding, "_ask_anew", lambda *_: None, AsyncRetryingContract, "test_what_was_to_be_approved_is_asked_anew",
+        operator_verbs, "_ask_anew", lambda *_: None, AsyncRetryingContract, "test_what_was_to_be_approved_is_asked_anew",
         {"end": "cancel"},
     ),
     "a run that is tried again has its time": (
@@ -185,11 +197,11 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
         Saga, "__aenter__", entered_unseen, AsyncUndoingContract, "test_a_saga_is_not_cut", {},
     ),
     "what a saga holds is where it is": (
-        places.Mark, "was_begun_after", lambda mark, branch: branch != mark.path, AsyncUndoingContract,
+        places.BranchPoint, "was_begun_after", lambda mark, branch: branch != mark.path, AsyncUndoingContract,
         "test_what_was_begun_before_stays_whatever_finishes_first", {"asks": True},
     ),
     "what was stopped is undone though it was not reached": (
-        places.Span, "ends", lambda *_: False, AsyncUndoingContract,
+        places.BranchSpan, "ends", lambda *_: False, AsyncUndoingContract,
         "test_a_task_that_was_stopped_is_undone_at_every_replay", {},
     ),
     "nothing arrives after it was undone": (
@@ -213,7 +225,7 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
         "test_what_follows_from_something_found_out_anew_is_asked_about", {"kind": "keyed", "batch": True},
     ),
     "after a restore other arguments may have been sent": (
-        known, "has_strayed", lambda *_: False, AsyncRestoredContract,
+        restored_runs, "has_strayed", lambda *_: False, AsyncRestoredContract,
         "test_what_follows_from_something_found_out_anew_is_asked_about", {"kind": "keyed", "batch": False},
     ),
     "a child may have been started before a restore": (
@@ -264,7 +276,7 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
         "test_the_children_of_a_cancelled_run_are_cancelled_with_it", {},
     ),
     "what was cancelled with a run is tried again with it": (
-        deciding, "_left_with_it", lambda *_: [], AsyncChildrenContract,
+        operator_verbs, "_left_with_it", lambda *_: [], AsyncChildrenContract,
         "test_what_was_cancelled_with_a_run_is_tried_again_with_it", {},
     ),
     "what a failed run waited for is waited for anew": (

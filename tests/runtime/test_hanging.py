@@ -16,7 +16,7 @@ import pytest
 
 import perdure
 from perdure.model.records.effects import EffectState
-from perdure.planes import steps
+from perdure.planes.execution import steps
 from perdure.testing.postgres import PostgresServer
 from runtime.crew import Scene, scene, until
 from runtime.worker_app import abuys, buys, parent, splits

@@ -9,9 +9,9 @@ import pytest
 
 import perdure
 from perdure.handles.programs import run_for
-from perdure.planes import runs
+from perdure.planes.execution import runs
 from perdure.runtime.callers import AsyncCaller
-from perdure.runtime.worker import Settings, Worker
+from perdure.runtime.worker import Worker, WorkerSettings
 from perdure.stores.core import open_core
 from perdure.testing.clock import FakeClock
 
@@ -67,7 +67,7 @@ def worked(url: str, until: Any, seconds: float = 60) -> None:
     async def main() -> None:
         core = open_core(url, clock=CLOCKS[0])
         caller = AsyncCaller(core, "worker", core.tenant_id("default"))
-        worker = Worker(caller, AGENTS, Settings(poll_seconds=0.01), run_for)
+        worker = Worker(caller, AGENTS, WorkerSettings(poll_seconds=0.01), run_for)
         task = asyncio.create_task(worker.run())
         try:
             async with asyncio.timeout(seconds):

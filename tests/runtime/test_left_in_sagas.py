@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure.model.points import arm
+from perdure.model.crash_points import arm
 from perdure.runtime import undoing
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure.model import points
+from perdure.model import crash_points
 from perdure.testing.clock import FakeClock
 
 SENT: list[str] = []
@@ -54,7 +54,7 @@ def test_who_lost_its_lease_before_the_call_says_so_and_the_run_goes_on(stores):
         disarm()
         take_over()
 
-    disarm = points.arm("effect.dispatch.after", dispatched)
+    disarm = crash_points.arm("effect.dispatch.after", dispatched)
     assert mine.drive(sender, key="k") == "a"
     assert SENT == ["a"]
     assert other.drive(sender, key="k") == "a"

@@ -6,7 +6,7 @@ import pytest
 
 import perdure
 from perdure.log import event, upcast
-from perdure.planes import documents
+from perdure.planes.reading import body_reading
 from perdure.stores import tx
 
 
@@ -49,7 +49,7 @@ def test_a_run_whose_journal_a_newer_version_wrote_is_parked_and_goes_on_with_th
         store.drive(going, key="k")
     assert parked.value.facts["reason"] == "newer"
     assert "upgrade the workers" in parked.value.hint
-    monkeypatch.setattr(documents, "BODY_VERSION", upcast.BODY_VERSION + 1)  # upgraded
+    monkeypatch.setattr(body_reading, "BODY_VERSION", upcast.BODY_VERSION + 1)  # upgraded
     store.run(run).resume()
     assert store.drive(going, key="k") == 1
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure.planes import leasing
+from perdure.planes.recovery import leases
 
 
 class Again(BaseException):
@@ -66,7 +66,7 @@ def test_a_run_rests_after_its_own_writes(url, doing):
 
 
 def test_control_a_write_that_nobody_heard_of_counts_as_somebody_elses(url, monkeypatch):
-    monkeypatch.setattr(leasing, "HEADS", 0)
+    monkeypatch.setattr(leases, "HEADS", 0)
     assert (
         drives(url, stopped) == 2
     )  # and not for ever: the second drive knows that it was stopped there, and writes nothing

@@ -8,7 +8,7 @@ import pytest
 
 from perdure.errors import Invalid, Refused
 from perdure.runtime import places
-from perdure.runtime.places import Branch, Mark, Span, is_below, standing_in
+from perdure.runtime.places import Branch, BranchPoint, BranchSpan, is_below, standing_in
 
 
 def test_places_are_counted_in_their_branch():
@@ -105,18 +105,18 @@ def test_a_span_holds_what_was_done_and_begun_between_two_points(place, held):
     branch.next_place(0), branch.next_place(0), branch.child(), branch.named("a")
     since = branch.mark(0)
     branch.next_place(0), branch.next_place(0), branch.child(), branch.named("b.c")
-    assert Span(since, branch.mark(0)).holds(place) is held
+    assert BranchSpan(since, branch.mark(0)).holds(place) is held
 
 
 def test_only_a_name_can_be_gone_on_with_after_a_span():
-    span = Span(Mark("1"), Mark("1", 9, 9))
+    span = BranchSpan(BranchPoint("1"), BranchPoint("1", 9, 9))
     assert [span.ends(place) for place in ("0/1/3", "0/1.2/3", "0/1.'a'/3", "0/1.2.'a'/3")] == [True, True, False, True]
 
 
 def test_a_mark_after_a_cut_counts_from_the_beginning():
     branch = Branch().named("a")
     branch.next_place(0), branch.child()
-    assert branch.mark(1) == Mark(".'a'")
+    assert branch.mark(1) == BranchPoint(".'a'")
 
 
 def test_a_task_is_finished_when_it_ends_by_itself():

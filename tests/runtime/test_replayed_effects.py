@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure.model import points
+from perdure.model import crash_points
 
 SENT: list[str] = []
 
@@ -50,7 +50,7 @@ def interrupt_at(point: str, nth: int) -> Any:
             disarm()
             raise KeyboardInterrupt
 
-    disarm = points.arm(point, act)
+    disarm = crash_points.arm(point, act)
     return disarm
 
 

@@ -15,7 +15,7 @@ import pytest
 import perdure
 from effects.stepping import STREAM, Books, Choices, Died, Notes, ways
 from perdure.effects import ledger
-from perdure.effects.commands import Call, CallProgram, Came, CheckLease, Consult, Read, StopBranches, Write
+from perdure.effects.commands import CallFunction, CallProgram, Came, CheckLease, Consult, Read, StopBranches, Write
 from perdure.effects.ending import end_run
 from perdure.effects.tool import tool
 from perdure.errors import Failed, Unavailable
@@ -23,14 +23,14 @@ from perdure.handles.sync.run import Run
 from perdure.model.instants import SECOND_US, to_datetime
 from perdure.model.records.effects import EffectState
 from perdure.model.records.runs import RunRecord, RunStatus, StepRecord
-from perdure.planes import runs, steps
-from perdure.planes.leasing import Lease
-from perdure.planes.spans import store_now
+from perdure.planes.execution import runs, steps
+from perdure.planes.reading.durations import store_now
+from perdure.planes.recovery.leases import Lease
 from perdure.runtime import course, driver
 from perdure.runtime.driving import Driving
 from perdure.runtime.journal import Journal
-from perdure.stores.flights import Flights
-from perdure.stores.slots import Slots
+from perdure.stores.in_flight import Flights
+from perdure.stores.tool_limits import Slots
 
 STEPS_MAX = 400
 LIVES_MAX = 9
@@ -205,7 +205,7 @@ class Process:
                 return None
             case Consult(function, kwargs, _, _, args):
                 return Came(function(*args, **kwargs))
-            case Call(function):
+            case CallFunction(function):
                 return came_of(function)
             case CallProgram():
                 return came_of(lambda: trip.fn(Run(self, self.driving, self.driving.trunk)))  # type: ignore[arg-type]

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure.runtime import driven, places, placing, stalls
-from perdure.runtime.stalls import Stalls
+from perdure.runtime import log_context, places, placing, stalled_loops
+from perdure.runtime.stalled_loops import Stalls
 from runtime.crew import Scene, scene, until
 from runtime.test_worker_processes import steps_of, total
 from runtime.worker_app import aplod, blocks, goes_on, plods_on
@@ -64,23 +64,23 @@ def test_a_worker_whose_event_loop_is_blocked_ends_after_its_grace(stage: Scene)
 # -- the watch -----------------------------------------------------------------------------------------------
 
 
-def stalled(*, branch: bool, told: bool, shared: bool) -> tuple[list[driven.Driven | None], int]:
+def stalled(*, branch: bool, told: bool, shared: bool) -> tuple[list[log_context.RunInLogs | None], int]:
     """Who was blamed when a loop stood still until the process would have ended, and how often it was said."""
     over = threading.Event()
-    blamed: list[driven.Driven | None] = []
+    blamed: list[log_context.RunInLogs | None] = []
 
     async def block() -> None:
         task = asyncio.current_task()
         over.wait(60)
-        blamed.append(driven.of(task))
+        blamed.append(log_context.of(task))
 
     async def story() -> int:
         places.number_branches(asyncio.get_running_loop())
         watch = Stalls(0.0, over.set, lambda: shared)
         if told:
             watch.told()
-        with driven.driving("r1", "blocker", None), places.standing_in(places.Branch()):
-            driven.note(asyncio.current_task())
+        with log_context.driving("r1", "blocker", None), places.standing_in(places.Branch()):
+            log_context.note(asyncio.current_task())
             await (asyncio.create_task(block()) if branch else block())
         watch.close()
         return watch.count
@@ -94,17 +94,17 @@ def stalled(*, branch: bool, told: bool, shared: bool) -> tuple[list[driven.Driv
 @pytest.mark.parametrize("why", ["told", "shared"])
 def test_a_process_that_is_blocked_ends_when_it_was_told_to_or_others_wait(monkeypatch, why, branch):
     for name in ("LOOK_SECONDS", "STALL_SECONDS", "STALL_MAX_SECONDS"):
-        monkeypatch.setattr(stalls, name, 0.01)
+        monkeypatch.setattr(stalled_loops, name, 0.01)
     blamed, count = stalled(branch=branch, told=why == "told", shared=why == "shared")
-    assert blamed == [driven.Driven("r1", "blocker", None)]
+    assert blamed == [log_context.RunInLogs("r1", "blocker", None)]
     assert count >= 1
 
 
 def test_a_run_that_is_alone_may_block(monkeypatch):
-    monkeypatch.setattr(stalls, "LOOK_SECONDS", 0.01)
-    monkeypatch.setattr(stalls, "STALL_MAX_SECONDS", 0.02)
+    monkeypatch.setattr(stalled_loops, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(stalled_loops, "STALL_MAX_SECONDS", 0.02)
     said = threading.Event()
-    monkeypatch.setattr(stalls, "STALL_SECONDS", 0.05)
+    monkeypatch.setattr(stalled_loops, "STALL_SECONDS", 0.05)
     left: list[Any] = []
 
     async def story() -> None:

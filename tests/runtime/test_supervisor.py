@@ -11,13 +11,13 @@ import textwrap
 import pytest
 
 from perdure.errors import Unavailable
-from perdure.runtime.supervisor import Bounds, Role, Supervisor
+from perdure.runtime.supervisor import Bounds, Supervisor, WorkerRole
 from runtime.crew import until
 
 # A child that says that it is ready, does something, and tells of it in a file.
 CHILD = """
 import os, signal, socket, sys, time
-from perdure.runtime.lifeline import Lifeline
+from perdure.runtime.supervisor_pipe import Lifeline
 line = Lifeline.from_fd(int(sys.argv[1]))
 kind, folder = sys.argv[2], sys.argv[3]
 def note(what):
@@ -158,7 +158,7 @@ sys.exit(Supervisor(command({str(tmp_path)!r}, {text!r}), {bounds!r}).run())
         program = command(str(tmp_path), deaf)
         monkeypatch.setattr("perdure.runtime.supervisor.KILL_SECONDS", 0.1)
         supervisor = Supervisor(program, Bounds(grace_seconds=0.1))
-        supervisor._start(Role.WORKER)
+        supervisor._start(WorkerRole.WORKER)
         until(notes)
         (child,) = supervisor._children
         supervisor._end_all()
@@ -226,7 +226,7 @@ class TestSuspects:
         supervisor = Supervisor(command(str(tmp_path), "sys.exit(1)"), Bounds())
         for wanted in (1, 2):
             supervisor._asked = 1
-            supervisor._start(Role.SUSPECTS)
+            supervisor._start(WorkerRole.SUSPECTS)
             supervisor._children[0].program.wait()
             assert supervisor._bury() is None
             assert supervisor._failed_starts == wanted

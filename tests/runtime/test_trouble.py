@@ -17,12 +17,13 @@ import pytest
 import perdure
 from perdure.effects.acting import Acting
 from perdure.handles.programs import run_for
-from perdure.model.points import arm
-from perdure.planes import leasing, workers
+from perdure.model.crash_points import arm
+from perdure.planes.execution import workers
+from perdure.planes.recovery import leases
 from perdure.runtime import course, places
 from perdure.runtime.driving import Hold
 from perdure.runtime.shells import adrive
-from perdure.stores.flights import Flights
+from perdure.stores.in_flight import Flights
 from perdure.stores.lane import Lane
 
 AWAY = perdure.Unavailable("the database does not answer", path="store")
@@ -378,7 +379,7 @@ def driven_by_a_worker(url: str, fn: Any) -> Any:
             handle = await store.start(made, key="k")
             core = store._caller.core
             lease = await store._caller.write(
-                leasing.claim, handle._stream, holder=core.holder, program=made.program, epoch=core.epoch
+                leases.claim, handle._stream, holder=core.holder, program=made.program, epoch=core.epoch
             )
             lease.hired = True
             await adrive(store._caller, made, lease, run_for)

@@ -11,15 +11,16 @@ import pytest
 from perdure.errors import Damaged, Invalid, Stale, Unavailable
 from perdure.log.change import Stream
 from perdure.model.records.runs import RunStatus
-from perdure.planes import leasing, runs, workers
-from perdure.planes.leasing import Company, Lease
-from perdure.planes.workers import Found, Look
-from perdure.runtime import driven
+from perdure.planes.execution import runs, workers
+from perdure.planes.execution.workers import FoundRun, Look
+from perdure.planes.recovery import leases
+from perdure.planes.recovery.leases import Company, Lease
+from perdure.runtime import log_context
 from perdure.runtime import worker as module
 from perdure.runtime.agent import Agent, Policy
 from perdure.runtime.course import Drive
 from perdure.runtime.pausing import Leaving
-from perdure.runtime.worker import Settings, Worker
+from perdure.runtime.worker import Worker, WorkerSettings
 
 ME = "0" * 32
 ANY, FELLOWS, NOBODY = Company
@@ -34,7 +35,7 @@ def agent(name, *, limit=None, is_async=True):
 
 def found(name, agent="a", holder=None, suspect=False):
     uid = name.encode().ljust(16, b"_")
-    return Found(agent, holder, suspect, "mother", Stream(abs(hash(name)), uid, 1, "run", name, None, 0))
+    return FoundRun(agent, holder, suspect, "mother", Stream(abs(hash(name)), uid, 1, "run", name, None, 0))
 
 
 class Silence:
@@ -76,7 +77,7 @@ class Desk:
         self.fails: dict[str, BaseException] = {}
         self.holding = asyncio.Event()
         self.holding.set()
-        self.left: list[Found] = []
+        self.left: list[FoundRun] = []
         self.about = None
         self.looks = 0
 
@@ -86,11 +87,11 @@ class Desk:
         )
 
     async def write(self, verb, *args, **kwargs):
-        if verb is leasing.fenced:
+        if verb is leases.fenced:
             lease, verb, *said = args
             args = [lease, *said]
         known = {
-            workers.introduce: self.introduce, leasing.claim: self.claim, runs.release: self.release, runs.park: self.park,
+            workers.introduce: self.introduce, leases.claim: self.claim, runs.release: self.release, runs.park: self.park,
             workers.give_back: self.give_back,
         }  # fmt: skip
         return await known[verb](*args, **kwargs)
@@ -141,7 +142,7 @@ class Desk:
         self.at_work.add(name)
         self.most[frozenset(self.at_work)] = None
         try:
-            assert driven.current() == driven.Driven(name, agent.name, "mother")
+            assert log_context.current() == log_context.RunInLogs(name, agent.name, "mother")
             if name in self.fails:
                 raise self.fails.pop(name)
             while not self.holding.is_set():
@@ -184,7 +185,7 @@ def work(desk, agents, until, isolate=None, **settings):
 
     async def main():
         worker = Worker(
-            desk, {each.name: each for each in agents}, Settings(poll_seconds=0.01, **settings), seen, isolate
+            desk, {each.name: each for each in agents}, WorkerSettings(poll_seconds=0.01, **settings), seen, isolate
         )
         task = asyncio.create_task(worker.run())
         async with asyncio.timeout(60):
@@ -276,7 +277,9 @@ class TestTaking:
         for holder in ("0" * 32, "00000003" + "0" * 24):
             desk = Desk()
             desk.holder = holder
-            orders.append(Worker(desk, {"a": agent("a")}, Settings(), seen)._in_own_order(ready, 1)[0].stream.name)
+            orders.append(
+                Worker(desk, {"a": agent("a")}, WorkerSettings(), seen)._in_own_order(ready, 1)[0].stream.name
+            )
         assert orders == ["r0", "r3"]
 
     def test_what_another_took_meanwhile_is_no_trouble(self):
@@ -295,7 +298,7 @@ class TestTaking:
     @pytest.mark.parametrize("wrong", [{"concurrency": 0}, {"poll_seconds": 0}, {"grace_seconds": -1}])
     def test_settings_that_make_no_sense_are_refused(self, wrong):
         with pytest.raises(Invalid):
-            Worker(Desk(), {}, Settings(**wrong), seen)
+            Worker(Desk(), {}, WorkerSettings(**wrong), seen)
 
 
 class TestTrouble:
@@ -343,7 +346,7 @@ class TestSuspects:
         """A worker for suspects, until it ends by itself."""
 
         async def main():
-            said = Settings(suspects_only=True, poll_seconds=0.01, **settings)
+            said = WorkerSettings(suspects_only=True, poll_seconds=0.01, **settings)
             worker = Worker(desk, {"a": agent("a")}, said, seen, asked, relieved or (lambda: None))
             return await asyncio.wait_for(worker.run(), 30)
 
@@ -459,7 +462,7 @@ class TestEnding:
 
         # `work` says stop a second time, which ends the grace: say it here alone
         async def main():
-            worker = Worker(desk, {"a": agent("a")}, Settings(poll_seconds=0.01, grace_seconds=30), seen)
+            worker = Worker(desk, {"a": agent("a")}, WorkerSettings(poll_seconds=0.01, grace_seconds=30), seen)
             task = asyncio.create_task(worker.run())
             while not told(worker):  # noqa: ASYNC110 - played, not timed
                 await asyncio.sleep(0.001)
@@ -500,7 +503,9 @@ class TestEnding:
         desk.drive = drive
 
         async def main():
-            worker = Worker(desk, {"a": agent("a", is_async=False)}, Settings(poll_seconds=0.01, grace_seconds=0), seen)
+            worker = Worker(
+                desk, {"a": agent("a", is_async=False)}, WorkerSettings(poll_seconds=0.01, grace_seconds=0), seen
+            )
             task = asyncio.create_task(worker.run())
             while not desk.at_work:  # noqa: ASYNC110 - played, not timed
                 await asyncio.sleep(0.001)

@@ -11,7 +11,8 @@ from urllib.parse import urlsplit
 import pytest
 
 import perdure
-from perdure.planes import leasing, steps
+from perdure.planes.execution import steps
+from perdure.planes.recovery import leases
 from runtime.crew import Scene, most_at_once, overlaps, scene, until
 from runtime.worker_app import (
     aplod,
@@ -200,9 +201,9 @@ def test_a_run_that_kills_its_process_takes_nobody_with_it_and_is_parked(stage: 
     with pytest.raises(perdure.Parked) as caught:
         bad.result(timeout=60)
     assert caught.value.facts["reason"] == "deaths"
-    assert f"{leasing.DEATHS_MAX} processes died with it" in caught.value.message
+    assert f"{leases.DEATHS_MAX} processes died with it" in caught.value.message
     assert [each.result(timeout=60) for each in others] == [total(6)] * 3
-    assert stage.kinds(bad).count("run.recovered") == leasing.DEATHS_MAX
+    assert stage.kinds(bad).count("run.recovered") == leases.DEATHS_MAX
     assert all(each.refresh().record.deaths == 0 for each in others)
     assert crew.program.poll() is None  # the supervisor did not take it for a worker that dies again and again
     assert stage.store.start(plod, 1, 0).result(timeout=60) == 0

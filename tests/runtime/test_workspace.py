@@ -14,7 +14,7 @@ import pytest
 import perdure
 from perdure.errors import Invalid, Parked, Waiting
 from perdure.runtime import workspace
-from perdure.runtime.workspace import PATHS_KEPT, Known, check, look
+from perdure.runtime.workspace import PATHS_KEPT, KnownWorkspace, check, look
 
 ENV = {
     **os.environ, "GIT_AUTHOR_NAME": "Ada", "GIT_AUTHOR_EMAIL": "ada@example.org", "GIT_COMMITTER_NAME": "Ada",
@@ -266,13 +266,13 @@ def test_a_checkpoint_that_noted_no_branch_is_compared_without(repo):
     then = look(str(repo))
     old = msgspec.structs.replace(then, branch="")
     git(repo, "switch", "-qc", "other")
-    check(str(repo), Known(old, "", acted=False))
+    check(str(repo), KnownWorkspace(old, "", acted=False))
     with pytest.raises(Parked):
-        check(str(repo), Known(then, "", acted=False))
+        check(str(repo), KnownWorkspace(then, "", acted=False))
     change(repo)
     with pytest.raises(Parked, match=r"left it: changed: kept\.py \(") as parked:
-        check(str(repo), Known(old, "", acted=False))
-    check(str(repo), Known(old, parked.value.facts["found"], acted=False))
+        check(str(repo), KnownWorkspace(old, "", acted=False))
+    check(str(repo), KnownWorkspace(old, parked.value.facts["found"], acted=False))
 
 
 def test_when_the_folder_is_restored_it_goes_on(store, repo):

@@ -181,7 +181,8 @@ def _shift_clock(seconds: float) -> None:
 
 def _unfence() -> None:
     """Take running runs of the living as well: what a broken lease would do."""
-    from perdure.planes import leasing, workers
+    from perdure.planes.execution import workers
+    from perdure.planes.recovery import leases
 
     look = workers.look
 
@@ -192,10 +193,10 @@ def _unfence() -> None:
         return seen._replace(takeable=[*seen.takeable, *others], suspects=[])
 
     workers.look = greedy
-    leasing._is_void = lambda *_: True
-    claim = leasing.claim
-    leasing.claim = lambda tx, stream, **given: claim(tx, stream, **{**given, "company": leasing.Company.NOBODY})
-    leasing.check_lease = lambda *_: None
+    leases._is_void = lambda *_: True
+    claim = leases.claim
+    leases.claim = lambda tx, stream, **given: claim(tx, stream, **{**given, "company": leases.Company.NOBODY})
+    leases.check_lease = lambda *_: None
 
 
 if "CLOCK_OFF_SECONDS" in os.environ:

@@ -17,7 +17,7 @@ import pytest
 
 import perdure
 from perdure.errors import Conflict, Error, Invalid, Refused, TimedOut
-from perdure.model import points
+from perdure.model import crash_points
 from perdure.stores import lane as lanes
 from perdure.stores.lane import Lane
 from stores.verbs import Called, Gate, Opened, append, begin, begin_and_append, count_turns, impatient, opened, until
@@ -49,7 +49,7 @@ def any_store(request, tmp_path) -> Iterator[Opened]:
 def commits() -> Iterator[list[int]]:
     """One entry for every commit: the thread that made it."""
     made: list[int] = []
-    disarm = points.arm("lane.after_commit", lambda: made.append(threading.get_ident()))
+    disarm = crash_points.arm("lane.after_commit", lambda: made.append(threading.get_ident()))
     yield made
     disarm()
 
@@ -400,7 +400,7 @@ def interrupt_once(point: str) -> Any:
         disarm()
         raise KeyboardInterrupt
 
-    disarm = points.arm(point, act)
+    disarm = crash_points.arm(point, act)
     return disarm
 
 
@@ -412,7 +412,7 @@ def written_around_an_interrupt(store: Opened, point: str) -> list[str]:
     for count, name in enumerate("xyz", 1):
         callers.append(Called(store.write, append, stream, name))
         queued(store, count)
-    disarm = points.arm("lane.after_commit", lambda: disarm() or interrupt_once(point))
+    disarm = crash_points.arm("lane.after_commit", lambda: disarm() or interrupt_once(point))
     gate.open()  # the holder's own commit arms it for the batch of the others
     holder.outcome()
     with pytest.raises(KeyboardInterrupt):

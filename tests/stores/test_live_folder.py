@@ -10,8 +10,8 @@ import pytest
 
 import perdure
 from perdure.errors import Error
-from perdure.stores import living as module
-from perdure.stores.living import Living, folder_for
+from perdure.stores import liveness as module
+from perdure.stores.liveness import Living, folder_for
 
 ME, OTHER = "a" * 32, "b" * 32
 

@@ -18,7 +18,7 @@ import pytest
 import forked
 import perdure
 from perdure.errors import Conflict, Damaged, Error, NewerSchema, NotFound, Refused
-from perdure.stores import migrate, scripts, url
+from perdure.stores import migrate, schema_upgrade, url
 from perdure.stores.core import engine_for, open_core
 from perdure.stores.migrate import Migration
 from perdure.stores.sqlite import SqliteEngine
@@ -79,18 +79,18 @@ def test_the_steps_are_numbered_without_a_gap() -> None:
 
 
 def test_a_new_database_is_made_and_then_found(engine: Engine) -> None:
-    assert [step.number for step in scripts.plan(engine)] == [step.number for step in migrate.migrations()]
-    assert scripts.schema_of(engine, STEPS) == 0
-    assert [*scripts.bring_up_to_date(engine)] == [*migrate.migrations()]
-    identity = scripts.identity_of(engine)
+    assert [step.number for step in schema_upgrade.plan(engine)] == [step.number for step in migrate.migrations()]
+    assert schema_upgrade.schema_of(engine, STEPS) == 0
+    assert [*schema_upgrade.bring_up_to_date(engine)] == [*migrate.migrations()]
+    identity = schema_upgrade.identity_of(engine)
     assert (len(identity.uid), identity.epoch, identity.partition) == (32, 1, identity.uid)
-    assert scripts.bring_up_to_date(engine) == []
-    assert scripts.plan(engine) == []
-    assert scripts.identity_of(engine) == identity
+    assert schema_upgrade.bring_up_to_date(engine) == []
+    assert schema_upgrade.plan(engine) == []
+    assert schema_upgrade.identity_of(engine) == identity
 
 
 def test_a_plan_makes_nothing(file: SqliteEngine) -> None:
-    scripts.plan(file)
+    schema_upgrade.plan(file)
     assert file.path is not None
     assert [*file.path.parent.iterdir()] == []
 
@@ -99,43 +99,43 @@ def test_a_plan_makes_nothing(file: SqliteEngine) -> None:
 
 
 def test_steps_are_applied_from_where_the_database_is(engine: Engine) -> None:
-    scripts.bring_up_to_date(engine, STEPS[:1])
-    with scripts.changing(engine) as script:
+    schema_upgrade.bring_up_to_date(engine, STEPS[:1])
+    with schema_upgrade.changing(engine) as script:
         script.run("INSERT INTO things (id, word) VALUES (1, 'a')")
-    assert [step.number for step in scripts.plan(engine, STEPS)] == [2, 3]
-    assert [step.number for step in scripts.bring_up_to_date(engine, STEPS)] == [2, 3]
+    assert [step.number for step in schema_upgrade.plan(engine, STEPS)] == [2, 3]
+    assert [step.number for step in schema_upgrade.bring_up_to_date(engine, STEPS)] == [2, 3]
     assert ask(engine, "SELECT id, word, size FROM things") == [(1, "a", 7)]
-    assert scripts.schema_of(engine, STEPS) == 3
+    assert schema_upgrade.schema_of(engine, STEPS) == 3
 
 
 def test_a_step_that_fails_leaves_all_as_it_was(engine: Engine) -> None:
-    scripts.bring_up_to_date(engine, STEPS[:1])
+    schema_upgrade.bring_up_to_date(engine, STEPS[:1])
     with pytest.raises(Fault):
-        scripts.bring_up_to_date(engine, BROKEN)
-    assert scripts.schema_of(engine, STEPS) == 1
+        schema_upgrade.bring_up_to_date(engine, BROKEN)
+    assert schema_upgrade.schema_of(engine, STEPS) == 1
     assert len(ask(engine, "SELECT * FROM things")) == 0
-    scripts.bring_up_to_date(engine, STEPS)
-    assert scripts.schema_of(engine, STEPS) == 3
+    schema_upgrade.bring_up_to_date(engine, STEPS)
+    assert schema_upgrade.schema_of(engine, STEPS) == 3
 
 
 def test_the_old_database_is_kept_as_a_copy(file: SqliteEngine) -> None:
-    scripts.bring_up_to_date(file, STEPS[:1])
-    with scripts.changing(file) as script:
+    schema_upgrade.bring_up_to_date(file, STEPS[:1])
+    with schema_upgrade.changing(file) as script:
         script.run("INSERT INTO things (id, word) VALUES (1, 'a')")
     assert copies(file) == []
-    scripts.bring_up_to_date(file, STEPS)
+    schema_upgrade.bring_up_to_date(file, STEPS)
     (copy,) = copies(file)
     assert copy.stat().st_mode & 0o777 == 0o600
     kept = SqliteEngine("", copy)
-    assert scripts.schema_of(kept, STEPS) == 1
+    assert schema_upgrade.schema_of(kept, STEPS) == 1
     assert ask(kept, "SELECT id, word FROM things") == [(1, "a")]
 
 
 def test_a_newer_schema_is_refused_and_not_a_byte_changes(file: SqliteEngine) -> None:
-    scripts.bring_up_to_date(file, STEPS)
+    schema_upgrade.bring_up_to_date(file, STEPS)
     assert file.path is not None
     before = file.path.read_bytes()
-    for attempt in (scripts.bring_up_to_date, scripts.plan, scripts.check_readable):
+    for attempt in (schema_upgrade.bring_up_to_date, schema_upgrade.plan, schema_upgrade.check_readable):
         with pytest.raises(NewerSchema) as caught:
             attempt(file, STEPS[:2])
         assert "3" in caught.value.message
@@ -146,8 +146,8 @@ def test_a_newer_schema_is_refused_and_not_a_byte_changes(file: SqliteEngine) ->
 
 
 def test_a_newer_schema_is_refused_by_open(engine: Engine) -> None:
-    scripts.bring_up_to_date(engine)
-    with scripts.changing(engine) as script:
+    schema_upgrade.bring_up_to_date(engine)
+    with schema_upgrade.changing(engine) as script:
         script.query(migrate.Q.meta_put, name="schema", value="4711")
     for read_only in (False, True):
         with pytest.raises(NewerSchema, match="4711"):
@@ -155,11 +155,11 @@ def test_a_newer_schema_is_refused_by_open(engine: Engine) -> None:
 
 
 def test_reading_only_an_older_schema_says_what_to_do(engine: Engine) -> None:
-    scripts.bring_up_to_date(engine, STEPS[:2])
+    schema_upgrade.bring_up_to_date(engine, STEPS[:2])
     with pytest.raises(Refused, match="migrate") as caught:
-        scripts.check_readable(engine, STEPS)
+        schema_upgrade.check_readable(engine, STEPS)
     assert caught.value.path == "meta.schema"
-    scripts.check_readable(engine, STEPS[:2])
+    schema_upgrade.check_readable(engine, STEPS[:2])
 
 
 def test_reading_only_what_is_not_there_is_not_found(tmp_path: Path) -> None:
@@ -258,11 +258,11 @@ def test_a_folder_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", ["", "0", "-1", "one", "1.5", "99999999999", "1; DROP TABLE meta"])
 def test_a_schema_number_that_is_none_is_damage(file: SqliteEngine, value: str) -> None:
-    scripts.bring_up_to_date(file, STEPS)
-    with scripts.changing(file) as script:
+    schema_upgrade.bring_up_to_date(file, STEPS)
+    with schema_upgrade.changing(file) as script:
         script.query(migrate.Q.meta_put, name="schema", value=value)
     with pytest.raises(Damaged) as caught:
-        scripts.bring_up_to_date(file, STEPS)
+        schema_upgrade.bring_up_to_date(file, STEPS)
     assert caught.value.path == "meta.schema"
 
 
@@ -273,8 +273,8 @@ def test_a_schema_number_that_is_none_is_damage(file: SqliteEngine, value: str) 
     + [("partition", value) for value in ("", "..", "../../elsewhere", "a/b")],
 )
 def test_a_store_that_does_not_say_who_it_is_is_damage(engine: Engine, name: str, value: str) -> None:
-    scripts.bring_up_to_date(engine)
-    with scripts.changing(engine) as script:
+    schema_upgrade.bring_up_to_date(engine)
+    with schema_upgrade.changing(engine) as script:
         script.query(migrate.Q.meta_put, name=name, value=value)
     with pytest.raises(Damaged) as caught:
         perdure.open(engine.url)
@@ -284,7 +284,7 @@ def test_a_store_that_does_not_say_who_it_is_is_damage(engine: Engine, name: str
 def test_so_is_one_that_forgets_it_while_it_is_open(engine: Engine) -> None:
     with perdure.open(engine.url) as store:
         store.feed()  # the control
-        with scripts.changing(engine) as script:
+        with schema_upgrade.changing(engine) as script:
             script.query(migrate.Q.meta_put, name="epoch", value="9" * 5000)
         with pytest.raises(Damaged) as caught:
             store.feed()
@@ -357,24 +357,24 @@ def run(program: str, *args: str, crash_at: str = "") -> subprocess.CompletedPro
 
 @pytest.mark.parametrize("point", POINTS)
 def test_a_migration_killed_at_any_point_is_clean_at_the_next_open(file: SqliteEngine, point: str) -> None:
-    scripts.bring_up_to_date(file, STEPS[:1])
-    with scripts.changing(file) as script:
+    schema_upgrade.bring_up_to_date(file, STEPS[:1])
+    with schema_upgrade.changing(file) as script:
         script.run("INSERT INTO things (id, word) VALUES (1, 'a')")
     killed = run(MIGRATE.format(tests=str(ROOT / "tests")), str(file.path), crash_at=point)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
-    assert scripts.schema_of(file, STEPS) == (3 if point == "migrate.committed" else 1)
-    scripts.bring_up_to_date(file, STEPS)
-    assert scripts.schema_of(file, STEPS) == 3
+    assert schema_upgrade.schema_of(file, STEPS) == (3 if point == "migrate.committed" else 1)
+    schema_upgrade.bring_up_to_date(file, STEPS)
+    assert schema_upgrade.schema_of(file, STEPS) == 3
     assert ask(file, "SELECT id, word, size FROM things") == [(1, "a", 7)]
     assert ask(file, "SELECT id FROM others") == [(1,)]
     assert not [path for path in copies(file) if path.name.endswith(".partial")]
-    assert all(scripts.schema_of(SqliteEngine("", copy), STEPS) == 1 for copy in copies(file))
+    assert all(schema_upgrade.schema_of(SqliteEngine("", copy), STEPS) == 1 for copy in copies(file))
     assert copies(file)
 
 
 def test_control_the_crash_points_are_on_the_way(file: SqliteEngine) -> None:
     """A point that no migration reaches would prove nothing: the process would live."""
-    scripts.bring_up_to_date(file, STEPS[:1])
+    schema_upgrade.bring_up_to_date(file, STEPS[:1])
     lived = run(MIGRATE.format(tests=str(ROOT / "tests")), str(file.path), crash_at="no.such.point")
     assert lived.returncode == 0, lived.stderr
 
@@ -457,7 +457,7 @@ def test_an_old_database_is_migrated_folded_and_clean(tmp_path: Path, fixture: P
     for table, rows in filled(connection).items():
         assert rows, f"{table} is empty in {fixture.name}: the fixture must use every table"
     connection.close()
-    assert scripts.schema_of(SqliteEngine("", path)) == int(fixture.stem)
+    assert schema_upgrade.schema_of(SqliteEngine("", path)) == int(fixture.stem)
     with perdure.open(f"sqlite:///{path}") as store:
         report = store.verify()
         assert report.problems == []

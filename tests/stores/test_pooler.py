@@ -10,13 +10,13 @@ import pytest
 
 import perdure
 from perdure.errors import Refused
-from perdure.stores import postgres_session, scripts
+from perdure.stores import postgres_session, schema_upgrade
 from perdure.stores.core import open_core
-from perdure.stores.finding import Severity
-from perdure.stores.health import examine
 from perdure.stores.store import Fault
 from perdure.stores.url import parse
 from perdure.testing.faults import Cut, Proxy
+from perdure.upkeep.findings import Severity
+from perdure.upkeep.health import examine
 from stores import pooler
 from stores.pooler import pooled
 
@@ -77,7 +77,7 @@ def test_without_the_look_another_store_is_made_beside_it(postgres_store, monkey
     """The control: what was so before. Neither is compared, neither repaired."""
     look = postgres_session.AskedFor.look
     monkeypatch.setattr(postgres_session.AskedFor, "look", lambda *about: look(*about)._replace(direct=True))
-    monkeypatch.setattr(scripts, "_check_schema", lambda *_: None)
+    monkeypatch.setattr(schema_upgrade, "_check_schema", lambda *_: None)
     here = "postgresql://" + postgres_store.partition("://")[2]
     with psycopg.connect(parse(here).conninfo, autocommit=True) as connection:
         connection.execute("CREATE SCHEMA IF NOT EXISTS beside")

@@ -22,8 +22,8 @@ import pytest
 import perdure
 from perdure.errors import Conflict, Invalid, ReadOnly, Refused, TimedOut, Unavailable
 from perdure.log.change import Change, Op, Stream
-from perdure.model import points
-from perdure.planes import conversation, turns
+from perdure.model import crash_points
+from perdure.planes.conversation import sessions, turns
 from perdure.stores.core import open_core
 from perdure.stores.lane import Lane
 from perdure.stores.postgres import PostgresEngine
@@ -172,7 +172,7 @@ def test_a_backend_terminated_inside_the_transaction(postgres_store):
             kill_backends(admin, store.core)
 
         for number in range(10):
-            disarm = points.arm("lane.before_commit", act)
+            disarm = crash_points.arm("lane.before_commit", act)
             assert store.write(begin_and_append, f"s{number}", number) == 2
     assert everything(postgres_store) == Counter(range(10))
 
@@ -385,10 +385,12 @@ def late_request(proxy: Proxy, url: str) -> None:
     """A request reaches the server only after its sender gave up on it, asked, and began anew."""
     with opened(url) as store:
         stream = store.write(begin, "a")
-        release = points.arm("lane.before_commit", lambda: release() or points.arm("lane.before_commit", late))
+        release = crash_points.arm(
+            "lane.before_commit", lambda: release() or crash_points.arm("lane.before_commit", late)
+        )
 
         def late() -> None:  # the second attempt is about to commit
-            points.arm("lane.before_commit", lambda: None)()
+            crash_points.arm("lane.before_commit", lambda: None)()
             proxy.release()
 
         proxy.cut(Cut.LATER)
@@ -608,7 +610,7 @@ def write_beside_a_stopped_one(url: str, before: str, idle_ms: int, timeout_seco
             core = open_core(url, timeout_seconds=timeout_seconds)
             with contextlib.closing(core):
                 tenant = core.tenant_id("default")
-                session, _ = core.read(conversation.find_session, "s", tenant=tenant)
+                session, _ = core.read(sessions.find_session, "s", tenant=tenant)
                 core.write(turns.say, session, "user", "meanwhile", actor="me", tenant=tenant)
         finally:
             stopped.send_signal(signal.SIGCONT)

@@ -11,14 +11,17 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure.effects import deciding, ending
+from perdure.effects import ending, operator_verbs
 from perdure.effects.sending import Sending
 from perdure.errors import Conflict, Failed, InDoubt, Waiting
 from perdure.handles.sync.runs import RunHandle
 from perdure.model.limits import INLINE_MAX_BYTES
 from perdure.model.records.conversation import Call
 from perdure.model.records.runs import RunStatus
-from perdure.planes import leasing, turns, values, waits
+from perdure.planes.conversation import turns
+from perdure.planes.execution import waits
+from perdure.planes.memory import values
+from perdure.planes.recovery import leases
 from perdure.stores.tx import Tx
 from perdure.testing.clock import FakeClock
 from perdure.testing.contract.sync.runs import claimed, driven, program
@@ -184,7 +187,7 @@ def test_of_two_who_settle_at_once_the_later_one_is_told(two, meanwhile):
     with pytest.raises(InDoubt):
         one.session("s").act(lost, key="k")
     effect, same = one.effects()[0], other.effects()[0]
-    meanwhile(deciding, "arriving", lambda: same.settle(perdure.Happened(1), by="ann"))
+    meanwhile(operator_verbs, "arriving", lambda: same.settle(perdure.Happened(1), by="ann"))
     with pytest.raises(Conflict, match="settled by ann"):
         effect.settle(perdure.Happened(2), by="bob")
     assert effect.refresh().result == 1
@@ -292,6 +295,6 @@ def test_a_child_ends_while_its_parent_is_cancelled(two, meanwhile):
     (begun,), (parent,) = one.runs(agent="child"), other.runs(agent="a")
     lease, epoch = claimed(one, begun), one._caller.core.epoch
     meanwhile(waits, "meet", parent.cancel)
-    one._caller.write(leasing.fenced, lease, ending.end_run, epoch, RunStatus.COMPLETED, "done")
+    one._caller.write(leases.fenced, lease, ending.end_run, epoch, RunStatus.COMPLETED, "done")
     assert [begun.refresh().status, parent.refresh().status] == ["completed", "cancelled"]
     assert one.verify().ok

@@ -9,12 +9,12 @@ import perdure
 from perdure.errors import Damaged, Invalid
 from perdure.log.change import Stream
 from perdure.log.table import TableClass
-from perdure.planes.lineage import ancestry
+from perdure.planes.audit.lineage import ancestry
 from perdure.planes.tables import ALL, RECORDED
 from perdure.stores.replay import PAGE_EVENTS, Slice, replay
 from perdure.stores.statements import Statement
 from perdure.stores.tx import LOG
-from perdure.testing.contract.sync.time import lived_in
+from perdure.testing.contract.sync.history import lived_in
 
 FOLDED = [table for table in ALL if table.table_class is not TableClass.EPHEMERAL]
 

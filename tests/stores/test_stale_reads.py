@@ -102,13 +102,14 @@ def test_control_without_the_heads_that_were_read_both_leave(postgres_store: str
 
 
 def test_a_tenant_is_not_taken_for_a_new_stream_of_the_same_number() -> None:
-    from perdure.planes import conversation, subscriptions
+    from perdure.planes.audit import subscriptions
+    from perdure.planes.conversation import sessions
 
     with open_store("memory:") as store:
         store.subscribe("reader")
 
         def verb(tx: Tx) -> object:
-            stream, _pin = conversation.open_session(tx, "first")
+            stream, _pin = sessions.open_session(tx, "first")
             assert stream.id == tx.tenant
             return subscriptions.take(tx, "reader")
 

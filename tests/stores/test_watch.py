@@ -97,9 +97,9 @@ def test_what_is_rolled_back_does_not_wake_on_postgresql(postgres_store):
 
 
 def _start_and_fail(tx):
-    from perdure.planes import runs
+    from perdure.planes.execution import runs
 
-    runs.start(tx, runs.Wanted("watched", [], {}), 0)
+    runs.start(tx, runs.RunRequest("watched", [], {}), 0)
     raise perdure.Invalid("no")
 
 

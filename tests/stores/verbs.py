@@ -13,7 +13,7 @@ import pytest
 
 from perdure.log.change import Change, Op, Stream
 from perdure.log.event import decode_body
-from perdure.planes.integrity import verify
+from perdure.planes.audit.verify import verify
 from perdure.planes.tables import SESSIONS, TURNS
 from perdure.stores.core import Core, open_core
 from perdure.stores.lane import Job

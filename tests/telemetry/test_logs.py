@@ -132,7 +132,7 @@ def test_a_batch_says_how_much_it_held(out) -> None:
 
 
 def test_a_password_is_not_logged(out) -> None:
-    from perdure.stores.traces import Traces
+    from perdure.stores.commit_logging import Traces
 
     Traces("postgresql://me:hunter2@host/db").committed([], 1)
     assert "hunter2" not in out.getvalue()
@@ -148,12 +148,12 @@ def record(message: str = "hello", **fields: object) -> logging.LogRecord:
 
 
 def test_a_line_for_people() -> None:
-    line = logs.Lines().format(record(stream="abc", seq=7, unknown="x"))
+    line = logs.LogLines().format(record(stream="abc", seq=7, unknown="x"))
     assert line.endswith("Z INFO    perdure.commit: hello stream=abc seq=7")
 
 
 def test_a_line_commands_no_terminal() -> None:
-    assert "\x1b" not in logs.Lines().format(record("a\x1b[31m\nb", actor="\x9b31m"))
+    assert "\x1b" not in logs.LogLines().format(record("a\x1b[31m\nb", actor="\x9b31m"))
     assert logs.JsonLines().format(record("a\x1b[31m\nb", actor="\x9b31m")).isascii()
 
 
@@ -164,7 +164,7 @@ def test_a_trace_is_kept() -> None:
     except ValueError:
         made.exc_info = sys.exc_info()
     assert "boom" in json.loads(logs.JsonLines().format(made))["trace"]
-    assert "boom" in logs.Lines().format(made)
+    assert "boom" in logs.LogLines().format(made)
 
 
 def test_configuring_twice_says_nothing_twice(out) -> None:

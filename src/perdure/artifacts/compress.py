@@ -52,7 +52,7 @@ _CHECK: Final = struct.Struct(">I")
 HEADER_BYTES: Final = _HEADER.size + _CHECK.size
 
 
-class Packed(msgspec.Struct, frozen=True):
+class PackedStream(msgspec.Struct, frozen=True):
     """The result of `pack_stream`, and the header that its caller must put in front of it."""
 
     header: bytes
@@ -79,7 +79,7 @@ def unpack(codec: int, data: bytes, size: int, *, path: str = "blob") -> bytes:
     return bytes(plain)
 
 
-def pack_stream(source: Iterable[bytes], write: Callable[[bytes], None]) -> Packed:
+def pack_stream(source: Iterable[bytes], write: Callable[[bytes], None]) -> PackedStream:
     """Write the payload of the packed form piece by piece; memory does not grow with the content.
 
     The caller has left `HEADER_BYTES` of room in front. Errors of `source` and `write` pass through.
@@ -145,10 +145,10 @@ class _Tally:
         self.crc = crc32(payload, self.crc)
         self.payload_bytes += len(payload)
 
-    def packed(self, codec: int) -> Packed:
+    def packed(self, codec: int) -> PackedStream:
         head = _HEADER.pack(_MAGIC, codec, bytes(3), self.size)
         stored = Stored(self.digest.hexdigest(), self.size, HEADER_BYTES + self.payload_bytes)
-        return Packed(head + _CHECK.pack(crc32(head, self.crc)), stored)
+        return PackedStream(head + _CHECK.pack(crc32(head, self.crc)), stored)
 
 
 def _pieces(source: Iterable[bytes]) -> Iterator[bytes]:

@@ -52,8 +52,8 @@ from perdure.artifacts.place import (
     verified,
 )
 from perdure.errors import Error, Invalid, NotFound, Refused, TimedOut, Unavailable
+from perdure.model.crash_points import reach
 from perdure.model.ids import new_uid
-from perdure.model.points import reach
 
 POINTS: Final = (
     "artifact.before_write",

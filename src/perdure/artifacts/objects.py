@@ -34,8 +34,8 @@ from perdure.artifacts.place import (
     verified,
 )
 from perdure.errors import Damaged, Error, Full, Invalid, NotFound, Refused, Unavailable
+from perdure.model.crash_points import reach
 from perdure.model.instants import Clock, system_clock
-from perdure.model.points import reach
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta

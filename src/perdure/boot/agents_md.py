@@ -19,10 +19,10 @@ from pathlib import Path
 
 import msgspec
 
-from perdure.boot.manifest import Manifest
+from perdure.boot.manifest import PackManifest
 from perdure.boot.pack import Pack
 from perdure.errors import Conflict, Refused
-from perdure.stores.copies import disk_errors, sync
+from perdure.stores.atomic_files import disk_errors, sync
 
 NAME = "AGENTS.md"
 _BEGIN = re.compile(r"^<!-- perdure:begin (\{.*\}) -->\n", re.MULTILINE)
@@ -33,7 +33,7 @@ _ABOUT = (
 DIGEST_CHARS = 32
 
 
-class Mark(msgspec.Struct, frozen=True):
+class SectionMark(msgspec.Struct, frozen=True):
     """Of what a section was made."""
 
     session: str
@@ -44,16 +44,16 @@ class Mark(msgspec.Struct, frozen=True):
     digest: str
 
 
-class Section(msgspec.Struct, frozen=True):
+class FileSection(msgspec.Struct, frozen=True):
     """A section that stands in a file. start, end: its place there. edited: somebody changed it."""
 
-    mark: Mark
+    mark: SectionMark
     start: int
     end: int
     edited: bool
 
 
-class Standing(enum.StrEnum):
+class SectionStanding(enum.StrEnum):
     """How a section compares with the store."""
 
     CURRENT = "current"
@@ -68,41 +68,47 @@ def written(pack: Pack) -> str:
     body = _ABOUT + pack.text
     digest = hashlib.sha256(body.encode()).hexdigest()[:DIGEST_CHARS]
     of = pack.manifest
-    mark = msgspec.json.encode(Mark(of.session, of.uid, of.seq, of.commit, of.made_at, digest)).decode()
+    mark = msgspec.json.encode(SectionMark(of.session, of.uid, of.seq, of.commit, of.made_at, digest)).decode()
     return f"<!-- perdure:begin {mark.replace('>', chr(92) + 'u003e')} -->\n{body}<!-- perdure:end {digest} -->\n"
 
 
-def found_in(text: str) -> Section | None:
+def found_in(text: str) -> FileSection | None:
     """The section of a file. One whose end is gone reaches to the end of the file, and counts as edited."""
     for begin in _BEGIN.finditer(text):
         try:
-            mark = msgspec.json.decode(begin[1], type=Mark)
+            mark = msgspec.json.decode(begin[1], type=SectionMark)
         except (msgspec.DecodeError, UnicodeError):
             continue
         closing = f"<!-- perdure:end {mark.digest} -->\n"
         end = text.find(closing, begin.end())
         if end < 0:
-            return Section(mark, begin.start(), len(text), edited=True)
+            return FileSection(mark, begin.start(), len(text), edited=True)
         body = text[begin.end() : end]
         same = hashlib.sha256(body.encode()).hexdigest()[:DIGEST_CHARS] == mark.digest
-        return Section(mark, begin.start(), end + len(closing), edited=not same)
+        return FileSection(mark, begin.start(), end + len(closing), edited=not same)
     return None
 
 
-def standing(section: Section | None, manifest: Manifest) -> tuple[Standing, str]:
+def standing(section: FileSection | None, manifest: PackManifest) -> tuple[SectionStanding, str]:
     """How a section compares with what a pack is made of now, and the sentence that says so."""
     if section is None:
-        return Standing.MISSING, "there is no section of Perdure's"
+        return SectionStanding.MISSING, "there is no section of Perdure's"
     mark = section.mark
     if section.edited:
-        return Standing.EDITED, "it was edited by hand: what it says may not be what is stored"
+        return SectionStanding.EDITED, "it was edited by hand: what it says may not be what is stored"
     if mark.uid != manifest.uid:
-        return Standing.FOREIGN, f"it is of another session, {mark.session!r}"
+        return SectionStanding.FOREIGN, f"it is of another session, {mark.session!r}"
     if mark.event != manifest.seq:
-        return Standing.OLDER, f"it is out of date: made of event {mark.event}, and the session is at {manifest.seq}"
+        return (
+            SectionStanding.OLDER,
+            f"it is out of date: made of event {mark.event}, and the session is at {manifest.seq}",
+        )
     if mark.commit != manifest.commit:
-        return Standing.OLDER, f"it is out of date: made at commit {mark.commit[:40]!r}, now {manifest.commit[:40]!r}"
-    return Standing.CURRENT, "it is up to date"
+        return (
+            SectionStanding.OLDER,
+            f"it is out of date: made at commit {mark.commit[:40]!r}, now {manifest.commit[:40]!r}",
+        )
+    return SectionStanding.CURRENT, "it is up to date"
 
 
 def read(path: Path) -> str:
@@ -118,7 +124,7 @@ def read(path: Path) -> str:
         raise
 
 
-def keep(path: Path, pack: Pack, *, force: bool = False) -> Standing:
+def keep(path: Path, pack: Pack, *, force: bool = False) -> SectionStanding:
     """Put the section into the file, in the place of the one that is there; the rest stays. How that one stood.
 
     Atomic. Conflict if it was edited by hand, or is of another session: `force` writes over it.
@@ -126,7 +132,7 @@ def keep(path: Path, pack: Pack, *, force: bool = False) -> Standing:
     text = read(path)
     section = found_in(text)
     stood, says = standing(section, pack.manifest)
-    if stood in (Standing.EDITED, Standing.FOREIGN) and not force:
+    if stood in (SectionStanding.EDITED, SectionStanding.FOREIGN) and not force:
         raise Conflict(f"the section in {path.name} stays: {says}", path=str(path), hint="--force writes over it")
     before, after = (text[: section.start], text[section.end :]) if section else (text, "")
     gap = "\n" if before and not section else ""

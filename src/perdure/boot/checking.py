@@ -40,10 +40,11 @@ from perdure.model.records.checks import (
     ValueIs,
 )
 from perdure.model.records.memories import MemoryRecord, Validity
-from perdure.model.records.work import TaskRecord, TaskStatus
+from perdure.model.records.tasks import TaskRecord, TaskStatus
 from perdure.model.values import to_plain
-from perdure.planes import values, work
-from perdure.planes.spans import store_now
+from perdure.planes.execution import tasks
+from perdure.planes.memory import values
+from perdure.planes.reading.durations import store_now
 from perdure.stores.core import Core
 
 ALL_SECONDS = 1.0  # for all checks of one recall or boot
@@ -234,7 +235,7 @@ def _look_inside(core: Core, tenant: int, check: Check, each: Carrier, now_us: i
             if model not in looking.models:
                 raise _Gone(f"{model} is not offered any more")
         case ClaimerAlive(task):
-            _look_at_claim(core.read(work.task, each.stream, task or each.task, tenant=tenant))
+            _look_at_claim(core.read(tasks.task, each.stream, task or each.task, tenant=tenant))
         case _:
             raise _Unclear("this version does not know the check")
 

@@ -20,15 +20,16 @@ from perdure.model.records.decisions import DecisionRecord, DecisionStatus
 from perdure.model.records.effects import EffectRecord
 from perdure.model.records.memories import MemoryKind, MemoryRecord
 from perdure.model.records.runs import RunRecord, RunStatus, WaitKind, WaitRecord, WaitState
-from perdure.model.records.work import TaskRecord, TaskStatus
+from perdure.model.records.tasks import TaskRecord, TaskStatus
 from perdure.model.values import encode
-from perdure.planes import checks, conversation, covers, decisions, runs, turns, values, waits, work
-from perdure.planes.checks import Thing
-from perdure.planes.memory import memories
+from perdure.planes.audit.snapshots import one_state
+from perdure.planes.conversation import sessions, summaries, turns
+from perdure.planes.conversation.transcript import Exchange, as_text, pair
+from perdure.planes.execution import decisions, runs, tasks, waits
+from perdure.planes.memory import checks, memories, values
+from perdure.planes.memory.checks import Thing
 from perdure.planes.memory.scopes import read_from
-from perdure.planes.snapshots import one_state
-from perdure.planes.spans import store_now
-from perdure.planes.transcript import Exchange, as_text, pair
+from perdure.planes.reading.durations import store_now
 from perdure.stores.store import Reads
 
 TASKS_MAX = 50
@@ -70,7 +71,7 @@ class Gathered(NamedTuple):
 @one_state
 def gather(reads: Reads, stream: Stream, turns_max: int, memories_max: int, *, remembered: bool) -> Gathered:
     """The candidates for the pack of a session. remembered: also memories that are not rules, so many of each kind and scope."""
-    info, now = conversation.info(reads, stream), store_now(reads)
+    info, now = sessions.info(reads, stream), store_now(reads)
     rests = Resting(reads, stream)
     items = [
         *_plan(reads, stream, info, rests),
@@ -78,8 +79,8 @@ def gather(reads: Reads, stream: Stream, turns_max: int, memories_max: int, *, r
         *_decisions(reads, stream, rests),
         *_workspace(reads, stream, info, rests),
     ]
-    tail, summaries = _tail(reads, stream, turns_max)
-    items += [*summaries, *(_of_others(reads, info) if remembered else ())]
+    tail, summarised = _tail(reads, stream, turns_max)
+    items += [*summarised, *(_of_others(reads, info) if remembered else ())]
     known = list(_memories(reads, stream, now, memories_max, remembered=remembered))
     return Gathered(info, now, items, known, tail)
 
@@ -134,10 +135,10 @@ def _plan(reads: Reads, stream: Stream, info: SessionRecord, rests: Resting) -> 
     if info.goal:
         yield Item(Section.PLAN, "goal", info.name, info.goal, info.creator, instant_us(info.created_at, 0))
     seen: set[int] = set()
-    doing = work.tasks(reads, stream, status=TaskStatus.DOING.value, limit=TASKS_MAX)
-    ready = work.ready(reads, stream, limit=TASKS_MAX)
-    blocked = work.tasks(reads, stream, status=TaskStatus.BLOCKED.value, limit=TASKS_MAX)
-    rest = work.tasks(reads, stream, status=TaskStatus.TODO.value, limit=TASKS_MAX)
+    doing = tasks.tasks(reads, stream, status=TaskStatus.DOING.value, limit=TASKS_MAX)
+    ready = tasks.ready(reads, stream, limit=TASKS_MAX)
+    blocked = tasks.tasks(reads, stream, status=TaskStatus.BLOCKED.value, limit=TASKS_MAX)
+    rest = tasks.tasks(reads, stream, status=TaskStatus.TODO.value, limit=TASKS_MAX)
     left = [each for each in doing if each.abandoned]
     for group, said in ((left, "its claimer is gone: free to claim"), (doing, "being done"), (ready, "ready"),
                         (blocked, "blocked"), (rest, "waits for other tasks")):  # fmt: skip
@@ -288,12 +289,12 @@ def _tail(reads: Reads, stream: Stream, turns_max: int) -> tuple[list[Exchange],
     """The newest turns, each with the results of its calls, newest first; and the newest summaries of what was before."""
     shown = turns.turns(reads, stream, last=turns_max)
     exchanges = [each for each in pair(shown) if isinstance(each, Exchange)]
-    summaries = [
+    summarised = [
         Item(Section.RECALLED, "summary", f"{stream.name}/{each.seq}", _summary(each), each.actor, instant_us(each.at, 0),
              f"of turns {each.first_seq} to {each.last_seq}")
-        for each in covers.newest(reads, stream, SUMMARIES_MAX)
+        for each in summaries.newest(reads, stream, SUMMARIES_MAX)
     ]  # fmt: skip
-    return exchanges[::-1], summaries
+    return exchanges[::-1], summarised
 
 
 def _summary(each: Cover) -> str:
@@ -304,12 +305,12 @@ def _of_others(reads: Reads, info: SessionRecord) -> Iterator[Item]:
     """The last summary of each of the newest other sessions that read one of the same scopes."""
     seen = {info.name}
     for label in info.labels:
-        for other in conversation.sessions(reads, label=label, limit=OTHER_SESSIONS + 1):
+        for other in sessions.sessions(reads, label=label, limit=OTHER_SESSIONS + 1):
             if other.name in seen or len(seen) > OTHER_SESSIONS or ":" not in label:
                 continue
             seen.add(other.name)
-            found = conversation.find_session(reads, other.name)
-            for each in covers.newest(reads, found[0], 1) if found else ():
+            found = sessions.find_session(reads, other.name)
+            for each in summaries.newest(reads, found[0], 1) if found else ():
                 said = f"of turns {each.first_seq} to {each.last_seq} of another session"
                 at = instant_us(each.at, 0)
                 yield Item(

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 from perdure.boot.checking import Looking, Outcomes, carrier_of, judged
 from perdure.boot.gather import OF_MEMORY, Gathered, Known, exchange_item, found_decisions, gather
 from perdure.boot.items import Item, Section
-from perdure.boot.manifest import Manifest, encode_manifest, read_manifest
-from perdure.boot.pack import PROFILES, Asked, Made, Pack, build
+from perdure.boot.manifest import PackManifest, encode_manifest, read_manifest
+from perdure.boot.pack import PROFILES, Made, Pack, PackRequest, build
 from perdure.errors import Error, Invalid, ReadOnly, TimedOut
 from perdure.log.change import Stream
 from perdure.model.instants import instant_us
@@ -26,12 +26,12 @@ from perdure.model.records.conversation import Role
 from perdure.model.records.memories import MemoryKind, MemoryRecord, Validity
 from perdure.model.tokens import estimate
 from perdure.model.words import words
-from perdure.planes import boots, turns
-from perdure.planes.memory import search
+from perdure.planes.audit.snapshots import one_state
+from perdure.planes.conversation import turns
+from perdure.planes.conversation.transcript import Exchange
+from perdure.planes.memory import boots, search
 from perdure.planes.memory.said import said_in
 from perdure.planes.memory.texts import parts_of
-from perdure.planes.snapshots import one_state
-from perdure.planes.transcript import Exchange
 from perdure.stores.core import Core
 from perdure.stores.store import Reads
 
@@ -44,7 +44,7 @@ UNSAVED_SHOWN = 20
 LOOK_SECONDS = 1.0
 
 
-class Answers(NamedTuple):
+class FoundForTask(NamedTuple):
     """The findings for a task: memories, and what was said and decided earlier. words: those of the task."""
 
     memories: list[Known]
@@ -53,7 +53,7 @@ class Answers(NamedTuple):
     words: frozenset[str] = frozenset()
 
 
-def asked_for(budget: object, max_chars: object, tokenizer: object, profile: object) -> Asked:
+def asked_for(budget: object, max_chars: object, tokenizer: object, profile: object) -> PackRequest:
     """The pack that is asked for. Invalid with the path of what makes no sense."""
     if type(budget) is not int or not 0 < budget <= BUDGET_MAX:
         raise Invalid(f"expected a number of tokens from 1 to {BUDGET_MAX}, got {budget!r}"[:200], path="budget")
@@ -65,7 +65,7 @@ def asked_for(budget: object, max_chars: object, tokenizer: object, profile: obj
         hint = "a function from a text to its tokens or their number"
         raise Invalid(f"expected a function, got {type(tokenizer).__name__}", path="tokenizer", hint=hint)
     count = estimate if tokenizer is None else _counting(tokenizer)
-    return Asked(budget, max_chars, count, profile, adds_up=tokenizer is None)
+    return PackRequest(budget, max_chars, count, profile, adds_up=tokenizer is None)
 
 
 def _counting(tokenizer: Callable[[str], Any]) -> Callable[[str], int]:
@@ -84,7 +84,7 @@ def _counting(tokenizer: Callable[[str], Any]) -> Callable[[str], int]:
     return count
 
 
-def boot(core: Core, tenant: int, stream: Stream, task: str | None, asked: Asked, looking: Looking) -> Pack:
+def boot(core: Core, tenant: int, stream: Stream, task: str | None, asked: PackRequest, looking: Looking) -> Pack:
     """The pack of a session for a task. Its manifest is kept, unless the store can only be read."""
     sought = None if task is None else check_text(task, "task", search.QUERY_MAX_CHARS)
     remembered = asked.profile != "without-memory"
@@ -92,7 +92,7 @@ def boot(core: Core, tenant: int, stream: Stream, task: str | None, asked: Asked
     memories_max = min(MEMORIES_MAX, 10 + asked.budget // 200)
     gathered = core.read(gather, stream, turns_max, memories_max, remembered=remembered, tenant=tenant)
     query = (sought or gathered.info.goal or "")[: search.QUERY_MAX_CHARS].strip()
-    found = Answers([], [], [])
+    found = FoundForTask([], [], [])
     if remembered and query:
         found = _found(core, tenant, stream, query, asked, earlier=bool(sought))
     known = {_id(record): (of, record) for of, record in [*found.memories, *gathered.memories]}
@@ -123,7 +123,7 @@ def _by_turns(first: list[Item], second: list[Item]) -> Iterator[Item]:
         yield from (item for item in pair if item is not None)
 
 
-def manifests(reads: Reads, stream: Stream) -> list[Manifest]:
+def manifests(reads: Reads, stream: Stream) -> list[PackManifest]:
     """The manifests of the last boots of a session, the newest first."""
     return [read_manifest(each) for _, each in boots.manifests(reads, stream)]
 
@@ -167,18 +167,18 @@ def _made(stream: Stream, gathered: Gathered, items: list[Item], notes: list[str
     return Made(info.name, stream.uid.hex(), info.last_seq, at, gathered.now, commit, shown, exchanges, notes)
 
 
-def _found(core: Core, tenant: int, stream: Stream, query: str, asked: Asked, *, earlier: bool) -> Answers:
+def _found(core: Core, tenant: int, stream: Stream, query: str, asked: PackRequest, *, earlier: bool) -> FoundForTask:
     """The answers to the task; earlier: also what was said and decided. A backlog of the index costs that, never the pack."""
     k = min(RECALLED_MAX, 10 + asked.budget // 400)
     try:
         recalled = search.recall(core, tenant, stream, query, k=k, counted=False)
     except TimedOut:
-        return Answers([], [], ["Nothing was recalled: the index is behind. Boot again."])
+        return FoundForTask([], [], ["Nothing was recalled: the index is behind. Boot again."])
     notes = [] if recalled.complete else ["The last turns are not in the index: the store can only be read."]
     # Rules keep their own order, whatever the task is: they are the beginning that a provider caches.
     memories = [(each.stream, each.memory) for each in recalled if each.memory.kind is not MemoryKind.RULE]
     said = core.read(_earlier, stream, query, min(FOUND_MAX, k), tenant=tenant) if earlier else []
-    return Answers(memories, said, notes, frozenset(words(query)))
+    return FoundForTask(memories, said, notes, frozenset(words(query)))
 
 
 @one_state

@@ -27,7 +27,7 @@ class Shown(msgspec.Struct, frozen=True):
     changed: int = 0
 
 
-class Manifest(msgspec.Struct, frozen=True):
+class PackManifest(msgspec.Struct, frozen=True):
     """The contents of a pack, what was left out, and of what state it was made."""
 
     session: str
@@ -45,7 +45,7 @@ class Manifest(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-class Changed(msgspec.Struct, frozen=True):
+class PackChange(msgspec.Struct, frozen=True):
     """One difference between two packs: something came, went, or changed. now: what is said of it now; then: what was."""
 
     how: str
@@ -56,31 +56,31 @@ class Changed(msgspec.Struct, frozen=True):
     then: str = ""
 
 
-def encode_manifest(manifest: Manifest) -> str:
+def encode_manifest(manifest: PackManifest) -> str:
     """A manifest as it is kept."""
     return msgspec.json.encode(manifest).decode()
 
 
-def read_manifest(kept: str) -> Manifest:
+def read_manifest(kept: str) -> PackManifest:
     """A manifest that was kept."""
-    return msgspec.json.decode(kept, type=Manifest)
+    return msgspec.json.decode(kept, type=PackManifest)
 
 
-def difference(then: Manifest, now: Manifest) -> list[Changed]:
+def difference(then: PackManifest, now: PackManifest) -> list[PackChange]:
     """The changes from one pack of a session to a later one, in the order of the later one; items that went come last."""
     return list(_difference(then, now))
 
 
-def _difference(then: Manifest, now: Manifest) -> Iterator[Changed]:
+def _difference(then: PackManifest, now: PackManifest) -> Iterator[PackChange]:
     before = {(each.kind, each.id): each for each in then.shown}
     after = {(each.kind, each.id): each for each in now.shown}
     for key, each in after.items():
         old = before.get(key)
         if old is None:
-            yield Changed("came", each.section, each.kind, each.id, each.said)
+            yield PackChange("came", each.section, each.kind, each.id, each.said)
         elif (old.said, old.changed, old.section) != (each.said, each.changed, each.section):
-            yield Changed("changed", each.section, each.kind, each.id, each.said, old.said)
+            yield PackChange("changed", each.section, each.kind, each.id, each.said, old.said)
     left = {name for ids in now.left_out.values() for name in ids}
     for key, each in before.items():
         if key not in after:
-            yield Changed("left out" if each.id in left else "went", each.section, each.kind, each.id, "", each.said)
+            yield PackChange("left out" if each.id in left else "went", each.section, each.kind, each.id, "", each.said)

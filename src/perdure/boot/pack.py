@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from perdure.boot.items import MORE, Item, Section, block, blocks, forms, moment, quoted
-from perdure.boot.manifest import Manifest, Shown
+from perdure.boot.manifest import PackManifest, Shown
 from perdure.errors import Invalid, TooLarge
 from perdure.model.display import visible
-from perdure.planes.transcript import Exchange, Message, Transcript, format_of, render
+from perdure.planes.conversation.transcript import Exchange, Message, Transcript, format_of, render
 
 PART_CHARS = 10_000  # that hosts of coding agents let through of what one hook says (MEMORY: measured)
 TITLES = {
@@ -79,7 +79,7 @@ PROFILES["without-memory"] = {
 }
 
 
-class Asked(NamedTuple):
+class PackRequest(NamedTuple):
     """The pack that is asked for. adds_up: counting the parts of a text never gives less than counting the text."""
 
     budget: int
@@ -103,7 +103,7 @@ class Made(NamedTuple):
     notes: Sequence[str] = ()
 
 
-class Taken(NamedTuple):
+class ChosenItem(NamedTuple):
     """An item with the form in which it is shown."""
 
     item: Item
@@ -119,7 +119,7 @@ class Pack:
     __slots__ = ("_exchanges", "_sections", "manifest", "text")
 
     def __init__(
-        self, text: str, manifest: Manifest, sections: Sequence[tuple[str, Sequence[str]]], tail: Sequence[Exchange]
+        self, text: str, manifest: PackManifest, sections: Sequence[tuple[str, Sequence[str]]], tail: Sequence[Exchange]
     ) -> None:
         self.text = text
         self.manifest = manifest
@@ -170,7 +170,7 @@ class Pack:
 class Room:
     """The rest of the budget and of the cap."""
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: PackRequest) -> None:
         self.count = functools.cache(asked.tokens_of)
         self.tokens = asked.budget
         self.chars = asked.max_chars if asked.max_chars is not None else 2**62
@@ -191,7 +191,7 @@ class Shelf:
     def __init__(self, section: Section, items: Sequence[Item], now_us: int) -> None:
         self.section = section
         self.items = list(items)
-        self.taken: list[Taken] = []
+        self.taken: list[ChosenItem] = []
         self._now_us = now_us
         self._waiting = list(items)
         self._spent = 0
@@ -219,7 +219,7 @@ class Shelf:
         title = [] if self.taken else [_title(self.section)]
         for number, text in enumerate(forms(item, self._now_us)[: None if shortened else 1]):
             if room.take(*title, text, tokens_max=tokens_max):
-                self.taken.append(Taken(item, text, shortened=number > 0 or MORE in text))
+                self.taken.append(ChosenItem(item, text, shortened=number > 0 or MORE in text))
                 return True
         return False
 
@@ -230,10 +230,12 @@ class Shelf:
         return [item for item in self.items if id(item) not in shown]
 
 
-def build(made: Made, asked: Asked) -> Pack:
+def build(made: Made, asked: PackRequest) -> Pack:
     """The pack of these items. TooLarge when the rules do not fit; it says what is needed."""
     rules = [
-        Taken(item, forms(item, made.now)[0], shortened=False) for item in made.items if item.section is Section.RULES
+        ChosenItem(item, forms(item, made.now)[0], shortened=False)
+        for item in made.items
+        if item.section is Section.RULES
     ]
     fixed = [_intro(made), *([_title(Section.RULES)] if rules else []), *(each.text for each in rules), _ending(made)]
     room = Room(asked)
@@ -264,7 +266,7 @@ def _fill(shelves: Sequence[Shelf], room: Room, shares: dict[Section, Share]) ->
                 turns.update(each.item.id for each in shelf.taken)
 
 
-def _refuse_small(fixed: Sequence[str], room: Room, asked: Asked) -> None:
+def _refuse_small(fixed: Sequence[str], room: Room, asked: PackRequest) -> None:
     text = "".join(fixed)
     tokens, chars = max(asked.tokens_of(text), sum(map(room.count, fixed))), len(text)
     hint = "raise it, or supersede rules by shorter ones: `perdure memories --kind rule` lists them"
@@ -320,7 +322,7 @@ def _index(made: Made, shelves: Sequence[Shelf]) -> str:
 
 
 def _assembled(
-    made: Made, asked: Asked, count: Count, rules: list[Taken], shelves: Sequence[Shelf], *, indexed: bool
+    made: Made, asked: PackRequest, count: Count, rules: list[ChosenItem], shelves: Sequence[Shelf], *, indexed: bool
 ) -> Pack:
     chosen = {Section.RULES: rules} | {shelf.section: shelf.taken for shelf in shelves}
     if Section.TAIL in chosen:
@@ -332,7 +334,7 @@ def _assembled(
     sections.append(("", [_ending(made)]))
     texts = [each for title, bodies in sections for each in _section(title, bodies)]
     text = "".join(texts)
-    manifest = Manifest(
+    manifest = PackManifest(
         made.session, made.uid, made.seq, moment(made.now), made.commit, asked.budget, asked.max_chars,
         sum(map(count, texts)) if asked.adds_up else asked.tokens_of(text), len(text), asked.profile,
         tuple(_shown(text, chosen, count)),
@@ -347,7 +349,7 @@ def _section(title: str, bodies: Sequence[str]) -> list[str]:
     return [f"## {title}\n", *bodies] if title else list(bodies)
 
 
-def _shown(text: str, chosen: dict[Section, list[Taken]], count: Count) -> Iterator[Shown]:
+def _shown(text: str, chosen: dict[Section, list[ChosenItem]], count: Count) -> Iterator[Shown]:
     place = 0
     for section, found in chosen.items():
         for each in found:
@@ -402,7 +404,7 @@ def _pieces(body: str, max_chars: int) -> list[str]:
     ]
 
 
-def _as_shown(exchange: Exchange, taken: Taken) -> Exchange:
+def _as_shown(exchange: Exchange, taken: ChosenItem) -> Exchange:
     """An exchange whose texts are as long as in the pack."""
     if not taken.shortened:
         return exchange

@@ -16,11 +16,11 @@ from perdure.model.instants import instant_us
 from perdure.model.records.checks import CheckResult, ClaimerAlive
 from perdure.model.records.decisions import DecisionStatus
 from perdure.model.records.memories import MemoryRecord, Validity
-from perdure.model.records.work import TaskRecord, TaskStatus
+from perdure.model.records.tasks import TaskRecord, TaskStatus
 from perdure.model.values import encode
-from perdure.planes import checks, decisions, values, work
-from perdure.planes.checks import Carried, Thing
-from perdure.planes.memory import memories
+from perdure.planes.execution import decisions, tasks
+from perdure.planes.memory import checks, memories, values
+from perdure.planes.memory.checks import Carried, Thing
 from perdure.stores.core import Core
 from perdure.stores.store import Reads
 
@@ -29,7 +29,7 @@ PAGE_SECONDS = 10.0  # for the checks of one page: nobody waits for a context wi
 _GONE = "its claimer is gone"
 
 
-class Resting(NamedTuple):
+class CheckedThing(NamedTuple):
     """One thing, with what it rests on. name: its number, or a value's name; memory: set if it is one."""
 
     kind: str
@@ -42,7 +42,7 @@ class Resting(NamedTuple):
 class Stood(NamedTuple):
     """One thing, with what came of its checks."""
 
-    thing: Resting
+    thing: CheckedThing
     outcomes: Outcomes
 
 
@@ -55,12 +55,12 @@ def checked(core: Core, tenant: int, looking: Looking) -> list[Stood]:
     return [*found, *_abandoned(core, tenant)]
 
 
-def _memories(core: Core, tenant: int) -> Iterator[list[Resting]]:
+def _memories(core: Core, tenant: int) -> Iterator[list[CheckedThing]]:
     after: str | None = None
     while True:
         page = core.read(memories.memories_of_store, after=after, limit=PAGE, tenant=tenant)
         yield [
-            Resting("memory", str(record.seq), record.text, carrier_of(stream, record), record)
+            CheckedThing("memory", str(record.seq), record.text, carrier_of(stream, record), record)
             for stream, record in page
             if record.checks
         ]
@@ -69,7 +69,7 @@ def _memories(core: Core, tenant: int) -> Iterator[list[Resting]]:
             return
 
 
-def _others(core: Core, tenant: int) -> Iterator[list[Resting]]:
+def _others(core: Core, tenant: int) -> Iterator[list[CheckedThing]]:
     after: str | None = None
     while True:
         page = core.read(checks.checks_of_store, after=after, limit=PAGE, tenant=tenant)
@@ -80,7 +80,7 @@ def _others(core: Core, tenant: int) -> Iterator[list[Resting]]:
             return
 
 
-def _resting(reads: Reads, stream: Stream, carried: Carried) -> Resting | None:
+def _resting(reads: Reads, stream: Stream, carried: Carried) -> CheckedThing | None:
     """The thing that carries checks, while it counts: a value of that version, a decision in force, an unfinished task."""
     try:
         text, since = _said(reads, stream, carried)
@@ -89,7 +89,7 @@ def _resting(reads: Reads, stream: Stream, carried: Carried) -> Resting | None:
     if since is None:
         return None
     task = int(carried.name) if carried.thing is Thing.TASK else 0
-    return Resting(carried.thing.value, carried.name, text, Carrier(stream, carried.checks, since, task))
+    return CheckedThing(carried.thing.value, carried.name, text, Carrier(stream, carried.checks, since, task))
 
 
 def _said(reads: Reads, stream: Stream, carried: Carried) -> tuple[str, int | None]:
@@ -104,15 +104,15 @@ def _said(reads: Reads, stream: Stream, carried: Carried) -> tuple[str, int | No
         decision = decisions.decision(reads, stream, int(carried.name))
         counts = decision.status is not DecisionStatus.SUPERSEDED
         return decision.text, instant_us(decision.changed_at, 0) if counts else None
-    task = work.task(reads, stream, int(carried.name))
-    return task.title, instant_us(task.changed_at, 0) if task.status in work.UNFINISHED else None
+    task = tasks.task(reads, stream, int(carried.name))
+    return task.title, instant_us(task.changed_at, 0) if task.status in tasks.UNFINISHED else None
 
 
 def _abandoned(core: Core, tenant: int) -> Iterator[Stood]:
     """Tasks that say that they are being done, by somebody who is gone."""
     after: str | None = None
     while True:
-        page = core.read(work.tasks_of_store, status=TaskStatus.DOING.value, after=after, tenant=tenant)
+        page = core.read(tasks.tasks_of_store, status=TaskStatus.DOING.value, after=after, tenant=tenant)
         yield from (_left(stream, task) for stream, task in page if task.abandoned)
         after = page.next
         if after is None:
@@ -122,4 +122,4 @@ def _abandoned(core: Core, tenant: int) -> Iterator[Stood]:
 def _left(stream: Stream, task: TaskRecord) -> Stood:
     check = ClaimerAlive(task.id)
     carrier = Carrier(stream, (check,), instant_us(task.changed_at, 0), task.id)
-    return Stood(Resting("task", str(task.id), task.title, carrier), (CheckResult(check, Validity.STALE, _GONE),))
+    return Stood(CheckedThing("task", str(task.id), task.title, carrier), (CheckResult(check, Validity.STALE, _GONE),))

@@ -11,19 +11,19 @@ from typing import Any
 
 import msgspec
 
-from perdure.effects import ledger, permitting, settling
-from perdure.effects.answers import answering, for_call
-from perdure.effects.batch import Meant, next_free, nothing_next
-from perdure.effects.commands import Call, Pause, Steps, Write
-from perdure.effects.judging import backoff_seconds, gone_silent, in_doubt, kept
+from perdure.effects import approvals, ledger, settling
+from perdure.effects.batch import BatchCall, next_free, nothing_next
+from perdure.effects.commands import CallFunction, Pause, Steps, Write
+from perdure.effects.composed import answering, for_call
+from perdure.effects.intents import guarded
 from perdure.effects.ledger import Intent, Outcome, error_of
-from perdure.effects.meaning import guarded
+from perdure.effects.outcomes import backoff_seconds, gone_silent, in_doubt, kept
 from perdure.effects.sending import Sending, Then
 from perdure.effects.settling import Action, Advice
 from perdure.effects.tool import Refuse, RequireApproval, Tool
 from perdure.errors import Conflict, InDoubt, Stale
+from perdure.model.crash_points import reach
 from perdure.model.instants import SECOND_US
-from perdure.model.points import reach
 from perdure.model.records.effects import (
     Absent,
     Answer,
@@ -36,8 +36,8 @@ from perdure.model.records.effects import (
     Unknown,
     Verdict,
 )
-from perdure.planes import presence
-from perdure.planes.spans import Duration, store_now
+from perdure.planes.reading.durations import Duration, store_now
+from perdure.planes.recovery import presence
 
 PATIENCE_SECONDS = 600.0  # the longest that is waited in place for what was sent to arrive
 PROBE_SECONDS = 60.0  # for a probe whose tool has no deadline
@@ -94,9 +94,9 @@ class Acting(Sending):
         self, intent: Intent, asked: Refuse | str | None, within: Duration | None = None
     ) -> Steps[EffectRecord]:
         """Write down what is meant, and in the same commit what must come first."""
-        return self.move("plan", permitting.plan, intent, self.sender.epoch, asked, within)
+        return self.move("plan", approvals.plan, intent, self.sender.epoch, asked, within)
 
-    def begin_all(self, batch: Sequence[Meant], verb: Callable[..., Any], *args: Any) -> Steps[dict[str, Answer]]:
+    def begin_all(self, batch: Sequence[BatchCall], verb: Callable[..., Any], *args: Any) -> Steps[dict[str, Answer]]:
         """Plan a batch with its verb (see `effects.batch`), and dispatch what can be sent at once; gives what it is told."""
         first = next_free(batch, 0)
         if first is not None and not self._try_slot(first.sends):
@@ -277,7 +277,9 @@ class Acting(Sending):
         probe = tool.probe
         assert probe is not None
         seconds = PROBE_SECONDS if tool.rule.timeout is None else tool.rule.timeout / SECOND_US
-        asked = Call(lambda: tool.call(probe, record.args, key=record.sent_key), iscoroutinefunction(probe), seconds)
+        asked = CallFunction(
+            lambda: tool.call(probe, record.args, key=record.sent_key), iscoroutinefunction(probe), seconds
+        )
         came = yield asked
         if isinstance(came.error, Exception):
             return Unknown(f"the probe failed: {type(came.error).__name__}: {came.error}")

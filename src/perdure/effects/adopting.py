@@ -24,7 +24,8 @@ from perdure.model.limits import KEY_MAX_CHARS, check_name, check_text
 from perdure.model.records.effects import EffectState, ToolKind
 from perdure.model.records.envelope import Document, EffectPart, Envelope, RunPart, SignalPart, StepPart, WaitPart
 from perdure.model.records.runs import ENDED, RunStatus, WaitKind, WaitState
-from perdure.planes import conversation, elsewhere, runs, steps, waits
+from perdure.planes.conversation import sessions
+from perdure.planes.execution import parked_runs, runs, steps, waits
 from perdure.planes.tables import CHECKPOINTS, EFFECTS, RUNS, SIGNALS, STEPS, WAITS
 from perdure.stores.blobs import BlobRow
 from perdure.stores.store import Reads
@@ -245,7 +246,7 @@ class _Adoption:
         here = self._tx.find_stream("run", run.name)  # None: it is another tenant's
         standing = None if here is None else runs.run(self._tx, here)
         hint = f"`perdure show {run.name}` tells how it stands here"
-        if standing is not None and standing.reason == elsewhere.MOVED:
+        if standing is not None and standing.reason == parked_runs.MOVED:
             hint = (
                 f"it was handed over from here, and what it did since is not known here: `perdure unpark {run.name}` where the "
                 "envelope was made, or adopt it in a store that never had it"
@@ -256,7 +257,7 @@ class _Adoption:
         tx, envelope = self._tx, self._envelope
         status = run.status if run.status in (*ENDED, RunStatus.PARKED) else RunStatus.READY
         if run.session is not None:
-            conversation.open_session(tx, run.session)
+            sessions.open_session(tx, run.session)
         columns = {
             "name": run.name, "agent": run.agent, "key": run.key, "digest": run.digest, "status": status.value,
             "session": run.session, "parent": self._parent(run), "creator": run.creator, "created_at": run.created_at,

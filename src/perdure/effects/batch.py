@@ -14,21 +14,22 @@ from typing import Any
 import msgspec
 
 from perdure.effects import ledger
+from perdure.effects.intents import named_args
 from perdure.effects.ledger import Intent, Sender, error_of
-from perdure.effects.meaning import named_args
 from perdure.effects.tool import Refuse, Tool, as_tool
 from perdure.errors import Failed, Invalid
 from perdure.log.change import Stream
 from perdure.model.limits import REFS_MAX, check_name
 from perdure.model.records.conversation import Call
 from perdure.model.records.effects import Answer, EffectError, EffectRecord, EffectState, ToolKind, text_of
-from perdure.planes import steps, turns
+from perdure.planes.conversation import turns
+from perdure.planes.execution import steps
 from perdure.stores.tx import Tx
 
 Planned = list[tuple[EffectRecord, bool]]  # each effect, and whether it was dispatched by this very commit
 
 
-class Meant:
+class BatchCall:
     """One call of a batch, and how far it is: what it means, what must come first, the effect, and the answer in the end.
 
     mine: its effect was dispatched for this batch and is to be sent. wary: it is looked at once more before it is sent.
@@ -82,7 +83,7 @@ class Meant:
             self.gave(self.record.result)
 
 
-def mean(calls: object, tools: Iterable[Callable[..., Any]]) -> list[Meant]:
+def mean(calls: object, tools: Iterable[Callable[..., Any]]) -> list[BatchCall]:
     """The meaning of each call with these tools. One that means nothing has its answer already."""
     known = tools_by_name(tools)
     return [_meant(call, known) for call in _checked(calls)]
@@ -124,20 +125,20 @@ def _call(made: object, path: str) -> Call:
         ) from None
 
 
-def _meant(call: Call, known: dict[str, Tool]) -> Meant:
+def _meant(call: Call, known: dict[str, Tool]) -> BatchCall:
     tool = known.get(call.tool)
     if tool is None:
         return _wrong(
             call, EffectError("NotFound", f"there is no tool {call.tool!r}; there are {', '.join(known) or 'none'}")
         )
     try:
-        return Meant(call, tool, tool.bind((), named_args(call.args)))
+        return BatchCall(call, tool, tool.bind((), named_args(call.args)))
     except Invalid as error:
         return _wrong(call, error_of(error))
 
 
-def _wrong(call: Call, error: EffectError) -> Meant:
-    meant = Meant(call)
+def _wrong(call: Call, error: EffectError) -> BatchCall:
+    meant = BatchCall(call)
     meant.failed(error)
     return meant
 
@@ -148,20 +149,20 @@ def calls_in(value: object) -> object:
     return [] if made is None else made
 
 
-def next_free(batch: Sequence[Meant], at: int) -> Meant | None:
+def next_free(batch: Sequence[BatchCall], at: int) -> BatchCall | None:
     """The first call from `at` on that has no answer, if it may be sent as it is."""
     following = next((meant for meant in batch[at:] if meant.answer is None), None)
     return following if following is not None and following.free else None
 
 
-def nothing_next() -> Meant | None:
+def nothing_next() -> BatchCall | None:
     """For an effect that stands alone."""
 
 
 # -- the first commit ----------------------------------------------------------------------------------------------------
 
 
-def plan_all(tx: Tx, stream: Stream, batch: Sequence[Meant], sender: Sender, *, first: bool) -> Planned:
+def plan_all(tx: Tx, stream: Stream, batch: Sequence[BatchCall], sender: Sender, *, first: bool) -> Planned:
     """Plan what a batch means, in its order. first: the first of them is dispatched too, and is to be sent.
 
     An effect that stands under a key already is given as it stands.
@@ -172,7 +173,7 @@ def plan_all(tx: Tx, stream: Stream, batch: Sequence[Meant], sender: Sender, *, 
 
 
 def keep_and_plan(
-    tx: Tx, stream: Stream, step: tuple[Any, ...], batch: Sequence[Meant], sender: Sender, *, first: bool
+    tx: Tx, stream: Stream, step: tuple[Any, ...], batch: Sequence[BatchCall], sender: Sender, *, first: bool
 ) -> tuple[Planned, dict[str, Answer]]:
     """Record the step in which a model answered (what `steps.done` takes), and plan its calls."""
     steps.done(tx, stream, *step)
@@ -180,7 +181,7 @@ def keep_and_plan(
 
 
 def respond(
-    tx: Tx, stream: Stream, content: Any, key: str | None, batch: Sequence[Meant], sender: Sender, *, first: bool
+    tx: Tx, stream: Stream, content: Any, key: str | None, batch: Sequence[BatchCall], sender: Sender, *, first: bool
 ) -> tuple[Planned, dict[str, Answer]]:
     """Say what a model answered, plan its calls, and answer those that mean nothing. Also gives what is answered by now."""
     turns.answered(tx, stream, content, key, [meant.call for meant in batch])

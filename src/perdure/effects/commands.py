@@ -13,7 +13,7 @@ from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
 from perdure.effects.tool import Tool
 from perdure.log.change import Stream
-from perdure.stores.flights import Flights
+from perdure.stores.in_flight import Flights
 from perdure.stores.tx import Tx
 
 T = TypeVar("T")
@@ -46,7 +46,7 @@ class CheckLease(NamedTuple):
     """Look whether the lease of the run still holds. Raises Stale if it was lost; a session has none, and nothing happens."""
 
 
-class Call(NamedTuple):
+class CallFunction(NamedTuple):
     """Call a function of the user. Gives a `Came`: nothing that the function raises is raised in the engine.
 
     seconds: its deadline. late: hears of the outcome of a call that was left behind.
@@ -122,7 +122,7 @@ Command: TypeAlias = (
     Write
     | Read
     | CheckLease
-    | Call
+    | CallFunction
     | CallIsolated
     | Consult
     | Pause

@@ -12,14 +12,14 @@ from inspect import iscoroutinefunction, signature
 from typing import Any, NamedTuple
 
 from perdure.effects.commands import Came, Consult, Pause, Steps
-from perdure.effects.judging import backoff_seconds
+from perdure.effects.outcomes import backoff_seconds
 from perdure.effects.tool import Tool, check_retries
 from perdure.errors import Failed, Invalid, Refused
 from perdure.model.functions import check_called, check_free
 from perdure.model.instants import SECOND_US, duration_us
 from perdure.model.limits import check_name
 from perdure.model.records.effects import ToolKind
-from perdure.planes.spans import Duration
+from perdure.planes.reading.durations import Duration
 
 
 class Known(NamedTuple):

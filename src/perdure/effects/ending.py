@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from perdure.effects import ledger, permitting
+from perdure.effects import approvals, ledger
 from perdure.log.change import Stream
 from perdure.model.records.effects import EffectError, EffectState
 from perdure.model.records.runs import CALLED_OFF, RunRecord, RunStatus, WaitKind
-from perdure.planes import runs, waits
+from perdure.planes.execution import runs, waits
 from perdure.stores.tx import Tx
 
 UNDOABLE = (EffectState.COMMITTED, EffectState.IN_DOUBT, EffectState.FAILED, EffectState.UNDOING)
@@ -51,7 +51,7 @@ def _withdraw_plans(tx: Tx, stream: Stream, epoch: int) -> None:
         if meant.state is EffectState.PLANNED and meant.epoch == epoch:
             ledger.withdraw(tx, stream, meant.seq, EffectError(CALLED_OFF, why))
         elif meant.state is EffectState.PLANNED:
-            permitting.hold_back(tx, stream, meant, why, epoch)
+            approvals.hold_back(tx, stream, meant, why, epoch)
 
 
 def cancel(tx: Tx, stream: Stream, why: str, epoch: int) -> None:

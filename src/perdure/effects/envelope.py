@@ -36,14 +36,15 @@ from perdure.model.records.envelope import (
     WaitPart,
 )
 from perdure.model.records.runs import ENDED, RunRecord, RunStatus, WaitKind, WaitState
-from perdure.planes import checkpoints, elsewhere, presence, runs, waits
-from perdure.planes.documents import doc_of, inline_body
-from perdure.planes.snapshots import one_state
-from perdure.planes.spans import store_now
-from perdure.planes.steps import bodies
-from perdure.planes.stored import stored_fields
+from perdure.planes.audit.snapshots import one_state
+from perdure.planes.execution import parked_runs, runs, waits
+from perdure.planes.execution.steps import bodies
+from perdure.planes.reading.body_reading import doc_of, inline_body
+from perdure.planes.reading.durations import store_now
+from perdure.planes.reading.row_reading import stored_fields
+from perdure.planes.recovery import checkpoints, presence
 from perdure.planes.tables import EFFECTS, SIGNALS, WAITS
-from perdure.stores.past import PastReader
+from perdure.stores.past_store import PastReader
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads, event_of
 from perdure.stores.tx import EVENTS, LOG, Tx
@@ -57,7 +58,7 @@ _EFFECT = EffectPart.__struct_fields__[:-2]  # the columns: all but its two docu
 _WAIT = WaitPart.__struct_fields__[:-2]
 
 
-class Witness(NamedTuple):
+class EnvelopeWitness(NamedTuple):
     """The knowledge where the envelope is made: the store, who is proved dead, which tools can be probed here."""
 
     store: str
@@ -70,12 +71,12 @@ class Witness(NamedTuple):
 
 
 @one_state
-def envelope(reads: Reads, stream: Stream, witness: Witness) -> Envelope:
+def envelope(reads: Reads, stream: Stream, witness: EnvelopeWitness) -> Envelope:
     """The envelope of a run and of the runs that it waits for. Changes nothing."""
     return _envelope(reads, stream, witness, sealed=False, depth=0)
 
 
-def _envelope(reads: Reads, stream: Stream, witness: Witness, *, sealed: bool, depth: int) -> Envelope:
+def _envelope(reads: Reads, stream: Stream, witness: EnvelopeWitness, *, sealed: bool, depth: int) -> Envelope:
     if depth > CHILDREN_MAX_DEPTH:
         raise TooLarge(f"runs wait for runs, more than {CHILDREN_MAX_DEPTH} deep", path=f"run {stream.name}")
     row = runs.row_of(reads, stream)
@@ -154,7 +155,7 @@ def _children(reads: Reads, stream: Stream) -> list[Stream]:
     return [*found.values()]
 
 
-def _quieted(part: EffectPart, witness: Witness, now_us: int) -> EffectPart:
+def _quieted(part: EffectPart, witness: EnvelopeWitness, now_us: int) -> EffectPart:
     """An effect whose sender is proved dead here can say so elsewhere, where its lock file is not to be had."""
     flying = part.state in (EffectState.DISPATCHED, EffectState.IN_DOUBT)
     if flying and part.quiet_at is None and part.holder in witness.dead:
@@ -250,7 +251,7 @@ def _named(made: Envelope) -> Iterator[str]:
 
 
 def _pending(
-    reads: Reads, stream: Stream, row: Row, record: EffectRecord, witness: Witness, now_us: int
+    reads: Reads, stream: Stream, row: Row, record: EffectRecord, witness: EnvelopeWitness, now_us: int
 ) -> PendingEffect:
     unsent = record.state is EffectState.PLANNED and record.epoch == witness.epoch
     advice = _unsent(reads, stream, record) if unsent else _advice(reads, row, record, witness, now_us)
@@ -277,7 +278,7 @@ def _unsent(reads: Reads, stream: Stream, record: EffectRecord) -> _Advised:
     return _Advised(SEND, "nothing was sent; it is sent when the run goes on")
 
 
-def _advice(reads: Reads, row: Row, record: EffectRecord, witness: Witness, now_us: int) -> _Advised:
+def _advice(reads: Reads, row: Row, record: EffectRecord, witness: EnvelopeWitness, now_us: int) -> _Advised:
     """The advice about an effect that may have been sent, by the table of settling; nothing is done."""
     holder = record.holder or ""
     if record.state is EffectState.UNDOING:
@@ -316,7 +317,7 @@ def _verdict(
     if status in ENDED:
         return RunVerdict(Standing.OVER, f"it is {status}")
     if status is RunStatus.PARKED:
-        ways = elsewhere.ways_on(record.id, reason, record.hint)
+        ways = parked_runs.ways_on(record.id, reason, record.hint)
         return RunVerdict(Standing.PARKED, f"it is parked ({reason}): {ways}")
     unsure = [each.id for each in pending if each.action == Action.PROBE and reason == "doubt"]
     if doubts or unsure:
@@ -363,7 +364,7 @@ def holders(reads: Reads, stream: Stream, depth: int = 0) -> set[str]:
     return {each for each in found if each}
 
 
-def hand_over(tx: Tx, stream: Stream, witness: Witness) -> Envelope:
+def hand_over(tx: Tx, stream: Stream, witness: EnvelopeWitness) -> Envelope:
     """The envelope of a run, which from this commit on goes on nowhere but where the envelope is adopted: it is parked here,
     and so are the runs that it waits for. An effect under way is in doubt.
 
@@ -379,7 +380,7 @@ def hand_over(tx: Tx, stream: Stream, witness: Witness) -> Envelope:
         _let_go(tx, each, witness)
     made = _envelope(tx, stream, witness, sealed=True, depth=0)
     for each in family:
-        runs.park(tx, each, elsewhere.MOVED, "it was handed over and goes on elsewhere", {"store": witness.store})
+        runs.park(tx, each, parked_runs.MOVED, "it was handed over and goes on elsewhere", {"store": witness.store})
     return made
 
 
@@ -403,10 +404,10 @@ def unpark(tx: Tx, stream: Stream) -> None:
 
 def _is_moved(reads: Reads, stream: Stream) -> bool:
     row = runs.row_of(reads, stream)
-    return row["status"] == RunStatus.PARKED and row["reason"] == elsewhere.MOVED
+    return row["status"] == RunStatus.PARKED and row["reason"] == parked_runs.MOVED
 
 
-def _let_go(tx: Tx, stream: Stream, witness: Witness) -> None:
+def _let_go(tx: Tx, stream: Stream, witness: EnvelopeWitness) -> None:
     row = runs.row_of(tx, stream)
     if RunStatus(row["status"]) in ENDED:
         again = "`perdure retry` it first, if it shall go on elsewhere" if row["status"] != RunStatus.COMPLETED else ""

@@ -25,12 +25,18 @@ from perdure.model.instants import to_datetime
 from perdure.model.limits import KEY_MAX_CHARS, check_name, check_one_of, check_page
 from perdure.model.records.effects import EffectError, EffectRecord, EffectState, Rule, ToolKind, sent_key_of, text_of
 from perdure.model.values import to_plain
-from perdure.planes import epochs
-from perdure.planes.documents import IN_DOCUMENT, doc_of, marked, stored_value
-from perdure.planes.listing import Listing
-from perdure.planes.paging import Page, page_by_seq, seq_or_cursor
-from perdure.planes.spans import Instant
-from perdure.planes.stored import stored_as, stored_fields, stored_instant, stored_instant_or_none, stored_state
+from perdure.planes.reading.body_reading import IN_DOCUMENT, doc_of, marked, stored_value
+from perdure.planes.reading.durations import Instant
+from perdure.planes.reading.listing import Listing
+from perdure.planes.reading.paging import Page, page_by_seq, seq_or_cursor
+from perdure.planes.reading.row_reading import (
+    stored_as,
+    stored_fields,
+    stored_instant,
+    stored_instant_or_none,
+    stored_state,
+)
+from perdure.planes.recovery import epochs
 from perdure.planes.tables import EFFECTS
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads

@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from perdure.effects import approvals
 from perdure.effects import batch as batches
-from perdure.effects import permitting
 from perdure.effects.acting import Acting
-from perdure.effects.batch import Meant, next_free
+from perdure.effects.batch import BatchCall, next_free
 from perdure.effects.commands import Steps, write
 from perdure.effects.consulting import consult, known_of
-from perdure.effects.judging import outcome_of
+from perdure.effects.intents import intend
 from perdure.effects.ledger import error_of
-from perdure.effects.meaning import intend
+from perdure.effects.outcomes import outcome_of
 from perdure.errors import Invalid
 from perdure.model.records.effects import Answer, EffectError
-from perdure.planes import turns
+from perdure.planes.conversation import turns
 
 
 def respond(
@@ -43,18 +43,18 @@ def respond(
     return [meant.answer for meant in batch if meant.answer is not None]
 
 
-def _carry_out(acting: Acting, meant: Meant, then: Callable[[], Meant | None]) -> Steps[None]:
+def _carry_out(acting: Acting, meant: BatchCall, then: Callable[[], BatchCall | None]) -> Steps[None]:
     assert meant.record is not None
     record, mine = meant.record, meant.mine
     if not mine:
         if meant.asked is not None:
-            record = yield write(permitting.ask, record, acting.sender.epoch, meant.asked)
+            record = yield write(approvals.ask, record, acting.sender.epoch, meant.asked)
         record, mine = yield from acting.dispatch_permitted(meant.sends, record)
     meant.record = yield from acting.conclude(meant.tool, record, mine=mine, then=then)
     meant.settle(outcome_of)
 
 
-def _read(meant: Meant) -> Steps[None]:
+def _read(meant: BatchCall) -> Steps[None]:
     """Call a tool that only reads, and put what it gives into the conversation: an error, if that cannot be kept."""
     came = yield from consult(known_of(meant.sends), meant.sends.named, (), meant.args)
     if came.error is not None and not isinstance(came.error, Exception):

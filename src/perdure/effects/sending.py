@@ -12,13 +12,12 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
 
-from perdure.effects import ledger, permitting, settling
-from perdure.effects.answers import Ends, answering, arriving, beginning, followed_by, for_call, of
-from perdure.effects.batch import Meant, nothing_next
+from perdure.effects import approvals, ledger, settling
+from perdure.effects.batch import BatchCall, nothing_next
 from perdure.effects.commands import (
     Attempt,
     Await,
-    Call,
+    CallFunction,
     CallIsolated,
     Came,
     CheckLease,
@@ -32,29 +31,22 @@ from perdure.effects.commands import (
     Write,
     write,
 )
-from perdure.effects.judging import (
-    backoff_seconds,
-    is_quiet,
-    said_late,
-    says_no,
-    says_unsent,
-    unkept,
-    unsent,
-)
-from perdure.effects.keeping import Keeps, keep_trying
+from perdure.effects.composed import Ends, answering, arriving, beginning, followed_by, for_call, of
+from perdure.effects.kept_results import Keeps, keep_trying
 from perdure.effects.ledger import Intent, Outcome, Sender, error_of
+from perdure.effects.outcomes import backoff_seconds, is_quiet, said_late, says_no, says_unsent, unkept, unsent
 from perdure.effects.tool import Guard, Tool
 from perdure.errors import Conflict, Error, Invalid, Stale
 from perdure.log.change import Stream
+from perdure.model.crash_points import reach
 from perdure.model.display import whence
 from perdure.model.instants import SECOND_US
-from perdure.model.points import reach
 from perdure.model.records.effects import EffectError, EffectRecord, EffectState
-from perdure.stores.flights import Flights
-from perdure.stores.living import Living
-from perdure.stores.slots import Slots
+from perdure.stores.in_flight import Flights
+from perdure.stores.liveness import Living
+from perdure.stores.rollback_guard import Dispatch, Tide
 from perdure.stores.store import Reads
-from perdure.stores.tide import Dispatch, Tide
+from perdure.stores.tool_limits import Slots
 from perdure.stores.tx import Tx
 
 log = logging.getLogger("perdure.effects")
@@ -62,11 +54,11 @@ log = logging.getLogger("perdure.effects")
 T = TypeVar("T")
 P = ParamSpec("P")
 Check: TypeAlias = Callable[[], None]
-Then: TypeAlias = Callable[[], "Meant | None"]
+Then: TypeAlias = Callable[[], "BatchCall | None"]
 KEPT = frozenset({"commit", "fail", "absent"})  # arrows that say what became of a call: not said, it would be doubt
 
 
-class Here(Keeps, Protocol):
+class SendingStore(Keeps, Protocol):
     """The engine's needs of the open store that it acts in, besides the commands that it yields: `stores.core.Core` has it."""
 
     holder: str
@@ -101,7 +93,7 @@ class Sending:
     __slots__ = ("_actor", "_going", "_here", "_in_run", "_stream", "_tenant", "_token")
 
     def __init__(
-        self, here: Here, stream: Stream, actor: str, tenant: int, *, in_run: bool = False, token: int = 0,
+        self, here: SendingStore, stream: Stream, actor: str, tenant: int, *, in_run: bool = False, token: int = 0,
         going: Check = lambda: None,
     ) -> None:  # fmt: skip
         self._here = here
@@ -154,7 +146,7 @@ class Sending:
 
     def dispatch(self, tool: Tool, intent: Intent) -> Steps[tuple[EffectRecord, bool]]:
         """Make the intent durable; whether it was this call that did, so that it must be sent."""
-        dispatching = self.move("dispatch", for_call(permitting.dispatch_meant), intent, self.sender)
+        dispatching = self.move("dispatch", for_call(approvals.dispatch_meant), intent, self.sender)
         return self._announce(tool, intent.key, dispatching, lambda found: found[1])
 
     def dispatch_permitted(self, tool: Tool, record: EffectRecord) -> Steps[tuple[EffectRecord, bool]]:
@@ -162,14 +154,14 @@ class Sending:
         if record.state is not EffectState.PLANNED:
             return record, False
         if record.epoch != self.sender.epoch:
-            return (yield write(permitting.permitted, record.seq, self.sender.epoch)), False
-        verb = beginning(self._going, permitting.dispatch_planned)
+            return (yield write(approvals.permitted, record.seq, self.sender.epoch)), False
+        verb = beginning(self._going, approvals.dispatch_planned)
         dispatching = self.move("dispatch", verb, record.seq, self.sender)
         return (yield from self._announce(tool, record.seq, dispatching, lambda found: found[1]))
 
     def dispatch_again(self, tool: Tool, record: EffectRecord) -> Steps[tuple[EffectRecord, bool]]:
         """The next attempt at what is in doubt, if it is approved of; whether it is, so that it must be sent."""
-        dispatching = self.move("again", permitting.dispatch_again, record.seq, record.attempt, self.sender)
+        dispatching = self.move("again", approvals.dispatch_again, record.seq, record.attempt, self.sender)
         is_mine: Callable[[EffectRecord], bool] = lambda found: found.state is EffectState.DISPATCHED  # noqa: E731
         found = yield from self._announce(tool, record.seq, dispatching, is_mine)
         return found, is_mine(found)
@@ -244,7 +236,7 @@ class Sending:
             return CallIsolated(tool, record.args, handed)
         seconds = None if tool.rule.timeout is None else tool.rule.timeout / SECOND_US
         late = self._late(tool, record, flight)
-        return Call(lambda: tool.call(tool.fn, record.args, **handed), tool.is_async, seconds, late)
+        return CallFunction(lambda: tool.call(tool.fn, record.args, **handed), tool.is_async, seconds, late)
 
     def _late(self, tool: Tool, record: EffectRecord, flight: Attempt) -> Late:
         """The course of a call that comes back after it was left behind: it settles its own doubt, if nothing else has."""

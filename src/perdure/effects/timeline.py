@@ -11,14 +11,14 @@ from perdure.log.change import Stream
 from perdure.log.event import Body
 from perdure.model.limits import check_page
 from perdure.model.records.timeline import TimelineRecord
-from perdure.planes import runs, steps, waits
-from perdure.planes.difference import RunStand
-from perdure.planes.documents import inline_body
-from perdure.planes.lineage import MAX_SEQ
-from perdure.planes.origins import check_seq
-from perdure.planes.paging import Page, page_by_seq, seq_or_cursor
-from perdure.planes.snapshots import one_state
-from perdure.planes.stored import stored_instant
+from perdure.planes.audit.diff import RunStand
+from perdure.planes.audit.lineage import MAX_SEQ
+from perdure.planes.audit.snapshots import one_state
+from perdure.planes.execution import runs, steps, waits
+from perdure.planes.reading.body_reading import inline_body
+from perdure.planes.reading.origins import check_seq
+from perdure.planes.reading.paging import Page, page_by_seq, seq_or_cursor
+from perdure.planes.reading.row_reading import stored_instant
 from perdure.planes.tables import EFFECTS, WAITS
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads

@@ -32,7 +32,7 @@ from perdure.model.instants import duration_us
 from perdure.model.limits import check_name, check_one_of
 from perdure.model.records.effects import Rule, ToolKind, ToolKindName, Verdict
 from perdure.model.values import digest
-from perdure.planes.spans import Duration
+from perdure.planes.reading.durations import Duration
 
 Probe = Callable[..., "Verdict | Awaitable[Verdict]"]
 Guard = Callable[..., Any]
@@ -326,7 +326,7 @@ def _check_probe(made: Tool, signature: inspect.Signature) -> None:
 
 def _check_isolated(made: Tool) -> None:
     """Refuse what a process of its own could not call."""
-    from perdure.effects.isolated import address_of  # noqa: PLC0415 - only who isolates pays for it
+    from perdure.effects.child_process import address_of  # noqa: PLC0415 - only who isolates pays for it
 
     if made.kind is ToolKind.READ:
         raise Invalid(f"the tool {made.name!r} only reads and is called in place", path="isolate", hint="leave it out")

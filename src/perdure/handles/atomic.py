@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeV
 
 from perdure.errors import Invalid, Refused
 from perdure.log.change import Stream
-from perdure.planes import conversation, locks, steps, values
-from perdure.planes.spans import Duration
+from perdure.planes.conversation import sessions
+from perdure.planes.execution import steps
+from perdure.planes.memory import values
+from perdure.planes.reading.durations import Duration
+from perdure.planes.recovery import locks
 from perdure.runtime import fences
 from perdure.runtime.callers import Args, AsyncCaller, Caller, Check, Kwargs
 from perdure.runtime.heartbeat import Heartbeat, HeldBack
 from perdure.stores.core import Reader
-from perdure.stores.guests import run_sql
 from perdure.stores.tx import Tx
+from perdure.stores.user_sql import run_sql
 
 if TYPE_CHECKING:
     from perdure.handles.sync.effects import Effect
@@ -78,7 +81,7 @@ class TxCaller(Caller):
         """The verb as it is, inside the transaction: that is fenced whole, and another's thread may be carrying it out."""
         return super().fenced(verb) if self._settled else verb
 
-    def enter(self, fence: locks.Fence) -> fences.Block | None:
+    def enter(self, fence: locks.Fence) -> fences.LockBlock | None:
         """Nothing, inside the transaction: nobody can lose a lock in the middle of it."""
         return super().enter(fence) if self._settled else None
 
@@ -133,7 +136,7 @@ class Atomic:
         from perdure.handles.sync.session import Session  # noqa: PLC0415 - sync handles import this module
 
         stream, pin = self._caller.inside(
-            conversation.open_session, name, title=title, labels=labels, goal=goal, ttl=ttl, pins=pins
+            sessions.open_session, name, title=title, labels=labels, goal=goal, ttl=ttl, pins=pins
         )
         return Session(self._caller, stream, pin)
 
@@ -149,10 +152,10 @@ class Atomic:
 
     def effect(self, name: str) -> Effect:
         """The effect that people call so (`session:issue-42/12`), in this commit."""
-        from perdure.effects import deciding, ledger  # noqa: PLC0415 - as above
+        from perdure.effects import ledger, operator_verbs  # noqa: PLC0415 - as above
         from perdure.handles.sync.effects import Effect  # noqa: PLC0415 - as above
 
-        stream, seq = self._caller.read(deciding.locate, name, "effect")
+        stream, seq = self._caller.read(operator_verbs.locate, name, "effect")
         return Effect(self._caller, stream, "", self._caller.read(ledger.effect, stream, seq))
 
     def sql(self, statement: str, params: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
@@ -191,7 +194,7 @@ def run_on(caller: Caller | AsyncCaller, verb: Callable[..., Any], fn: Callable[
     if core.engine.dialect != "postgres":
         hint = "on SQLite, tx.sql(…) inside store.atomic(fn) runs your statements in the same transaction"
         raise Refused("only a PostgreSQL store joins a transaction of yours", path="on", hint=hint)
-    from perdure.stores.joined import run_joined  # noqa: PLC0415 - an extra, loaded where it is used
+    from perdure.stores.user_transaction import run_joined  # noqa: PLC0415 - an extra, loaded where it is used
 
     return run_joined(core, connection, partial(verb, fn=fn, caller=caller), actor=caller.actor, tenant=caller.tenant)
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from perdure.errors import Damaged
 from perdure.model.limits import PAGE_MAX_ROWS
-from perdure.planes.paging import DamagedRow, Page
+from perdure.planes.reading.paging import DamagedRow, Page
 
 T = TypeVar("T")
 

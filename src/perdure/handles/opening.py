@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from perdure.artifacts.place import place_from_url
-from perdure.effects import rewound
+from perdure.effects import rolled_back
 from perdure.effects.tool import Guard, guards_of
 from perdure.errors import Error, Invalid
 from perdure.model.instants import Clock
@@ -191,7 +191,7 @@ def _open_core(
     core.keep_seconds = core.keep_seconds if keep is None else keep
     try:
         if not read_only:
-            rewound.notice(core)
+            rolled_back.notice(core)
             keep_views(core)
         return core, core.tenant_id(tenant)
     except BaseException:

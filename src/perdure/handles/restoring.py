@@ -10,10 +10,10 @@ from typing import Any
 from perdure.handles.opening import check_artifacts
 from perdure.log.anchor import Anchor
 from perdure.model.records.integrity import Report, Restored
-from perdure.planes import integrity
-from perdure.stores import restore as stores_restore
-from perdure.stores.files import mending
-from perdure.stores.files.mending import Mended
+from perdure.planes.audit import verify
+from perdure.stores.files import restore_from_cache
+from perdure.stores.files.restore_from_cache import WrittenBack
+from perdure.upkeep import restore as stores_restore
 
 Progress = Callable[[int, int], None]
 
@@ -37,18 +37,18 @@ def restore(
     check_artifacts(artifacts)
 
     def check(snapshots: Callable[..., Any]) -> Report:
-        return integrity.verify(snapshots, anchor=anchor, public_key=public_key)
+        return verify.verify(snapshots, anchor=anchor, public_key=public_key)
 
     return stores_restore.restore(Path(source), url, check, artifacts=artifacts, progress=progress)
 
 
-def from_cache(url: str, *, dry_run: bool = False) -> Mended:
+def from_cache(url: str, *, dry_run: bool = False) -> WrittenBack:
     """Write what the cache of a files store has, and its log has lost, back into the log; `dry_run`: only say what.
 
     Nothing is taken out of the log. Atomic by segment, and repeatable after a crash. Raises Invalid (no files store), NotFound
     (this user has no cache of it), Unavailable (somebody holds its lock), or Damaged (not all of it can be put where it stood).
     """
-    return mending.from_cache(url, dry_run=dry_run)
+    return restore_from_cache.from_cache(url, dry_run=dry_run)
 
 
 async def arestore(

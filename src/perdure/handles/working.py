@@ -5,11 +5,11 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from perdure.effects import rewound
+from perdure.effects import rolled_back
 from perdure.handles.opening import keep_views
 from perdure.model.limits import check_name
 from perdure.model.records.workers import StrandedRecord, WorkersRecord
-from perdure.planes import workers
+from perdure.planes.execution import workers
 from perdure.runtime.callers import AsyncCaller
 from perdure.stores.core import KEEP_SECONDS, open_core
 
@@ -31,7 +31,7 @@ def open_for_worker(
     core = open_core(url, lease_seconds=lease_seconds)
     core.keep_seconds = keep_seconds
     try:
-        rewound.notice(core)
+        rolled_back.notice(core)
         keep_views(core)
         return AsyncCaller(core, check_name(actor, "actor"), core.tenant_id(check_name(tenant, "tenant")))
     except BaseException:

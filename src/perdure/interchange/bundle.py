@@ -1,6 +1,6 @@
 """The bundle: sessions, scopes and runs in one file, and how a hostile one is refused (docs/bundles.md).
 
-FORMAT 1: a pack (`stores.packing`: a zip file, every member stored as it is, so equal content gives equal bytes)
+FORMAT 1: a pack (`upkeep.zip_container`: a zip file, every member stored as it is, so equal content gives equal bytes)
 
     log.jsonl            one line a stream (parents before their forks), then one line an event (`log.written`), stream by stream
     blobs/<sha256>       what the events need, by its content
@@ -30,8 +30,8 @@ from perdure.log.written import WrittenEvent, WrittenStream, decode, event_read,
 from perdure.model.instants import FIRST_US, LAST_US
 from perdure.model.limits import NAME_MAX_CHARS, VALUE_MAX_DEPTH, check_name, check_text
 from perdure.model.records.bundles import FORMAT, KIND, Listed, Manifest
-from perdure.stores.packing import Pack, Packed, unpacking
 from perdure.stores.replay import follow
+from perdure.upkeep.zip_container import PackedMember, ZipPack, unpacking
 
 LOG, MANIFEST, INCIDENT, BLOBS = "log.jsonl", "manifest.json", "INCIDENT.md", "blobs/"
 ABOUT = "Perdure bundle: log.jsonl holds one line a stream and one line an event; docs/bundles.md says how to read it."
@@ -47,7 +47,7 @@ _DEPTH_MAX = VALUE_MAX_DEPTH + 10  # a document stands a few levels deep in its 
 _BLOB = re.compile(r"blobs/([0-9a-f]{64})", re.ASCII)
 
 
-class Line(NamedTuple):
+class BundleLine(NamedTuple):
     """One line of the log, and where it stands."""
 
     path: str
@@ -57,12 +57,12 @@ class Line(NamedTuple):
 class Bundle:
     """An open bundle whose manifest names exactly what is there. Its members are checked as they are read."""
 
-    def __init__(self, pack: Pack) -> None:
+    def __init__(self, pack: ZipPack) -> None:
         self._pack = pack
         text = _manifest_text(pack)
         self.digest = hashlib.sha256(text).hexdigest()
         self.manifest: Manifest = _manifest(text)
-        self.members = {each.name: Packed(each.size, each.sha256) for each in self.manifest.members}
+        self.members = {each.name: PackedMember(each.size, each.sha256) for each in self.manifest.members}
         _check_members(self.manifest, pack)
         _check_streams(self.manifest)
         blobs = [each for each in self.manifest.members if each.name.startswith(BLOBS)]
@@ -96,14 +96,14 @@ class Bundle:
         for line in lines:
             raise Damaged("there is more than the manifest lists", path=line.path)
 
-    def _lines(self) -> Generator[Line]:
+    def _lines(self) -> Generator[BundleLine]:
         rest, number = b"", 0
         for piece in self._pack.pieces(LOG, self.members[LOG]):
             *lines, rest = (rest + piece).split(b"\n")
             for data in lines:
                 number += 1
-                yield _whole(Line(f"{LOG}:{number}", data))
-            _bounded(Line(f"{LOG}:{number + 1}", rest))
+                yield _whole(BundleLine(f"{LOG}:{number}", data))
+            _bounded(BundleLine(f"{LOG}:{number + 1}", rest))
         if rest:
             raise Damaged("the last line is cut off", path=f"{LOG}:{number + 1}")
 
@@ -126,7 +126,7 @@ def _foreign(path: Path) -> Invalid:
 # -- the manifest ------------------------------------------------------------------------------------------------------------
 
 
-def _manifest_text(pack: Pack) -> bytes:
+def _manifest_text(pack: ZipPack) -> bytes:
     size = pack.size(MANIFEST)
     if size < 0:
         raise Invalid("there is no manifest of a bundle in it", path=MANIFEST)
@@ -154,7 +154,7 @@ def _manifest(text: bytes) -> Manifest:
     return decode(text, Manifest, MANIFEST)
 
 
-def _check_members(manifest: Manifest, pack: Pack) -> None:
+def _check_members(manifest: Manifest, pack: ZipPack) -> None:
     named = [each.name for each in manifest.members]
     for each in manifest.members:
         if each.name not in (LOG, INCIDENT) and not _is_blob(each.name, each.sha256):
@@ -229,13 +229,13 @@ def _checked_streams(manifest: Manifest, written: Sequence[WrittenStream]) -> Se
 # -- the log -----------------------------------------------------------------------------------------------------------------
 
 
-def _bounded(line: Line) -> Line:
+def _bounded(line: BundleLine) -> BundleLine:
     if len(line.data) > LINE_MAX_BYTES:
         raise TooLarge(f"a line has at most {LINE_MAX_BYTES} bytes", path=line.path)
     return line
 
 
-def _whole(line: Line) -> Line:
+def _whole(line: BundleLine) -> BundleLine:
     if line.data[:1] + line.data[-1:] != b"{}":
         raise Damaged("a line is one JSON object, and nothing around it", path=line.path)
     return _bounded(line)
@@ -249,7 +249,7 @@ class _Chains:
         self._forked = {(written.parent, written.fork) for _, written in streams if written.parent}
         self._hashes: dict[tuple[str, int], bytes] = {}
 
-    def events(self, lines: Iterator[Line], listed: Listed) -> Iterator[Event]:
+    def events(self, lines: Iterator[BundleLine], listed: Listed) -> Iterator[Event]:
         """The events of one stream, in order and without a gap."""
         written = self._written[listed.uid]
         head = (written.fork, self._hashes.get((written.parent, written.fork), GENESIS))
@@ -269,7 +269,7 @@ class _Chains:
             )
 
 
-def _event(lines: Iterator[Line], listed: Listed, seq: int) -> tuple[Event, str]:
+def _event(lines: Iterator[BundleLine], listed: Listed, seq: int) -> tuple[Event, str]:
     line = next(lines, None)
     if line is None:
         raise Damaged(f"the log ends before event {seq} of {listed.path}", path=LOG)

@@ -4,7 +4,7 @@
     rehearse  the whole import into an empty store: what a database, `verify` or a listing refuses is found before ours is touched
     compare   what the store has of these streams: the same beginning (then it grows, or stays), or a Conflict
     carry     large blobs to the artifact place: durable before the commit that needs them (P1); else they are orphans there
-    write     one transaction: blobs, who imported what (`planes.imported`), events and rows; checked once more on the way in
+    write     one transaction: blobs, who imported what (`planes.audit.imported`), events, rows; checked once more on the way in
 
 Importing again changes nothing. Open work in a copy is nobody's here (docs/decisions/0014). Callers: the handles. Keeps P3,
 P4, P6, P10 and P11 (the store says for which tenant, never the bundle).
@@ -27,14 +27,17 @@ from perdure.log.actors import ACTORS, is_random
 from perdure.log.change import Stream
 from perdure.log.event import Event
 from perdure.log.written import WrittenStream
+from perdure.model.crash_points import reach
 from perdure.model.instants import FIRST_US, LAST_US
 from perdure.model.limits import BLOB_IN_DATABASE_MAX_BYTES, VALUE_MAX_BYTES, check_name
-from perdure.model.points import reach
 from perdure.model.records.bundles import Arrived, Imported, Listed
-from perdure.planes import artifacts, elsewhere, imported, retain, runs
-from perdure.planes.integrity import PRUNED, emptied_by
-from perdure.planes.rebuild import Rebuild
-from perdure.planes.stored import stored_address
+from perdure.planes.audit import imported
+from perdure.planes.audit.rebuild import Rebuild
+from perdure.planes.audit.verify import PRUNED, emptied_by
+from perdure.planes.conversation import artifacts
+from perdure.planes.execution import parked_runs, runs
+from perdure.planes.reading.row_reading import stored_address
+from perdure.planes.retention import retain
 from perdure.planes.tables import ANCHORS, RECORDED, RUNS, SESSIONS
 from perdure.stores.blobs import BlobRow
 from perdure.stores.core import Core
@@ -50,7 +53,7 @@ _OWN = {"session": SESSIONS, "run": RUNS, "store": ANCHORS, "tenant": ACTORS}
 Names = Mapping[str, str]  # of sessions: as the bundle has them, and as they are to be called here
 
 
-class Plan(NamedTuple):
+class IncomingStream(NamedTuple):
     """One stream on its way in: its name here, that of a run's session, its key, and how far the store has it already."""
 
     listed: Listed
@@ -199,7 +202,7 @@ def _rehearse(path: Path, looked: Looked) -> None:
 # -- compare -----------------------------------------------------------------------------------------------------------------
 
 
-def plan(reads: Reads, path: Path, looked: Looked, names: Names) -> list[Plan]:
+def plan(reads: Reads, path: Path, looked: Looked, names: Names) -> list[IncomingStream]:
     """The plan for each stream. Conflict names a stream (and the event) where this store has another."""
     wanted = _wanted(looked, names)
     called: dict[str, str] = {}  # sessions of the bundle by uid: what they are called here
@@ -207,7 +210,7 @@ def plan(reads: Reads, path: Path, looked: Looked, names: Names) -> list[Plan]:
     for (listed, written), key, emptied in zip(looked.streams, looked.keys, looked.emptied, strict=True):
         name = wanted[listed.name] if listed.kind == "session" else listed.name
         session = called.get(listed.session_uid) or _session_here(reads, listed)
-        coming = _known(reads, Plan(listed, written, name, session, key, emptied))
+        coming = _known(reads, IncomingStream(listed, written, name, session, key, emptied))
         if listed.kind == "session":
             called[listed.uid] = coming.name
         planned.append(coming)
@@ -235,7 +238,7 @@ def _session_here(reads: Reads, listed: Listed) -> str | None:
     return next((stream.name for row in rows if (stream := Stream(*row)).kind == "session"), None)
 
 
-def _known(reads: Reads, coming: Plan) -> Plan:
+def _known(reads: Reads, coming: IncomingStream) -> IncomingStream:
     """The stream, and how far the store has it; a stream that is here keeps the name that it has here, and a run its session."""
     sought = template(coming.listed, coming.written, coming.name)
     found, seq = find(reads, sought)
@@ -254,7 +257,7 @@ def _known(reads: Reads, coming: Plan) -> Plan:
     return coming._replace(known=min(seq, coming.listed.last), name=found.name, session=session)
 
 
-def _taken(reads: Reads, coming: Plan) -> Conflict | None:
+def _taken(reads: Reads, coming: IncomingStream) -> Conflict | None:
     """The property of a new stream that another one here has: its name, or the key of a run."""
     listed = coming.listed
     if reads.query(LOG.stream_by_name, tenant=reads.tenant, kind=listed.kind, name=coming.name):
@@ -265,7 +268,7 @@ def _taken(reads: Reads, coming: Plan) -> Conflict | None:
     return None
 
 
-def _check_beginnings(reads: Reads, path: Path, planned: list[Plan]) -> None:
+def _check_beginnings(reads: Reads, path: Path, planned: list[IncomingStream]) -> None:
     """Events of these streams that the store has already must be the same. Costs nothing if it has none of them."""
     if all(each.known == each.written.fork for each in planned):
         return
@@ -274,7 +277,7 @@ def _check_beginnings(reads: Reads, path: Path, planned: list[Plan]) -> None:
             _check_same(reads, planned[number], [event for event in page if event.seq <= planned[number].known])
 
 
-def _check_same(reads: Reads, coming: Plan, page: list[Event]) -> None:
+def _check_same(reads: Reads, coming: IncomingStream, page: list[Event]) -> None:
     if not page:
         return
     found, _ = find(reads, template(coming.listed, coming.written, coming.name))
@@ -339,7 +342,7 @@ def _keep_blobs(tx: Tx, bundle: Bundle, blobs: Collection[bytes], large: Mapping
 class _Arrival:
     """The streams of a bundle, one after the other, in one transaction."""
 
-    def __init__(self, tx: Tx, bundle: Bundle, planned: list[Plan]) -> None:
+    def __init__(self, tx: Tx, bundle: Bundle, planned: list[IncomingStream]) -> None:
         self._tx = tx
         self._bundle = bundle
         self._planned = planned
@@ -359,7 +362,7 @@ class _Arrival:
                 self._tx.relieve()
             reach("import.page")
 
-    def _begin(self, coming: Plan) -> None:
+    def _begin(self, coming: IncomingStream) -> None:
         """A stream, and what is said about it before its first event comes."""
         written, tx = coming.written, self._tx
         self._pruned = frozenset()
@@ -371,7 +374,7 @@ class _Arrival:
             for span in imported.spans(coming.known, coming.listed.last, coming.emptied):
                 imported.note(tx, stream, coming.session, span, self._bundle.digest)
 
-    def _add(self, coming: Plan, page: list[Event]) -> None:
+    def _add(self, coming: IncomingStream, page: list[Event]) -> None:
         before = self._pruned | pruned_in(event for event in page if event.seq <= coming.known)
         copied = _copied(coming.listed, coming.name, coming.session, coming.known)
         fresh = [event for event in page if event.seq > coming.known]
@@ -397,17 +400,17 @@ def _copied(listed: Listed, name: str, session: str | None, known: int = 0) -> i
     return imported.Copied(name, session, ((known, listed.last),))
 
 
-def _arrived(tx: Tx, coming: Plan) -> Arrived:
+def _arrived(tx: Tx, coming: IncomingStream) -> Arrived:
     listed = coming.listed
     stream, _ = find(tx, template(listed, coming.written, coming.name))
     row = tx.row(RUNS, stream) if stream is not None and listed.kind == "run" else None
-    parked = row is not None and row["reason"] == elsewhere.IMPORTED
+    parked = row is not None and row["reason"] == parked_runs.IMPORTED
     added = listed.last - coming.known
     events = listed.last - coming.written.fork
     return Arrived(listed.uid, listed.kind, coming.name, added, events, parked, _without(coming))
 
 
-def _without(coming: Plan) -> str:
+def _without(coming: IncomingStream) -> str:
     return coming.listed.session if coming.session is None else ""
 
 
@@ -416,7 +419,7 @@ def report(looked: Looked, tenant: str, streams: list[Arrived], *, dry_run: bool
     return Imported(looked.digest, tenant, streams, len(looked.blobs), dry_run)
 
 
-def foreseen(planned: list[Plan]) -> list[Arrived]:
+def foreseen(planned: list[IncomingStream]) -> list[Arrived]:
     """The report of what an import would do."""
     return [
         Arrived(

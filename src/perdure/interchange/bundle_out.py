@@ -24,19 +24,22 @@ from perdure.log.derive import BLOB_REFS
 from perdure.log.event import GENESIS
 from perdure.log.written import encode, event_written, stream_written
 from perdure.model.records.bundles import FORMAT, KIND, Exported, Listed, Manifest, Member
-from perdure.planes import conversation, imported, runs, values
-from perdure.planes.collect import patiently
-from perdure.planes.lineage import ancestry
-from perdure.planes.rebuild import Rebuild
-from perdure.planes.stored import stored_address
+from perdure.planes.audit import imported
+from perdure.planes.audit.lineage import ancestry
+from perdure.planes.audit.rebuild import Rebuild
+from perdure.planes.conversation.sessions import find_session
+from perdure.planes.execution import runs
+from perdure.planes.memory import values
+from perdure.planes.reading.row_reading import stored_address
+from perdure.planes.retention.collect import patiently
 from perdure.planes.tables import ARTIFACTS, CHECKPOINTS, RUNS
-from perdure.stores.copies import check_folder, whole_file
+from perdure.stores.atomic_files import check_folder, whole_file
 from perdure.stores.core import Core, Reader
-from perdure.stores.packing import Packer, packing
 from perdure.stores.replay import Slice, follow, pages
 from perdure.stores.statements import Statements
 from perdure.stores.store import Head, Reads, Rows, event_of
 from perdure.stores.tx import LOG as LOG_STATEMENTS
+from perdure.upkeep.zip_container import Packer, packing
 
 Q = Statements("perdure.interchange", "bundle.sql")
 
@@ -53,7 +56,7 @@ class Chosen(NamedTuple):
     everything: bool = False
 
 
-class Part(NamedTuple):
+class BundledStream(NamedTuple):
     """A stream that goes into the bundle: up to which event, with which hash, and the session of a run."""
 
     stream: Stream
@@ -122,7 +125,7 @@ def _added(packer: Packer, name: str, pieces: Iterator[bytes] | list[bytes]) -> 
     return Member(name, *packer.add(name, pieces))
 
 
-def listed_of(part: Part) -> Listed:
+def listed_of(part: BundledStream) -> Listed:
     """A part as the manifest lists it."""
     stream, session = part.stream, part.session
     belongs = (session.name, session.uid.hex()) if session else ()
@@ -132,9 +135,9 @@ def listed_of(part: Part) -> Listed:
 # -- choosing ----------------------------------------------------------------------------------------------------------------
 
 
-def choose(reads: Reads, chosen: Chosen) -> list[Part]:
+def choose(reads: Reads, chosen: Chosen) -> list[BundledStream]:
     """The streams that belong to what was chosen, parents first, in an order that no store decides."""
-    found: dict[int, Part] = {}
+    found: dict[int, BundledStream] = {}
     sessions = _sessions(reads, chosen)
     for stream in (*sessions, *_scopes(reads, chosen), *_runs(reads, chosen, sessions)):
         _add_line(reads, found, stream)
@@ -150,7 +153,7 @@ def _sessions(reads: Reads, chosen: Chosen) -> list[Stream]:
 
 
 def _session(reads: Reads, name: str) -> Stream:
-    found = conversation.find_session(reads, name)
+    found = find_session(reads, name)
     if found is None:
         raise NotFound(f"there is no session {name!r}", path="session", hint="`perdure sessions` lists them")
     return found[0]
@@ -195,14 +198,14 @@ def _streams(rows: Rows) -> list[Stream]:
     return sorted((Stream(*row) for row in rows), key=lambda stream: stream.name)
 
 
-def _add_line(reads: Reads, found: dict[int, Part], stream: Stream) -> None:
+def _add_line(reads: Reads, found: dict[int, BundledStream], stream: Stream) -> None:
     """A stream, and before it its parents up to where it was forked. One that is there already stays, or grows."""
     line = ancestry(reads, stream)
     ends = [_head(reads, stream), *(_hash_at(reads, *pair) for pair in zip(line[1:], line, strict=False))]
     for each, parent, head in reversed(list(zip(line, [*line[1:], None], ends, strict=True))):
         known = found.get(each.id)
         if known is None or known.upto < head[0]:
-            found[each.id] = Part(each, *head, parent, _session_of(reads, each))
+            found[each.id] = BundledStream(each, *head, parent, _session_of(reads, each))
 
 
 def _head(reads: Reads, stream: Stream) -> Head:
@@ -221,7 +224,7 @@ def _hash_at(reads: Reads, parent: Stream, fork: Stream) -> Head:
 def _session_of(reads: Reads, stream: Stream) -> Stream | None:
     row = reads.row(RUNS, stream) if stream.kind == "run" else None
     name = (row or {}).get("session")
-    found = conversation.find_session(reads, name) if name else None
+    found = find_session(reads, name) if name else None
     return found[0] if found else None
 
 
@@ -231,7 +234,7 @@ def _session_of(reads: Reads, stream: Stream) -> Stream | None:
 class _Log:
     """The lines of the log. While they are written, `needed` and `events` grow."""
 
-    def __init__(self, reader: Reader, parts: list[Part], tenant: str, progress: Progress | None) -> None:
+    def __init__(self, reader: Reader, parts: list[BundledStream], tenant: str, progress: Progress | None) -> None:
         self._reader = reader
         self._parts = parts
         self._tenant = tenant
@@ -251,7 +254,7 @@ class _Log:
         for part in self._parts:
             yield from self._events(part)
 
-    def _events(self, part: Part) -> Iterator[bytes]:
+    def _events(self, part: BundledStream) -> Iterator[bytes]:
         stream, rebuild = part.stream, Rebuild(seen=imported.seen_of(self._reader, part.stream))
         head = (stream.fork_seq, _hash_at(self._reader, part.parent, stream)[1] if part.parent else GENESIS)
         for page in pages(self._reader, Slice(stream, part.upto), stream.fork_seq):

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from perdure.effects import envelope, ledger, timeline
-from perdure.effects.envelope import Witness
+from perdure.effects.envelope import EnvelopeWitness
 from perdure.interchange.bundle_out import Chosen
 from perdure.interchange.readable import Run, block, facts, heading, inline, moment, turn_lines
 from perdure.log.change import Stream
@@ -22,10 +22,11 @@ from perdure.model.records.effects import EffectRecord
 from perdure.model.records.envelope import Envelope
 from perdure.model.records.runs import RunRecord, WaitRecord
 from perdure.model.records.timeline import TimelineRecord
-from perdure.planes import conversation, runs, steps, turns, waits
-from perdure.planes.documents import inline_body
-from perdure.planes.happenings import Names
-from perdure.planes.snapshots import one_state
+from perdure.planes.audit.snapshots import one_state
+from perdure.planes.conversation import sessions, turns
+from perdure.planes.conversation.emitted import Names
+from perdure.planes.execution import runs, steps, waits
+from perdure.planes.reading.body_reading import inline_body
 from perdure.stores.replay import Slice, pages
 from perdure.stores.store import Reads
 from perdure.stores.tx import LOG
@@ -47,7 +48,7 @@ def chosen(reads: Reads, run: str) -> Chosen:
 def page(reads: Reads, *, run: str, store: str, epoch: int) -> str:
     """The page of an incident."""
     stream = runs.find(reads, run)
-    found = envelope.envelope(reads, stream, Witness(store, epoch))
+    found = envelope.envelope(reads, stream, EnvelopeWitness(store, epoch))
     title = heading(f"Incident: run {stream.name} of {found.run.agent}", 1)
     return "\n".join([title, WARNING, *_lines(reads, stream, found)]) + "\n"
 
@@ -56,7 +57,7 @@ def page(reads: Reads, *, run: str, store: str, epoch: int) -> str:
 def readable(reads: Reads, *, run: str, store: str, epoch: int) -> Run:
     """A run for reading: as records, and as a page. Memory holds all of it: it is for people."""
     stream = runs.find(reads, run)
-    found = envelope.envelope(reads, stream, Witness(store, epoch))
+    found = envelope.envelope(reads, stream, EnvelopeWitness(store, epoch))
     lines = [heading(f"Run {stream.name} of {found.run.agent}", 1), *_lines(reads, stream, found)]
     return Run(*timeline.stand(reads, stream), "\n".join(lines))
 
@@ -91,8 +92,8 @@ def _standing(record: RunRecord, found: Envelope) -> Iterator[str]:
 
 def _meant(reads: Reads, record: RunRecord) -> Iterator[str]:
     yield heading("Task")
-    session = conversation.find_session(reads, record.session) if record.session else None
-    goal = conversation.get_goal(reads, session[0]) if session else None
+    session = sessions.find_session(reads, record.session) if record.session else None
+    goal = sessions.get_goal(reads, session[0]) if session else None
     yield from facts({"agent": record.agent, "goal of its session": goal})
     yield "- **arguments**:"
     yield from block({"args": record.args, "kwargs": record.kwargs})
@@ -187,7 +188,7 @@ def _happened(found: list[TimelineRecord]) -> Iterator[str]:
 
 
 def _conversation(reads: Reads, record: RunRecord) -> Iterator[str]:
-    session = conversation.find_session(reads, record.session) if record.session else None
+    session = sessions.find_session(reads, record.session) if record.session else None
     if session is not None:
         yield heading(f"The last turns of session {record.session}")
         for turn in turns.turns(reads, session[0], last=TURNS_SHOWN):

@@ -25,16 +25,17 @@ from perdure.log.change import Change, Op, Stream
 from perdure.log.event import GENESIS, Event, decode_body, hash_event
 from perdure.log.written import WrittenEvent, WrittenStream, event_read, from_hex, split_name
 from perdure.model.limits import NAME_MAX_CHARS, check_name
-from perdure.planes import imported, retain
-from perdure.planes.integrity import PRUNED
+from perdure.planes.audit import imported
+from perdure.planes.audit.verify import PRUNED
+from perdure.planes.retention import retain
 from perdure.planes.tables import RECORDED, SESSIONS
-from perdure.stores import migrate, scripts, sealing
-from perdure.stores.copies import disk_errors
+from perdure.stores import migrate, moved_away, schema_upgrade
+from perdure.stores.atomic_files import disk_errors
 from perdure.stores.core import Core, open_core
 from perdure.stores.files.engine import FilesEngine
 from perdure.stores.files.layout import Layout
 from perdure.stores.files.line import WrittenBlob
-from perdure.stores.files.theirs import (
+from perdure.stores.files.other_side import (
     BY_REF,
     Theirs,
     conflict_is_over,
@@ -133,7 +134,7 @@ def _check_mergeable(ours: Theirs, theirs: Theirs) -> None:
 
 def _check_stayed(theirs: Theirs) -> None:
     """Refuse what was moved away: it continues there, and its runs would be driven here too."""
-    gone = sealing.departure({sealing.MOVED: theirs.store.moved}) if theirs.store and theirs.store.moved else None
+    gone = moved_away.departure({moved_away.MOVED: theirs.store.moved}) if theirs.store and theirs.store.moved else None
     if gone is not None:
         hint = "perdure export and import bring sessions; perdure move SRC --take-back there, if that one is given up"
         raise Refused(f"their side was moved to {gone.to}, and continues there", path="theirs", hint=hint)
@@ -152,7 +153,7 @@ def _check_conflict(ours: Theirs, theirs: Theirs, *, in_git: bool) -> None:
 
 
 def _out_of_the_log(url: str, layout: Layout, name: str) -> tuple[Theirs, Theirs]:
-    with scripts.told("store"), disk_errors(layout.folder, "store"):
+    with schema_upgrade.told("store"), disk_errors(layout.folder, "store"):
         layout.make()  # the lock is in a folder that a clone does not have before it is opened
         journal = FilesEngine(url, layout.folder).journal()
         journal.lock(10.0)
@@ -235,7 +236,7 @@ def _raised_epoch(tx: Tx, theirs: Theirs) -> int:
     least = theirs.store.epoch if theirs.store else 0
     connection = tx.lend()
     assert isinstance(connection, SqliteConnection)
-    return migrate.next_epoch(scripts.SqliteScript(connection), least)
+    return migrate.next_epoch(schema_upgrade.SqliteScript(connection), least)
 
 
 class Merging:

@@ -1,7 +1,7 @@
 """Move: a whole store, of all tenants, from one database into another. Chains unchanged, and the source continues nowhere.
 
     look      nobody holds anything (or --fence), the source verifies, the target is new
-    seal      the target expects it; the source says where it goes (an event), and takes no more events (`stores.sealing`)
+    seal      the target expects it; the source says where it goes (an event), and takes no more events (`stores.moved_away`)
     carry     blobs, then events in the order of the feed, so many in a commit, checked against their hashes on the way in
     prove     every chain ends where it did, and folding the target's log gives its rows
     welcome   the target can be opened; the source knows
@@ -21,15 +21,16 @@ from typing import Any, NamedTuple
 from perdure.errors import Conflict, Damaged, Invalid, Refused
 from perdure.log.change import Change, Op, Stream
 from perdure.log.event import Event
-from perdure.model.points import reach
+from perdure.model.crash_points import reach
 from perdure.model.records.moves import Held, Moved
-from perdure.planes import artifacts, imported, integrity
+from perdure.planes.audit import imported, verify
+from perdure.planes.conversation import artifacts
 from perdure.planes.tables import RECORDED
-from perdure.stores import sealing, url
+from perdure.stores import moved_away, url
 from perdure.stores.blobs import BlobRow
 from perdure.stores.core import Core, open_core
+from perdure.stores.moved_away import Departure
 from perdure.stores.replay import Seen, Slice, adopt, find, pages, place
-from perdure.stores.sealing import Departure
 from perdure.stores.statements import Statements
 from perdure.stores.store import Head, Reads
 from perdure.stores.tx import LOG, Tx
@@ -61,7 +62,7 @@ def move(
     """
     _check_urls(source, target)
     with _opened(source) as origin:
-        gone = sealing.departure(sealing.facts_of(origin.engine))
+        gone = moved_away.departure(moved_away.facts_of(origin.engine))
         _check_destination(gone, target)
         held = [] if gone else holding(origin)
         if dry_run:
@@ -70,16 +71,16 @@ def move(
         _check_destination(gone, target)  # somebody else may have sent it elsewhere since
         if not gone.done:
             _arrive(origin, target, gone, progress)
-            sealing.say_done(origin.engine, gone)
+            moved_away.say_done(origin.engine, gone)
         return _report(origin, target, held, fenced=gone.fenced)
 
 
 def take_back(source: str, *, actor: str) -> None:
     """Open a store again that was moved away; only if what was made of it is given up. Recorded."""
     with _opened(source) as core:
-        if sealing.departure(sealing.facts_of(core.engine)) is None:
+        if moved_away.departure(moved_away.facts_of(core.engine)) is None:
             raise Invalid("this store was not moved", path="source")
-        sealing.unseal(core.engine)
+        moved_away.unseal(core.engine)
         core.write(_say_taken_back, actor=actor, tenant=_first_tenant(core))
 
 
@@ -125,7 +126,7 @@ def _leave(origin: Core, target: str, held: list[Held], actor: str, *, fence: bo
     with _opened(target) as core:
         if core.uid == origin.uid:  # however its address is spelled
             raise _same()
-        sealing.expect(core.engine, origin.uid)
+        moved_away.expect(core.engine, origin.uid)
     reach("move.expected")
     to = url.lasting(target)
     origin.write(_say_moving, to, bool(held), actor=actor, tenant=_first_tenant(origin))
@@ -137,7 +138,7 @@ def _leave(origin: Core, target: str, held: list[Held], actor: str, *, fence: bo
         _refuse_held(now, fence=fence)
         return Departure(to, bool(held or now))
 
-    gone = sealing.seal(origin.engine, departing)
+    gone = moved_away.seal(origin.engine, departing)
     reach("move.sealed")
     return gone
 
@@ -150,7 +151,7 @@ def _refuse_held(held: list[Held], *, fence: bool) -> None:
 
 
 def _check_sound(core: Core, *, blobs: bool) -> None:
-    report = integrity.verify_store(core, blobs=blobs)
+    report = verify.verify_store(core, blobs=blobs)
     if not report.ok:
         raise Damaged(f"the store does not verify: {report.problems[0]}", path="store", report=report)
 
@@ -184,17 +185,17 @@ def _tenants(reads: Reads) -> list[tuple[int, str]]:
 def _arrive(origin: Core, target: str, gone: Departure, progress: Progress | None) -> None:
     """Everything, from wherever an earlier attempt stopped, until the target is whole."""
     with _opened(target) as core:
-        if sealing.facts_of(core.engine).get(sealing.ORIGIN) == origin.uid:
+        if moved_away.facts_of(core.engine).get(moved_away.ORIGIN) == origin.uid:
             return  # it was killed right before the source was told
-        sealing.expect(core.engine, origin.uid)
+        moved_away.expect(core.engine, origin.uid)
         _Carrier(origin, core, progress).run()
         _prove(origin, core)
         reach("move.proved")
-        if sealing.departure(sealing.facts_of(origin.engine)) is None:
+        if moved_away.departure(moved_away.facts_of(origin.engine)) is None:
             raise Conflict(
                 "this store was taken back while it was carried", path="source", hint="move it to a new place"
             )
-        sealing.welcome(core.engine, origin.uid, origin.epoch + int(gone.fenced))
+        moved_away.welcome(core.engine, origin.uid, origin.epoch + int(gone.fenced))
         reach("move.welcomed")
 
 

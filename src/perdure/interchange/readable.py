@@ -20,12 +20,15 @@ from perdure.model.records.conversation import SessionRecord, Turn
 from perdure.model.records.decisions import DecisionRecord
 from perdure.model.records.effects import EffectRecord
 from perdure.model.records.runs import RunRecord, StepRecord, WaitRecord
+from perdure.model.records.tasks import TaskRecord
 from perdure.model.records.values import Entry
-from perdure.model.records.work import TaskRecord
 from perdure.model.values import to_plain
-from perdure.planes import artifacts, conversation, decisions, runs, turns, values, work
-from perdure.planes.paging import Page
-from perdure.planes.snapshots import one_state
+from perdure.planes.audit.snapshots import one_state
+from perdure.planes.conversation import artifacts, turns
+from perdure.planes.conversation import sessions as session_plane
+from perdure.planes.execution import decisions, runs, tasks
+from perdure.planes.memory import values
+from perdure.planes.reading.paging import Page
 from perdure.stores.store import Reads
 
 PAGE_ROWS = 500
@@ -84,8 +87,8 @@ def _gathered(reads: Reads, stream: Stream) -> Session:
 
     of_session = runs.runs_of_store(reads, session=stream.name, limit=PAGE_ROWS).whole()
     return Session(
-        conversation.info(reads, stream), stream.uid.hex(), _turns(reads, stream), every(decisions.decisions),
-        every(work.tasks), every(values.entries), every(artifacts.listing), [record for _, record in of_session],
+        session_plane.info(reads, stream), stream.uid.hex(), _turns(reads, stream), every(decisions.decisions),
+        every(tasks.tasks), every(values.entries), every(artifacts.listing), [record for _, record in of_session],
     )  # fmt: skip
 
 

@@ -17,9 +17,12 @@ from perdure.effects import ledger
 from perdure.errors import Damaged, Error
 from perdure.interchange import readable
 from perdure.log.change import Stream
-from perdure.planes import checkpoints, covers, happenings, runs, steps, values, waits
-from perdure.planes.integrity import verify_store
-from perdure.stores import scripts, url
+from perdure.planes.audit.verify import verify_store
+from perdure.planes.conversation import emitted, summaries
+from perdure.planes.execution import runs, steps, waits
+from perdure.planes.memory import values
+from perdure.planes.recovery import checkpoints
+from perdure.stores import schema_upgrade, url
 from perdure.stores.core import Core, engine_for
 from perdure.stores.store import Reads
 from perdure.stores.tx import LOG, Tx
@@ -45,7 +48,7 @@ def _empty_store(size: int) -> Iterator[Core]:
     with TemporaryDirectory(prefix="perdure-import-") as folder:
         place = "memory:" if size <= IN_MEMORY_MAX_BYTES else f"sqlite:///{Path(folder) / 'rehearsal.db'}"
         engine = engine_for(url.parse(place))
-        scripts.bring_up_to_date(engine)
+        schema_upgrade.bring_up_to_date(engine)
         core = Core(engine, None, None, 30.0)
         try:
             yield core
@@ -59,7 +62,7 @@ def _read_whole(reads: Reads, uid: str) -> None:
     stream = Stream(*row)
     try:
         _READ[stream.kind](reads, stream)
-        _every(happenings.events, reads, stream)
+        _every(emitted.events, reads, stream)
     except Error as error:
         raise Damaged(
             f"it cannot be shown: {error.message}", path=f"{stream.kind} {stream.name}: {error.path}"
@@ -68,7 +71,7 @@ def _read_whole(reads: Reads, uid: str) -> None:
 
 def _session(reads: Reads, stream: Stream) -> None:
     readable.gather(reads, [stream])
-    covers.covers(reads, stream)
+    summaries.covers(reads, stream)
     ledger.all_effects(reads, stream)
     checkpoints.listing(reads, stream, limit=PAGE_ROWS)
 

@@ -4,7 +4,7 @@
     ['getUserName', 'src/auth.py', 'v1.2.3', '#42']
 
 Addresses, paths, file names, versions, hashes, numbers of issues, and names of code (camelCase, snake_case). Ordinary words are
-none. Pure and linear; callers: `planes.covers`.
+none. Pure and linear; callers: `planes.conversation.summaries`.
 """
 
 from __future__ import annotations

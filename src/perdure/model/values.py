@@ -46,9 +46,9 @@ from typing import Any, NoReturn, TypeAlias
 import msgspec
 
 from perdure.errors import Error, Invalid, TooLarge
-from perdure.model import types
+from perdure.model import registered_types
 from perdure.model.limits import INT_SHOWN_MAX_BITS, VALUE_MAX_BYTES, VALUE_MAX_DEPTH, check_name
-from perdure.model.types import INT_MAX, INT_MIN, SCALAR_BY_TAG, SCALAR_OF, Unregistered, read_scalar
+from perdure.model.registered_types import INT_MAX, INT_MIN, SCALAR_BY_TAG, SCALAR_OF, Unregistered, read_scalar
 
 Plain: TypeAlias = "dict[str, Plain] | list[Plain] | str | int | float | bool | None"
 Value: TypeAlias = Any  # all that `to_plain` accepts; no narrower type says "or a registered class"
@@ -277,7 +277,7 @@ class _Writer(_Walk):
             return _tag(scalar.tag, self.text(scalar.write(value)))
         if kind is tuple:
             return _tag("tuple", self.items(list(value), depth))
-        stored = value if kind is Unregistered else types.dump(value)
+        stored = value if kind is Unregistered else registered_types.dump(value)
         if stored is None:
             _refuse(value)
         payload: list[Any] = [stored.name, stored.version, stored.fields]
@@ -333,10 +333,10 @@ class _Reader(_Walk):
         _check_type(payload)
         name, version, fields = payload
         outside = self.verbatim
-        inside = self.verbatim = outside or not types.is_registered(name)
+        inside = self.verbatim = outside or not registered_types.is_registered(name)
         stored = Unregistered(name, version, self.fields(fields, depth))
         self.verbatim = outside
-        return stored if inside else types.load(stored)
+        return stored if inside else registered_types.load(stored)
 
 
 # --- what both sides check ------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from perdure.log.actors import ACTORS
 from perdure.log.derive import BLOB_REFS, REFS, Derived, Deriver, register
 from perdure.log.event import Body
 from perdure.log.table import Row, Table, TableClass, declare
-from perdure.planes.stored import stored_names, stored_numbers
+from perdure.planes.reading.row_reading import stored_names, stored_numbers
 
 _R, _D, _E = TableClass.RECORDED, TableClass.DERIVED, TableClass.EPHEMERAL
 

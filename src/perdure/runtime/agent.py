@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import update_wrapper
 from typing import Any, Concatenate, Generic, NamedTuple, overload
 
-from perdure.effects.meaning import named_args
+from perdure.effects.intents import named_args
 from perdure.effects.tool import Tool
 from perdure.errors import Invalid, NotFound
 from perdure.model.functions import (
@@ -29,7 +29,7 @@ from perdure.model.functions import (
 from perdure.model.instants import duration_us
 from perdure.model.limits import check_name
 from perdure.model.values import to_plain
-from perdure.planes.spans import Duration
+from perdure.planes.reading.durations import Duration
 from perdure.runtime.program import program_of
 
 DECLARED: Declared[Agent] = Declared()  # the agents with which recovery and children can be driven in this process

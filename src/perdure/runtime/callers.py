@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from perdure.errors import ReadOnly
 from perdure.log.change import Stream
 from perdure.model.limits import CHECK_SECONDS
-from perdure.planes import locks, presence
+from perdure.planes.recovery import locks, presence
 from perdure.runtime import fences
 from perdure.runtime.heartbeat import Heartbeat
 from perdure.stores.core import Core, Reader
@@ -103,7 +103,7 @@ class Caller:
         """The verb, fenced by the locks that the running code is inside of."""
         return _fenced(self.core, verb) if fences.INSIDE.get() else verb
 
-    def enter(self, fence: locks.Fence) -> fences.Block | None:
+    def enter(self, fence: locks.Fence) -> fences.LockBlock | None:
         """The running code holds this lock from here on."""
         return fences.enter(self.core, fence)
 
@@ -177,7 +177,7 @@ class AsyncCaller:
         """The verb, fenced by the locks that the running code is inside of."""
         return _fenced(self.core, verb) if fences.INSIDE.get() else verb
 
-    def enter(self, fence: locks.Fence) -> fences.Block | None:
+    def enter(self, fence: locks.Fence) -> fences.LockBlock | None:
         """The running code holds this lock from here on."""
         return fences.enter(self.core, fence)
 

@@ -10,7 +10,7 @@ from math import inf
 from typing import Any, NamedTuple
 
 from perdure.effects import ledger
-from perdure.effects.judging import outcome_of
+from perdure.effects.outcomes import outcome_of
 from perdure.effects.storable import storable
 from perdure.effects.tool import Tool
 from perdure.errors import Cancelled, Changed, Damaged, Failed, Invalid, NewerSchema, Parked, Refused, TooLarge
@@ -19,11 +19,12 @@ from perdure.model.instants import SECOND_US, duration_us, instant_us
 from perdure.model.records.effects import EffectError, EffectRecord, EffectState, ToolKind, text_of
 from perdure.model.records.runs import RunRecord, RunStatus, StepRecord, WaitKind
 from perdure.model.values import digest
-from perdure.planes import checkpoints, elsewhere, runs, steps, waits
-from perdure.planes.leasing import Lease
-from perdure.planes.spans import Duration
+from perdure.planes.execution import parked_runs, runs, steps, waits
+from perdure.planes.reading.durations import Duration
+from perdure.planes.recovery import checkpoints
+from perdure.planes.recovery.leases import Lease
 from perdure.runtime.journal import Journal
-from perdure.runtime.places import AFTERWARDS, Branch, Span
+from perdure.runtime.places import AFTERWARDS, Branch, BranchSpan
 from perdure.stores.store import Reads
 from perdure.stores.tx import Tx
 
@@ -280,14 +281,16 @@ def may_have_happened(record: EffectRecord) -> bool:
     return record.state in (EffectState.COMMITTED, EffectState.UNDOING, EffectState.UNDONE)
 
 
-def done_in(effects: list[EffectRecord], spans: list[Span], begun: set[int], reached: set[int]) -> list[EffectRecord]:
+def done_in(
+    effects: list[EffectRecord], spans: list[BranchSpan], begun: set[int], reached: set[int]
+) -> list[EffectRecord]:
     """The effects in spans, newest first; before it, what an earlier drive undid, as it did.
 
     By place: a task that was stopped may not have come as far in this drive as in the one before. begun: effects by number
     that are undone in any case. reached: those that the program came to in this drive.
     """
 
-    def did(effect: EffectRecord, span: Span) -> bool:
+    def did(effect: EffectRecord, span: BranchSpan) -> bool:
         place = effect.place
         return bool(place) and span.holds(place) and (effect.seq in reached or span.ends(place))
 
@@ -314,7 +317,7 @@ def ended_as(record: RunRecord, cause: BaseException | None = None) -> Any:
     where = f"run {record.id}"
     if record.status is RunStatus.PARKED:
         parked = Changed if record.reason == CHANGED else Parked
-        hint = elsewhere.ways_on(record.id, record.reason, record.hint)
+        hint = parked_runs.ways_on(record.id, record.reason, record.hint)
         raise parked(said, path=where, hint=hint, reason=record.reason)
     kind = Cancelled if record.status is RunStatus.CANCELLED else Failed
     raise kind(said, code=code, path=where) from cause

@@ -14,7 +14,8 @@ from perdure.effects.commands import Read, Steps, Work, write
 from perdure.effects.ledger import error_of
 from perdure.errors import Refused
 from perdure.model.limits import check_name
-from perdure.planes import checkpoints, steps
+from perdure.planes.execution import steps
+from perdure.planes.recovery import checkpoints
 from perdure.runtime import course, workspace
 from perdure.runtime.agent import Policy
 from perdure.runtime.driving import Driving

@@ -11,12 +11,12 @@ from typing import Any
 from perdure.effects.commands import CallProgram, Read, Steps, Work, write
 from perdure.effects.ending import end_run
 from perdure.errors import Damaged, Parked, Stale
+from perdure.model.crash_points import reach
 from perdure.model.instants import instant_us
-from perdure.model.points import reach
 from perdure.model.records.runs import RunStatus
 from perdure.model.values import decode, encode
-from perdure.planes import checkpoints
-from perdure.planes.spans import store_now
+from perdure.planes.reading.durations import store_now
+from perdure.planes.recovery import checkpoints
 from perdure.runtime import course, resting, workspace
 from perdure.runtime.course import Drive
 from perdure.runtime.driving import Driving

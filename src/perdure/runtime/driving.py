@@ -19,16 +19,16 @@ from perdure.errors import Error
 from perdure.model.instants import instant_us
 from perdure.model.records.effects import EffectRecord
 from perdure.model.records.runs import CALLED_OFF, RunRecord
-from perdure.planes import steps
-from perdure.planes.leasing import Lease
+from perdure.planes.execution import steps
+from perdure.planes.recovery.leases import Lease
 from perdure.runtime import course
 from perdure.runtime.agent import Agent
 from perdure.runtime.course import Replay
 from perdure.runtime.heartbeat import Heartbeat
 from perdure.runtime.pausing import TIMED_OUT, TROUBLES, Ending, Leaving, found_in, is_end, origins
-from perdure.runtime.places import AFTERWARDS, Branch, Left, Span
+from perdure.runtime.places import AFTERWARDS, Branch, BranchSpan, Left
 from perdure.stores.core import Core
-from perdure.stores.slots import Slots
+from perdure.stores.tool_limits import Slots
 
 LOOK_SECONDS = 0.002
 QUIET_LOOKS = 3
@@ -165,7 +165,7 @@ class Sagas:
         self.reached.clear()
         self.undone.clear()
 
-    def done_in(self, effects: list[EffectRecord], spans: list[Span], begun: set[int]) -> list[EffectRecord]:
+    def done_in(self, effects: list[EffectRecord], spans: list[BranchSpan], begun: set[int]) -> list[EffectRecord]:
         """The effects to undo, in order: see `course.done_in`."""
         return course.done_in([each for each in effects if each.seq not in self.undone], spans, begun, self.reached)
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, NamedTuple
 
-from perdure.planes.locks import Fence
+from perdure.planes.recovery.locks import Fence
 
 if TYPE_CHECKING:
     from perdure.stores.core import Core
 
 
-class Block(NamedTuple):
+class LockBlock(NamedTuple):
     """One block that holds a lock, until `left` is marked: tasks that were started inside may outlive it."""
 
     core: Core
@@ -23,17 +23,17 @@ class Block(NamedTuple):
     left: list[bool]
 
 
-INSIDE: ContextVar[tuple[Block, ...]] = ContextVar("perdure_locks", default=())
+INSIDE: ContextVar[tuple[LockBlock, ...]] = ContextVar("perdure_locks", default=())
 
 
-def enter(core: Core, fence: Fence) -> Block:
+def enter(core: Core, fence: Fence) -> LockBlock:
     """The running code holds this lock from here on."""
-    block = Block(core, fence, [])
+    block = LockBlock(core, fence, [])
     INSIDE.set((*INSIDE.get(), block))
     return block
 
 
-def leave(block: Block) -> None:
+def leave(block: LockBlock) -> None:
     """The block is over, in every context that knows of it."""
     block.left.append(True)
     INSIDE.set(tuple(each for each in INSIDE.get() if each is not block))

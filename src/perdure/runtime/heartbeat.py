@@ -19,7 +19,7 @@ from functools import partial
 
 from perdure.errors import Error, NewerSchema
 from perdure.log.change import Stream
-from perdure.planes import presence
+from perdure.planes.recovery import presence
 from perdure.stores.core import Core
 
 log = logging.getLogger("perdure.heartbeat")

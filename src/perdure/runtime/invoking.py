@@ -18,7 +18,7 @@ from perdure.effects.commands import Late, Overdue
 from perdure.model.limits import CHECK_SECONDS
 from perdure.runtime.callers import Check
 from perdure.runtime.places import enter, leave, standing_in
-from perdure.stores.living import Living
+from perdure.stores.liveness import Living
 
 GRACE_SECONDS = 5.0  # for a coroutine to finish being cancelled
 

@@ -1,6 +1,6 @@
 """Calling isolated tools, in both colours by hand, like the callers: in a process that is killed at its deadline.
 
-Such a call is quiet when it is over, whatever ended it (`effects.isolated`). Callers: whoever acts. Keeps P4, P15.
+Such a call is quiet when it is over, whatever ended it (`effects.child_process`). Callers: whoever acts. Keeps P4, P15.
 """
 
 from __future__ import annotations
@@ -9,20 +9,20 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from perdure.effects.child_process import IsolatedCall, Killed
 from perdure.effects.commands import Overdue
-from perdure.effects.isolated import Child, Killed
 from perdure.effects.tool import Tool
 from perdure.model.instants import SECOND_US
 from perdure.runtime.callers import Check
 from perdure.runtime.invoking import AsyncInvoker
-from perdure.stores.living import Living
+from perdure.stores.liveness import Living
 
 
 def _seconds(tool: Tool) -> float | None:
     return None if tool.rule.timeout is None else tool.rule.timeout / SECOND_US
 
 
-def _result(child: Child, seconds: float | None, check: Check = lambda: None) -> Any:
+def _result(child: IsolatedCall, seconds: float | None, check: Check = lambda: None) -> Any:
     try:
         return child.result(seconds, check)
     except Killed:
@@ -56,7 +56,7 @@ class Isolator:
         An exception of `check` meanwhile kills it, too.
         """
         with _sending(self._living) as lock:
-            return _result(Child(tool, args, handed, lock), _seconds(tool), check)
+            return _result(IsolatedCall(tool, args, handed, lock), _seconds(tool), check)
 
 
 class AsyncIsolator:
@@ -72,7 +72,7 @@ class AsyncIsolator:
         from asyncio import CancelledError  # noqa: PLC0415 - only async callers pay for asyncio
 
         with _sending(self._living) as lock:
-            child = Child(tool, args, handed, lock)
+            child = IsolatedCall(tool, args, handed, lock)
             try:
                 return await AsyncInvoker(None).call(lambda: _result(child, _seconds(tool)))
             except CancelledError as error:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from perdure.errors import Changed
 from perdure.model.records.effects import EffectRecord
 from perdure.model.records.runs import StepRecord, WaitRecord, WaitState
-from perdure.planes.steps import INTERRUPTED
+from perdure.planes.execution.steps import INTERRUPTED
 from perdure.runtime.places import Branch, branch_of, is_below, left_by
 
 WAYS_ON = (
@@ -31,7 +31,7 @@ _brief = Repr()
 _brief.maxstring = _brief.maxother = 80
 
 
-class Entry(NamedTuple):
+class JournalEntry(NamedTuple):
     """The record at one place. `name` is the step, the tool, or what was waited for."""
 
     what: str
@@ -51,15 +51,19 @@ class Journal:
         ends: Mapping[int, int] | None = None,
     ) -> None:  # fmt: skip
         found = [
-            (each.place, Entry("step", each.name, each.digest, each)) for each in steps if each.name != INTERRUPTED
+            (each.place, JournalEntry("step", each.name, each.digest, each))
+            for each in steps
+            if each.name != INTERRUPTED
         ]
         self.interrupted = {each.place: each for each in steps if each.name == INTERRUPTED}
         self.unsettled = any(not each.settled for each in effects)
-        found += [(each.place, Entry("effect", each.tool, each.digest, each)) for each in effects if each.place]
+        found += [(each.place, JournalEntry("effect", each.tool, each.digest, each)) for each in effects if each.place]
         found += [
             (
                 each.place,
-                Entry(each.kind.value, each.question if each.kind == "child" else each.name, each.digest or "", each),
+                JournalEntry(
+                    each.kind.value, each.question if each.kind == "child" else each.name, each.digest or "", each
+                ),
             )
             for each in waits
             if each.place and each.effect is None and each.state is not WaitState.WITHDRAWN
@@ -78,7 +82,7 @@ class Journal:
         entry = self._entries.get(place)
         if entry is None:
             return None
-        found = Entry(what, name, digest, None)
+        found = JournalEntry(what, name, digest, None)
         if (entry.what, entry.name) != (what, name):
             raise _changed(place, str(entry), str(found))
         if entry.digest != digest:
@@ -92,9 +96,9 @@ class Journal:
         found = self.interrupted.get(place)
         if found is None:
             return False
-        before = Entry(str(found.value[0]), str(found.value[1]), found.digest, None)
+        before = JournalEntry(str(found.value[0]), str(found.value[1]), found.digest, None)
         if (before.what, before.name, before.digest) != (what, name, digest):
-            raise _changed(place, f"{before}, and cancelled it", str(Entry(what, name, digest, None)))
+            raise _changed(place, f"{before}, and cancelled it", str(JournalEntry(what, name, digest, None)))
         return True
 
     @property
@@ -140,7 +144,7 @@ class Journal:
             raise _changed(place, str(entry), "nothing more")
 
 
-def _by_branch(left: Mapping[str, Entry]) -> dict[str, deque[tuple[int, str]]]:
+def _by_branch(left: Mapping[str, JournalEntry]) -> dict[str, deque[tuple[int, str]]]:
     lines: dict[str, deque[tuple[int, str]]] = {}
     for seq, place in sorted((entry.record.seq, place) for place, entry in left.items()):
         lines.setdefault(branch_of(place), deque()).append((seq, place))
@@ -165,7 +169,7 @@ def _given_now(what: str, digest: str, given: Any) -> str:
     return f"({shape_of(*given)})" if what == "step" else _brief.repr(given)
 
 
-def _given_before(entry: Entry) -> str:
+def _given_before(entry: JournalEntry) -> str:
     """The recorded arguments, for people: of a plain step only the digest and the shape are kept."""
     if entry.what == "effect":
         return _brief.repr(entry.record.args)

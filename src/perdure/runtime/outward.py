@@ -10,20 +10,21 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
-from perdure.effects import ledger, permitting
+from perdure.effects import approvals, ledger
 from perdure.effects.acting import FORGOTTEN, STRAYED
-from perdure.effects.batch import Meant, calls_in, keep_and_plan, mean, next_free, nothing_next, tools_by_name
+from perdure.effects.batch import BatchCall, calls_in, keep_and_plan, mean, next_free, nothing_next, tools_by_name
 from perdure.effects.commands import Read, Steps, Write, write
 from perdure.effects.consulting import Known
-from perdure.effects.deciding import ask_approval, is_approved
 from perdure.effects.ledger import Intent, error_of
+from perdure.effects.operator_verbs import ask_approval, is_approved
 from perdure.effects.sending import Then
 from perdure.effects.settling import Action
 from perdure.effects.tool import Refuse, Tool, digest_of
 from perdure.errors import Failed, InDoubt, Invalid, Refused, Unavailable
 from perdure.model.records.effects import EffectRecord, EffectState, Reply, ToolKind
-from perdure.planes import known, steps
-from perdure.planes.spans import Duration
+from perdure.planes.execution import steps
+from perdure.planes.reading.durations import Duration
+from perdure.planes.recovery import restored_runs
 from perdure.runtime import course
 from perdure.runtime.driving import Driving
 from perdure.runtime.places import Branch
@@ -125,7 +126,7 @@ def _approved(
     approval = yield from until_over(driving, branch, asked)
     if is_approved(approval, record):
         return record
-    return (yield from driving.acting.move("withdraw", permitting.refuse, record, approval, driving.core.epoch))
+    return (yield from driving.acting.move("withdraw", approvals.refuse, record, approval, driving.core.epoch))
 
 
 def _unforgotten(driving: Driving, meant: EffectRecord | Intent) -> Steps[EffectRecord | Intent]:
@@ -137,7 +138,7 @@ def _unforgotten(driving: Driving, meant: EffectRecord | Intent) -> Steps[Effect
         return meant
     if isinstance(meant, EffectRecord) and meant.state is not EffectState.PLANNED:
         return meant
-    strayed = yield Read(known.has_strayed, (driving.stream, known_seq))
+    strayed = yield Read(restored_runs.has_strayed, (driving.stream, known_seq))
     if meant.kind is ToolKind.KEYED and not strayed:  # its key finds it out
         return meant
     acting = driving.acting
@@ -198,7 +199,7 @@ def respond(
 ) -> Steps[Reply]:  # fmt: skip
     """Call a model, and carry out the calls that its answer makes, in order and each once."""
     acting = driving.acting
-    batch: list[Meant] = []
+    batch: list[BatchCall] = []
     # Before the model is paid for: what is wrong with them would cost its answer.
     tools = tools_by_name(tools).values()
 
@@ -224,7 +225,7 @@ def respond(
     return Reply(value, [meant.answer for meant in batch if meant.answer is not None])
 
 
-def _mean(driving: Driving, branch: Branch, value: Any, tools: Iterable[Callable[..., Any]]) -> list[Meant]:
+def _mean(driving: Driving, branch: Branch, value: Any, tools: Iterable[Callable[..., Any]]) -> list[BatchCall]:
     """The meaning of a model's calls here: each effect at its place, as it stands or as it is meant, and what the guards say."""
     batch = mean(calls_in(value), tools)
     for meant in batch:
@@ -238,7 +239,7 @@ def _mean(driving: Driving, branch: Branch, value: Any, tools: Iterable[Callable
     return batch
 
 
-def _carry_out(driving: Driving, branch: Branch, meant: Meant, then: Then) -> Steps[None]:
+def _carry_out(driving: Driving, branch: Branch, meant: BatchCall, then: Then) -> Steps[None]:
     found: EffectRecord | Intent | None = meant.record
     if meant.intent is not None and not meant.mine:
         driving.hold.check_going()

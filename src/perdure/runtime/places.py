@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perdure.errors import Failed, Refused
 from perdure.model.limits import check_name
-from perdure.runtime import driven
+from perdure.runtime import log_context
 from perdure.runtime.pausing import Ending, Leaving, Suspended
 
 if TYPE_CHECKING:
@@ -71,10 +71,10 @@ class Branch:
             self.restart()
         self._cut = cut
 
-    def mark(self, cut: int) -> Mark:
+    def mark(self, cut: int) -> BranchPoint:
         """Where it is now: what is done and begun from here on can be told from what was before."""
         self._count_in(cut)
-        return Mark(self.path, self._ordinal, self._children, frozenset(self._named))
+        return BranchPoint(self.path, self._ordinal, self._children, frozenset(self._named))
 
     def child(self) -> Branch:
         """The next branch that leaves this one."""
@@ -93,7 +93,7 @@ class Branch:
         self.begun.add(path)
         return Branch(path, self.trunk)
 
-    def tasks_since(self, mark: Mark) -> list[Any]:
+    def tasks_since(self, mark: BranchPoint) -> list[Any]:
         """The tasks of the branches that left a branch of this run since it was marked."""
         return [task for task, branch in self.tasks.items() if mark.was_begun_after(branch)]
 
@@ -119,7 +119,7 @@ class Branch:
             self.begun.clear()
 
 
-class Mark(NamedTuple):
+class BranchPoint(NamedTuple):
     """A point in a branch. It is the same at every replay, whatever had finished by then."""
 
     path: str = ""
@@ -143,11 +143,11 @@ class Mark(NamedTuple):
         return not any(rest == repr(name) or rest.startswith(f"{name!r}.") for name in self.named)
 
 
-class Span(NamedTuple):
+class BranchSpan(NamedTuple):
     """The work of a branch between two points, with the branches that left it between them."""
 
-    since: Mark
-    upto: Mark | None  # None: the branch ended there
+    since: BranchPoint
+    upto: BranchPoint | None  # None: the branch ended there
 
     def holds(self, place: str) -> bool:
         """Whether a place is in it."""
@@ -162,13 +162,13 @@ class Left(NamedTuple):
     """A saga that was left without an error before its end: most often its branch was stopped, because a sister failed."""
 
     branch: Branch
-    since: Mark
-    upto: Mark
+    since: BranchPoint
+    upto: BranchPoint
 
-    def span(self, cut: int) -> Span:
+    def span(self, cut: int) -> BranchSpan:
         """Its content. A branch that was stopped in it may have come further in an earlier drive: all of that too."""
         stopped = self.branch.path in self.branch.unfinished and self.branch.mark(cut) == self.upto
-        return Span(self.since, None if stopped else self.upto)
+        return BranchSpan(self.since, None if stopped else self.upto)
 
 
 def branch_of(place: str) -> str:
@@ -244,7 +244,7 @@ def numbering(before: Callable[..., Any] | None) -> Callable[..., Any]:
         coro = _held_back(coro) if branch.hired else coro
         task = Task(coro, loop=loop, **given) if before is None else before(loop, coro, **given)
         branch.track(task, made.path)
-        driven.note(task)
+        log_context.note(task)
         return task
 
     factory.numbers_branches = True  # type: ignore[attr-defined]

@@ -18,8 +18,9 @@ from perdure.effects.tool import digest_of_parts
 from perdure.errors import Changed, Error, Invalid, Parked
 from perdure.model.records.effects import EffectError, text_of
 from perdure.model.records.runs import StepRecord
-from perdure.planes import checkpoints, inputs, steps
-from perdure.planes.spans import Duration
+from perdure.planes.execution import model_inputs, steps
+from perdure.planes.reading.durations import Duration
+from perdure.planes.recovery import checkpoints
 from perdure.runtime import course, resting
 from perdure.runtime.driving import Driving
 from perdure.runtime.journal import shape_of
@@ -132,7 +133,7 @@ def step(
             if found.gave is not None
             else course.replayed(found)
         )
-    frozen = inputs.freeze(args, kwargs) if notes else None
+    frozen = model_inputs.freeze(args, kwargs) if notes else None
     shape = shape_of(args, kwargs) if (args or kwargs) and not notes else ""
     value: Any = None
     driving.activity.begin()

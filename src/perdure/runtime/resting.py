@@ -17,7 +17,7 @@ from perdure.model.display import whence
 from perdure.model.instants import instant_us
 from perdure.model.records.effects import EffectError
 from perdure.model.records.runs import RunStatus
-from perdure.planes import runs
+from perdure.planes.execution import runs
 from perdure.runtime import course
 from perdure.runtime.course import Drive
 from perdure.runtime.driving import Driving, is_cancellation, stops_process

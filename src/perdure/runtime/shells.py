@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, TypeVar
 from perdure.effects.acting import Acting
 from perdure.effects.commands import (
     Await,
-    Call,
+    CallFunction,
     CallIsolated,
     CallProgram,
     Came,
@@ -32,12 +32,13 @@ from perdure.effects.commands import (
     Work,
     Write,
 )
-from perdure.effects.keeping import Keeping
+from perdure.effects.kept_results import Keeping
 from perdure.errors import Stale, Unavailable
 from perdure.log.change import Stream
 from perdure.model.records.runs import RunRecord
-from perdure.planes import leasing, runs
-from perdure.planes.leasing import Lease
+from perdure.planes.execution import runs
+from perdure.planes.recovery import leases
+from perdure.planes.recovery.leases import Lease
 from perdure.runtime import driver, places
 from perdure.runtime.agent import Agent
 from perdure.runtime.callers import AsyncCaller, Caller, Check
@@ -93,7 +94,7 @@ class Shell:
     def _do(self, command: Command) -> Any:  # noqa: PLR0911 - one line a command, the frequent ones first
         if type(command) is Write:
             return self._write(command)
-        if type(command) is Consult or type(command) is Call or type(command) is CallIsolated:
+        if type(command) is Consult or type(command) is CallFunction or type(command) is CallIsolated:
             try:
                 return Came(self._call(command))
             except BaseException as error:  # noqa: BLE001 - the engine judges it by what its tool declared
@@ -126,7 +127,7 @@ class Shell:
             return self._keep_trying(write, away)
 
     def _keep_trying(self, write: Callable[[], T], away: Unavailable) -> T:
-        """Record what this process alone knows, as soon as the store is back; see `effects.keeping`."""
+        """Record what this process alone knows, as soon as the store is back; see `effects.kept_results`."""
         keeping = Keeping(self.caller.core, f"{self._stream.kind} {self._stream.name}")
         recorded = False
         try:
@@ -142,14 +143,14 @@ class Shell:
         finally:
             keeping.end(recorded=recorded)
 
-    def _call(self, command: Call | CallIsolated | Consult) -> Any:
+    def _call(self, command: CallFunction | CallIsolated | Consult) -> Any:
         living = self.caller.core.living
         match command:
             case Consult(function, kwargs, is_async, seconds, args, check):
                 if seconds is None:
                     return READER.read(function, args, kwargs, is_async=is_async)
                 return READER.call_within(partial(function, *args, **kwargs), seconds, check or self._staying)
-            case Call(function, _, seconds, late):
+            case CallFunction(function, _, seconds, late):
                 if seconds is None:
                     return Invoker(living).call(function, late)
                 return Invoker(living).call_within(function, seconds, self._staying, late)
@@ -176,12 +177,12 @@ class RunShell(Shell):
             about = (hold.lease, verb, *args)
             try:
                 try:
-                    job = Job(leasing.fenced, about, kwargs, caller.actor, caller.tenant, "")
+                    job = Job(leases.fenced, about, kwargs, caller.actor, caller.tenant, "")
                     result, seq = caller.core.lane.run(job)
                 except Unavailable as away:
                     if not keep:
                         raise
-                    result, seq = self._keep_trying(partial(caller.run, leasing.fenced, about, kwargs, ""), away)
+                    result, seq = self._keep_trying(partial(caller.run, leases.fenced, about, kwargs, ""), away)
             except BaseException as error:
                 hold.not_written(said, error)
                 raise
@@ -190,7 +191,7 @@ class RunShell(Shell):
         if type(command) is Read:
             return self._read(*command)
         if type(command) is CheckLease:
-            if not self._read(leasing.holds, (self._hold.lease,)):
+            if not self._read(leases.holds, (self._hold.lease,)):
                 raise self._hold.troubled(lost(self._stream))
             return None
         if type(command) is CallProgram:
@@ -253,7 +254,7 @@ class AsyncShell:
     async def _do(self, command: Command) -> Any:  # noqa: PLR0911 - as above
         if type(command) is Write:
             return await self._write(command)
-        if type(command) is Consult or type(command) is Call or type(command) is CallIsolated:
+        if type(command) is Consult or type(command) is CallFunction or type(command) is CallIsolated:
             try:
                 return Came(await self._call(command))
             except BaseException as error:  # noqa: BLE001 - the engine judges it by what its tool declared
@@ -284,7 +285,7 @@ class AsyncShell:
             return await self._keep_trying(write, away)
 
     async def _keep_trying(self, write: Callable[[], Awaitable[T]], away: Unavailable) -> T:
-        """Record what this process alone knows, as soon as the store is back; see `effects.keeping`."""
+        """Record what this process alone knows, as soon as the store is back; see `effects.kept_results`."""
         keeping = Keeping(self.caller.core, f"{self._stream.kind} {self._stream.name}")
         recorded = False
         try:
@@ -300,7 +301,7 @@ class AsyncShell:
         finally:
             keeping.end(recorded=recorded)
 
-    async def _call(self, command: Call | CallIsolated | Consult) -> Any:
+    async def _call(self, command: CallFunction | CallIsolated | Consult) -> Any:
         living = self.caller.core.living
         match command:
             case Consult(function, kwargs, is_async, seconds, args, check):
@@ -308,7 +309,7 @@ class AsyncShell:
                     return await ASYNC_READER.read(function, args, kwargs, is_async=is_async)
                 asked = partial(function, *args, **kwargs)
                 return await ASYNC_READER.call_within(asked, seconds, check or self._staying, is_async=is_async)
-            case Call(function, is_async, seconds, late):
+            case CallFunction(function, is_async, seconds, late):
                 if seconds is None:
                     return await AsyncInvoker(living).call(function, late, is_async=is_async)
                 return await AsyncInvoker(living).call_within(function, seconds, self._staying, late, is_async=is_async)
@@ -335,12 +336,12 @@ class AsyncRunShell(AsyncShell):
             about = (hold.lease, verb, *args)
             try:
                 try:
-                    job = Job(leasing.fenced, about, kwargs, caller.actor, caller.tenant, "")
+                    job = Job(leases.fenced, about, kwargs, caller.actor, caller.tenant, "")
                     result, seq = await caller.core.lane.submit(job)
                 except Unavailable as away:
                     if not keep:
                         raise
-                    result, seq = await self._keep_trying(partial(caller.run, leasing.fenced, about, kwargs, ""), away)
+                    result, seq = await self._keep_trying(partial(caller.run, leases.fenced, about, kwargs, ""), away)
             except BaseException as error:
                 hold.not_written(said, error)
                 raise
@@ -349,7 +350,7 @@ class AsyncRunShell(AsyncShell):
         if type(command) is Read:
             return await self._read(*command)
         if type(command) is CheckLease:
-            if not await self._read(leasing.holds, (self._hold.lease,)):
+            if not await self._read(leases.holds, (self._hold.lease,)):
                 raise self._hold.troubled(lost(self._stream))
             return None
         return await self._do_of_tasks(command)

@@ -30,7 +30,7 @@ from typing import Any
 import msgspec
 
 from perdure.errors import Unavailable
-from perdure.runtime.lifeline import Lifeline
+from perdure.runtime.supervisor_pipe import Lifeline
 
 log = logging.getLogger("perdure.supervisor")
 
@@ -43,7 +43,7 @@ AWAY_SECONDS = 5.0  # before another worker is tried after one that found no sto
 LOOK_SECONDS = 1.0
 
 
-class Role(enum.StrEnum):
+class WorkerRole(enum.StrEnum):
     """The purpose of a worker process."""
 
     WORKER = "worker"
@@ -51,7 +51,7 @@ class Role(enum.StrEnum):
     SUSPECTS = "suspects"
 
 
-Command = Callable[[int, Role], list[str]]  # (number of the lifeline, what it is for) -> what to run
+Command = Callable[[int, WorkerRole], list[str]]  # (number of the lifeline, what it is for) -> what to run
 
 
 class Bounds(msgspec.Struct, frozen=True):
@@ -66,10 +66,10 @@ class Bounds(msgspec.Struct, frozen=True):
     grace_seconds: float = 5.0
 
 
-class Child:
+class WorkerProcess:
     """One worker process. holder: its name in the store, once it is ready. has_worked: whether it has taken a run."""
 
-    def __init__(self, program: subprocess.Popen[bytes], line: Lifeline, role: Role) -> None:
+    def __init__(self, program: subprocess.Popen[bytes], line: Lifeline, role: WorkerRole) -> None:
         self.program = program
         self.line = line
         self.role = role
@@ -85,7 +85,7 @@ class Supervisor:
         self._command = command
         self._bounds = bounds
         self._first_word = first_word or {}
-        self._children: list[Child] = []
+        self._children: list[WorkerProcess] = []
         self._hopeless: list[int] = []  # how workers ended, in a row, that had taken no run: one status
         self._stopping = self._told = 0  # signals that said so, and those that were passed on
         self._late_at = float("inf")  # when those who were told have had time enough
@@ -99,7 +99,7 @@ class Supervisor:
         """Supervise; returns an exit status. Raises Unavailable when starting workers is hopeless."""
         with _told_of_signals(self._on_signal) as bell:
             try:
-                self._start(Role.WORKER)
+                self._start(WorkerRole.WORKER)
                 while (self._children or not self._stopping) and time.monotonic() < self._late_at:
                     self._wait(bell)
                     self._pass_on()
@@ -114,7 +114,7 @@ class Supervisor:
 
     # -- starting ------------------------------------------------------------------------------------------------------------
 
-    def _start(self, role: Role) -> None:
+    def _start(self, role: WorkerRole) -> None:
         ours, theirs = socket.socketpair()
         with theirs:
             number = theirs.fileno()
@@ -123,7 +123,7 @@ class Supervisor:
         line = Lifeline(ours)
         if self._first_word:
             line.say(**self._first_word)
-        self._children.append(Child(program, line, role))
+        self._children.append(WorkerProcess(program, line, role))
         log.info("started", extra={"pid": program.pid, "role": role.value})
 
     def _fill_up(self) -> None:
@@ -134,26 +134,26 @@ class Supervisor:
         for role in self._missing()[: max(0, (os.cpu_count() or 1) - starting)]:
             self._start(role)
 
-    def _missing(self) -> list[Role]:
+    def _missing(self) -> list[WorkerRole]:
         """The processes to start, most urgent first. The first worker is waited for before anything else is started."""
         wanted = 0 if time.monotonic() < self._no_workers_before else self._bounds.processes
-        workers = self._count(Role.WORKER)
-        if not any(each.holder for each in self._children if each.role is Role.WORKER):
-            return [Role.WORKER] if wanted and not workers else []
-        missing = [Role.SUSPECTS] * self._missing_for_suspects()
-        missing += [Role.WORKER] * (wanted - workers)
+        workers = self._count(WorkerRole.WORKER)
+        if not any(each.holder for each in self._children if each.role is WorkerRole.WORKER):
+            return [WorkerRole.WORKER] if wanted and not workers else []
+        missing = [WorkerRole.SUSPECTS] * self._missing_for_suspects()
+        missing += [WorkerRole.WORKER] * (wanted - workers)
         standby = self._bounds.suspects > 0 and time.monotonic() >= self._no_suspects_before
-        return missing + [Role.STANDBY] * (standby - self._count(Role.STANDBY))
+        return missing + [WorkerRole.STANDBY] * (standby - self._count(WorkerRole.STANDBY))
 
     def _missing_for_suspects(self) -> int:
         """As many as are asked for, but for those that are just starting, and never more than allowed."""
-        alive = [each for each in self._children if each.role is not Role.WORKER]
+        alive = [each for each in self._children if each.role is not WorkerRole.WORKER]
         if time.monotonic() < self._no_suspects_before:
             return 0
         asked, self._asked = self._asked, 0
         return max(0, min(asked - sum(not each.holder for each in alive), self._bounds.suspects - len(alive)))
 
-    def _count(self, role: Role) -> int:
+    def _count(self, role: WorkerRole) -> int:
         return sum(each.role is role for each in self._children)
 
     # -- hearing -------------------------------------------------------------------------------------------------------------
@@ -170,19 +170,19 @@ class Supervisor:
             for words in () if child.line.over else child.line.hear():
                 self._heard(child, words)
 
-    def _heard(self, child: Child, words: dict[str, Any]) -> None:
+    def _heard(self, child: WorkerProcess, words: dict[str, Any]) -> None:
         match words:
             case {"ready": str(holder)}:
                 child.holder, child.ready_at = holder, time.monotonic()
-                self._worked = self._worked or child.role is Role.WORKER
-                self._failed_starts = self._failed_starts if child.role is Role.WORKER else 0
+                self._worked = self._worked or child.role is WorkerRole.WORKER
+                self._failed_starts = self._failed_starts if child.role is WorkerRole.WORKER else 0
             case {"driving": True}:
                 child.has_worked = True
                 self._hopeless.clear()
             case {"suspects": int(count)}:
                 self._asked = count
             case {"busy": True}:
-                child.role = Role.SUSPECTS
+                child.role = WorkerRole.SUSPECTS
 
     def _on_signal(self, number: int) -> None:
         self._stopping += number != signal.SIGCHLD
@@ -207,11 +207,11 @@ class Supervisor:
             if child.holder:
                 for other in self._children:
                     other.line.say(dead=child.holder)
-            if self._stopping or (child.role is Role.SUSPECTS and status == 0):
+            if self._stopping or (child.role is WorkerRole.SUSPECTS and status == 0):
                 continue
             about = {"pid": child.program.pid, "role": child.role.value, "status": status}
             log.warning("a worker died", extra=about | {"worker": child.holder or "none yet: it had not begun to work"})
-            if child.role is not Role.WORKER:
+            if child.role is not WorkerRole.WORKER:
                 self._count_suspect(child)
             elif not self._worked and status > 0:
                 log.error("the first worker could not begin, and has said why: this ends", extra={"status": status})
@@ -223,14 +223,14 @@ class Supervisor:
                 self._count_death(child, status)
         return None
 
-    def _count_suspect(self, child: Child) -> None:
+    def _count_suspect(self, child: WorkerProcess) -> None:
         """That suspects die is what they are for; a process that does not even start is tried again more and more slowly."""
         if not child.holder:
             pause = min(FAILED_START_SECONDS * 2**self._failed_starts, FAILED_START_MAX_SECONDS)
             self._no_suspects_before = time.monotonic() + pause
             self._failed_starts += 1
 
-    def _count_death(self, child: Child, status: int) -> None:
+    def _count_death(self, child: WorkerProcess, status: int) -> None:
         """Starting again is hopeless when worker after worker dies for one reason before it has taken a run."""
         lived = max(0.0, time.monotonic() - child.ready_at)
         if child.has_worked or (child.holder and lived >= self._bounds.within_seconds):

@@ -17,13 +17,13 @@ from perdure.runtime import course
 from perdure.runtime.driving import Driving
 from perdure.runtime.outward import LANDING, act, conclude
 from perdure.runtime.pausing import is_end
-from perdure.runtime.places import AFTERWARDS, Branch, Left, Mark, Span
+from perdure.runtime.places import AFTERWARDS, Branch, BranchPoint, BranchSpan, Left
 from perdure.runtime.waiting import suspend
 
 UNDER_WAY = (EffectState.DISPATCHED, EffectState.IN_DOUBT)
 
 
-def stop_branches(driving: Driving, since: Mark = Mark()) -> Steps[None]:  # noqa: B008 - a tuple
+def stop_branches(driving: Driving, since: BranchPoint = BranchPoint()) -> Steps[None]:  # noqa: B008 - a tuple
     """Stop the branches that left since a mark: what they were doing is in the ledger."""
     driving.activity.pruning += 1
     try:
@@ -32,7 +32,7 @@ def stop_branches(driving: Driving, since: Mark = Mark()) -> Steps[None]:  # noq
         driving.activity.pruning -= 1
 
 
-def leave_saga(driving: Driving, branch: Branch, mark: Mark, error: BaseException | None) -> Steps[None]:
+def leave_saga(driving: Driving, branch: Branch, mark: BranchPoint, error: BaseException | None) -> Steps[None]:
     """A saga of a branch is left: what it did is undone, unless it came to its end."""
     driving.sagas.open -= 1
     if error is None or driving.hold.stopped is not None:  # the run has not come to its end here
@@ -43,9 +43,9 @@ def leave_saga(driving: Driving, branch: Branch, mark: Mark, error: BaseExceptio
         driving.sagas.left.append(Left(branch, mark, branch.mark(driving.replay.cut)))
 
 
-def undo_since(driving: Driving, branch: Branch, mark: Mark, why: BaseException | None) -> Steps[list[str]]:
+def undo_since(driving: Driving, branch: Branch, mark: BranchPoint, why: BaseException | None) -> Steps[list[str]]:
     """Undo what a branch did since a mark, and those that left it, newest first. Gives what was undone. why: what for."""
-    span = Span(mark, branch.mark(driving.replay.cut))
+    span = BranchSpan(mark, branch.mark(driving.replay.cut))
     driving.hold.shielded += 1
     try:
         yield from stop_branches(driving, mark)
@@ -102,7 +102,7 @@ def _tool_of(driving: Driving, record: EffectRecord) -> Tool | None:
 
 
 def _undo_in(
-    driving: Driving, branch: Branch, spans: list[Span], why: BaseException | None, begun: Iterable[int] = ()
+    driving: Driving, branch: Branch, spans: list[BranchSpan], why: BaseException | None, begun: Iterable[int] = ()
 ) -> Steps[list[str]]:
     undone: list[str] = []
     yield from _settle_left(driving, branch, spans)
@@ -115,7 +115,7 @@ def _undo_in(
     return undone
 
 
-def _settle_left(driving: Driving, branch: Branch, spans: list[Span]) -> Steps[None]:
+def _settle_left(driving: Driving, branch: Branch, spans: list[BranchSpan]) -> Steps[None]:
     """Interrupted effects in spans are settled before anything is undone: a sent call may have happened."""
     for record in (yield from _effects(driving, open_only=True)):
         place = record.place if record.undoes is None else None

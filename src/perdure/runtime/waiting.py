@@ -12,8 +12,8 @@ from perdure.effects.tool import digest_of_parts
 from perdure.errors import Failed, TimedOut
 from perdure.model.records.runs import WaitKind, WaitRecord, WaitState
 from perdure.model.values import digest
-from perdure.planes import runs, waits
-from perdure.planes.spans import Duration
+from perdure.planes.execution import runs, waits
+from perdure.planes.reading.durations import Duration
 from perdure.runtime.agent import Agent
 from perdure.runtime.driving import Driving
 from perdure.runtime.pausing import Suspended
@@ -113,7 +113,7 @@ def start(
     if found is None:
         check_real(driving, f"start {agent.name}")
         name, session = driving.stream.name, driving.record.session
-        wanted = runs.Wanted(
+        wanted = runs.RunRequest(
             agent.name, list(args), kwargs, f"{name}:{place}", session, name, agent.program, agent.timeout
         )
         found = yield write(waits.start_child, wanted, driving.core.epoch, place, mark)

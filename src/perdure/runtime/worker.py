@@ -29,16 +29,17 @@ from perdure.errors import Error, Invalid, Stale, Unavailable
 from perdure.model.instants import SECOND_US
 from perdure.model.records.runs import RunStatus
 from perdure.model.records.workers import About
-from perdure.planes import leasing, presence, runs, workers
-from perdure.planes.leasing import Company, Lease
-from perdure.planes.workers import Found
-from perdure.runtime import driven
+from perdure.planes.execution import runs, workers
+from perdure.planes.execution.workers import FoundRun
+from perdure.planes.recovery import leases, presence
+from perdure.planes.recovery.leases import Company, Lease
+from perdure.runtime import log_context
 from perdure.runtime.agent import Agent
 from perdure.runtime.callers import AsyncCaller
 from perdure.runtime.course import Drive
 from perdure.runtime.pausing import Leaving
 from perdure.runtime.shells import See, adrive
-from perdure.runtime.stalls import Stalls
+from perdure.runtime.stalled_loops import Stalls
 from perdure.stores.watch import Watch
 
 log = logging.getLogger("perdure.worker")
@@ -57,7 +58,7 @@ TROUBLED = (RunStatus.FAILED, RunStatus.PARKED)  # how a run stands when somebod
 AGAIN_SECONDS = (0.1, 0.5, 1.0, 2.0, 5.0)  # pauses after the store did not answer
 
 
-class Settings(msgspec.Struct, frozen=True):
+class WorkerSettings(msgspec.Struct, frozen=True):
     """How a worker works. poll: how often it looks by itself. grace: how long runs may go on when it is to end.
 
     suspects_only: take only suspects, those of one death at a time, and end when there are none; a standby waits for the next
@@ -88,7 +89,7 @@ class Worker:
     """
 
     def __init__(
-        self, caller: AsyncCaller, agents: dict[str, Agent], settings: Settings, see: See,
+        self, caller: AsyncCaller, agents: dict[str, Agent], settings: WorkerSettings, see: See,
         isolate: Callable[[int], None] | None = None, relieve: Callable[[], None] = lambda: None,
         begin: Callable[[], None] = lambda: None, leave: Callable[[], None] = lambda: None,
     ) -> None:  # fmt: skip
@@ -234,7 +235,7 @@ class Worker:
             self._tidy_at = now + TIDY_SECONDS
             await self._caller.work(presence.tidy, self._core)
 
-    def _can_drive(self, found: Found) -> bool:
+    def _can_drive(self, found: FoundRun) -> bool:
         """Whether it has the program for a run: else no process that is started for it here could take it."""
         agent = self._agents.get(found.agent)
         return agent is not None and found.pinned in (None, agent.program)
@@ -248,14 +249,14 @@ class Worker:
         """The drives that are waited for: not those whose runs came to rest though their programs do not end."""
         return {task for task, (_, lease) in self._running.items() if not lease.forsaken}
 
-    async def _take(self, takeable: Sequence[Found], room: int, at_work: Counter[str]) -> None:
+    async def _take(self, takeable: Sequence[FoundRun], room: int, at_work: Counter[str]) -> None:
         """Claim as many as there is room for, all at once."""
         chosen = self._fitting(self._in_own_order(takeable, room), room, at_work)
         await asyncio.gather(*(self._claim(found, Company.ANY) for found in chosen))
 
-    def _fitting(self, wanted: Iterable[Found], room: int, at_work: Counter[str]) -> list[Found]:
+    def _fitting(self, wanted: Iterable[FoundRun], room: int, at_work: Counter[str]) -> list[FoundRun]:
         """The first of them, as far as there is room, and no more of an agent than its limit."""
-        chosen: list[Found] = []
+        chosen: list[FoundRun] = []
         for found in wanted:
             limit = self._agents[found.agent].limit
             if limit is None or at_work[found.agent] < limit:
@@ -263,20 +264,20 @@ class Worker:
                 chosen.append(found)
         return chosen[:room]
 
-    def _in_own_order(self, found: Sequence[Found], room: int) -> list[Found]:
+    def _in_own_order(self, found: Sequence[FoundRun], room: int) -> list[FoundRun]:
         """Where there is more than enough, workers begin at different places: else all would want the same."""
         known = [each for each in found if self._can_drive(each)]
         at = int(self._core.holder[:8], 16) % len(known) if len(known) > room else 0
         return [*known[at:], *known[:at]]
 
-    async def _claim(self, found: Found, company: Company) -> asyncio.Task[None] | None:
+    async def _claim(self, found: FoundRun, company: Company) -> asyncio.Task[None] | None:
         agent = self._agents[found.agent]
         core = self._core
         gone = {found.holder} if found.holder and core.living.is_dead(found.holder) else ()
         self._claiming.add(found.uid)
         try:
             lease = await self._caller.write(
-                leasing.claim, found.stream, holder=core.holder, program=agent.program, epoch=core.epoch, dead=gone,
+                leases.claim, found.stream, holder=core.holder, program=agent.program, epoch=core.epoch, dead=gone,
                 company=company,
             )  # fmt: skip
             if lease is None:
@@ -300,10 +301,10 @@ class Worker:
         self._running.pop(task, None)
         self._wake.set()
 
-    async def _drive(self, found: Found, agent: Agent, lease: Lease) -> None:
+    async def _drive(self, found: FoundRun, agent: Agent, lease: Lease) -> None:
         """Drive one run to its rest. An error in here is this run's alone."""
-        with driven.driving(found.stream.name, found.agent, found.parent):
-            driven.note(asyncio.current_task())
+        with log_context.driving(found.stream.name, found.agent, found.parent):
+            log_context.note(asyncio.current_task())
             log.info("taken", extra={"token": lease.token})
             try:
                 drive = await adrive(self._caller, agent, lease, self._see)
@@ -322,7 +323,7 @@ class Worker:
         """Give a run back as soon as the store answers. Nobody else can have it while this worker lives."""
         for pause in AGAIN_SECONDS:
             try:
-                await self._caller.write(leasing.fenced, lease, runs.release)
+                await self._caller.write(leases.fenced, lease, runs.release)
                 return
             except Stale:
                 return
@@ -333,7 +334,7 @@ class Worker:
 
     async def _park(self, lease: Lease, error: Exception) -> None:
         try:
-            await self._caller.write(leasing.fenced, lease, runs.park, "broken", f"{type(error).__name__}: {error}")
+            await self._caller.write(leases.fenced, lease, runs.park, "broken", f"{type(error).__name__}: {error}")
         except Stale:
             return
         except Error:
@@ -353,7 +354,7 @@ class Worker:
 
     # -- suspects ------------------------------------------------------------------------------------------------------------
 
-    async def _see_to(self, suspects: list[Found]) -> bool:
+    async def _see_to(self, suspects: list[FoundRun]) -> bool:
         """Whether nothing else is to be taken now, because suspects wait until this worker is alone."""
         if self._isolate is None:
             if suspects and not self._running:
@@ -366,7 +367,7 @@ class Worker:
             self._isolate(len(_apart(waiting)))
         return False
 
-    async def _take_next(self, suspects: list[Found]) -> float | None:
+    async def _take_next(self, suspects: list[FoundRun]) -> float | None:
         """The work of a worker for suspects: those of one death, or one of them; for the others it asks for more processes."""
         others = len(_apart(suspects)) - 1
         if others > 0 and self._isolate is not None:
@@ -375,7 +376,7 @@ class Worker:
             return 0.0
         return self._settings.poll_seconds if self._stands_by else None
 
-    async def _take_suspects(self, suspects: list[Found]) -> bool:
+    async def _take_suspects(self, suspects: list[FoundRun]) -> bool:
         """Drive some that may be driven together, to their rest; whether any could be had."""
         groups = _apart(suspects)
         at = int(self._core.holder[:8], 16) % len(groups)
@@ -428,9 +429,9 @@ def _tell(drive: Drive) -> None:
     log.log(level, drive.status or "lost to another", extra={"why": drive.why} if drive.why else {})
 
 
-def _apart(suspects: Iterable[Found]) -> list[list[Found]]:
+def _apart(suspects: Iterable[FoundRun]) -> list[list[FoundRun]]:
     """Suspects as they may be driven, a process each: those of one death together; who is one for the second time, alone."""
-    groups: dict[Any, list[Found]] = {}
+    groups: dict[Any, list[FoundRun]] = {}
     for found in suspects:
         groups.setdefault(found.uid if found.suspect else found.holder, []).append(found)
     return list(groups.values())

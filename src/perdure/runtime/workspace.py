@@ -22,9 +22,9 @@ from perdure.effects import ledger
 from perdure.errors import Damaged, Parked
 from perdure.log.change import Stream
 from perdure.model.records.runs import WaitKind
-from perdure.planes import waits
-from perdure.planes.documents import doc_of
-from perdure.planes.stored import stored_fields
+from perdure.planes.execution import waits
+from perdure.planes.reading.body_reading import doc_of
+from perdure.planes.reading.row_reading import stored_fields
 from perdure.planes.tables import RUNS
 from perdure.runtime.worktree import GIT, UNKNOWN, Unclear, Worktree
 from perdure.stores.store import Reads
@@ -102,7 +102,7 @@ def _text(path: bytes) -> str:
 # -- comparing -------------------------------------------------------------------------------------------------------------
 
 
-class Known(NamedTuple):
+class KnownWorkspace(NamedTuple):
     """The store's knowledge of a run's workspace. accepted: the mark that a person resumed it with; acted: it may have changed
     the folder itself since.
     """
@@ -112,17 +112,17 @@ class Known(NamedTuple):
     acted: bool
 
 
-def last_known(reads: Reads, stream: Stream) -> Known:
+def last_known(reads: Reads, stream: Stream) -> KnownWorkspace:
     """The notes of the last checkpoint of a run, and what became of it since."""
     row = reads.row(RUNS, stream)
     if row is None or not row["cuts"]:
-        return Known(None, "", acted=False)
+        return KnownWorkspace(None, "", acted=False)
     noted = _document(reads, stream, row["cut_seq"]).get("workspace")
     parked = _document(reads, stream, row["outcome_seq"])
     shown = parked if (parked.get("error") or {}).get("code") == REASON else {}
     then = None if noted is None else _workspace(noted, f"run {stream.name}")
     accepted = shown.get("found", "") if then is not None and shown.get("expected") == then.mark else ""
-    return Known(then, accepted, acted=_acted(reads, stream, row["cut_seq"]))
+    return KnownWorkspace(then, accepted, acted=_acted(reads, stream, row["cut_seq"]))
 
 
 def _acted(reads: Reads, stream: Stream, after: int) -> bool:
@@ -143,7 +143,7 @@ def _workspace(noted: Any, where: str) -> Workspace:
         raise Damaged(f"the stored data is no workspace: {error}", path=where) from None
 
 
-def check(folder: str, known: Known) -> None:
+def check(folder: str, known: KnownWorkspace) -> None:
     """Parked, with the difference, if the folder is not as the last checkpoint left it and nobody has accepted that."""
     then = known.then
     if then is None or then.state != GIT or known.acted:

@@ -43,7 +43,7 @@ class Unclear(Exception):
         self.state = state
 
 
-class Entry(NamedTuple):
+class IndexEntry(NamedTuple):
     """An entry of the index."""
 
     mode: int
@@ -111,17 +111,17 @@ class Worktree:
 
     # -- the index ---------------------------------------------------------------------------------------------------------
 
-    def _entries(self, said: bytes) -> Iterator[Entry]:
+    def _entries(self, said: bytes) -> Iterator[IndexEntry]:
         at = 0
         while at < len(said):
             found = _ENTRY.match(said, at)
             if found is None:
                 raise Unclear(UNKNOWN, "this git lists its index in a form that is not known")
             mode, oid, stage, path, *numbers, flags = found.groups()
-            yield Entry(int(mode, 8), oid.decode(), int(stage), path, tuple(map(int, numbers)), int(flags, 16))
+            yield IndexEntry(int(mode, 8), oid.decode(), int(stage), path, tuple(map(int, numbers)), int(flags, 16))
             at = found.end()
 
-    def _is_committed(self, entry: Entry, index_time: int, *, modes: bool) -> bool:
+    def _is_committed(self, entry: IndexEntry, index_time: int, *, modes: bool) -> bool:
         """Whether a file is as the index has it. index_time: what changed in that second or later may have the same stat data."""
         self._check_time()
         try:
@@ -136,7 +136,7 @@ class Worktree:
             return True
         return _has_mode(found.st_mode, entry.mode, modes=modes) and self._has_content(entry, found)
 
-    def _has_content(self, entry: Entry, found: os.stat_result) -> bool:
+    def _has_content(self, entry: IndexEntry, found: os.stat_result) -> bool:
         path = self.top / os.fsdecode(entry.path)
         try:
             return entry.oid in self._objects(path, found)
@@ -233,7 +233,7 @@ class Worktree:
 
     # -- git ---------------------------------------------------------------------------------------------------------------
 
-    def _answer(self, *command: str) -> git.Answer:
+    def _answer(self, *command: str) -> git.GitAnswer:
         try:
             return git.ask(self._place, self._deadline - time.monotonic(), *command)
         except FileNotFoundError as error:

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from perdure.stores import migrate, scripts
+from perdure.stores import migrate, schema_upgrade
 from perdure.stores.clocks import Epochs
 from perdure.stores.migrate import SERVER, Q
 
@@ -85,7 +85,7 @@ class Continuity(Epochs):
 
         kept: nothing is missing that this process knows of.
         """
-        with scripts.changing(self._engine) as script:
+        with schema_upgrade.changing(self._engine) as script:
             facts = migrate.facts_of(script)
             epoch, said = migrate.number_in(facts, "epoch"), facts.get(SERVER, "")
             done = said == history.name and (kept or epoch > self.epoch)

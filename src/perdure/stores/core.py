@@ -22,19 +22,19 @@ from perdure.log.table import Row, Table
 from perdure.model.ids import new_uid
 from perdure.model.instants import SECOND_US, Clock, system_clock
 from perdure.model.limits import KEEP_SECONDS, LEASE_TTL_SECONDS
-from perdure.stores import placing, scripts, sealing, url
+from perdure.stores import artifact_places, moved_away, schema_upgrade, url
 from perdure.stores.blobs import BlobRow, Blobs
 from perdure.stores.clocks import Clocks
 from perdure.stores.continuity import Continuity
-from perdure.stores.flights import Flights
+from perdure.stores.entry_points import kind_of
+from perdure.stores.in_flight import Flights
 from perdure.stores.lane import Job, Lane, pause
-from perdure.stores.living import Living, folder_for
-from perdure.stores.outside import kind_of
-from perdure.stores.slots import Slots
+from perdure.stores.liveness import Living, folder_for
+from perdure.stores.rollback_guard import Tide
 from perdure.stores.sqlite import SqliteEngine
 from perdure.stores.statements import Statement
 from perdure.stores.store import RETRYABLE, Connection, Engine, Fault, FaultKind, Rows
-from perdure.stores.tide import Tide
+from perdure.stores.tool_limits import Slots
 from perdure.stores.tx import LOG, blob_rows, known_blobs
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class Core:
     ) -> None:
         """keeps: what is found out about the database's history is kept in it."""
         self.engine = engine
-        identity = scripts.identity_of(engine)
+        identity = schema_upgrade.identity_of(engine)
         self.uid, self.facts = identity.uid, identity.facts
         self.continuity = Continuity(engine, identity.epoch, identity.history, keeps=keeps)
         self.continuity.begin(identity.facts)
@@ -161,7 +161,7 @@ class Core:
         self.blobs = Blobs(place, identity.partition, engine.blobs_inside_max_bytes, plain_text=engine.plain_text_blobs)
         self.timeout_seconds = timeout_seconds
         self.keep_seconds = KEEP_SECONDS if clock is None else 0.0  # how long a result is kept that cannot be recorded
-        self.kept_since: list[float] = []  # of each that is kept now (`effects.keeping`), on the monotonic clock
+        self.kept_since: list[float] = []  # of each that is kept now (`effects.kept_results`), on the monotonic clock
         self.lane = Lane(engine, self.blobs, self.clocks, timeout_seconds, self.continuity)
         self.on_close: Callable[[], None] | None = None  # called when everything is committed, and can still be read
         # Called when what was emptied must leave what lies beside the store.
@@ -353,21 +353,21 @@ def open_core(
     moving: also one that was moved away, or is not all there yet; only for who moves it.
     """
     address = url.parse(store_url)
-    place = placing.place_for(address, artifacts)
+    place = artifact_places.place_for(address, artifacts)
     if read_only and place is not None:
         place = ReadOnlyPlace(place)
     engine = engine_for(address, timeout_seconds, read_only=read_only)
     try:
         engine.prepare()
         if read_only and not engine.one_connection:
-            scripts.check_readable(engine)
+            schema_upgrade.check_readable(engine)
         else:
-            scripts.bring_up_to_date(engine)
+            schema_upgrade.bring_up_to_date(engine)
         core = Core(engine, place, clock, timeout_seconds, lease_seconds, keeps=not (read_only or moving))
         if not moving:
-            sealing.check_open(core.facts, read_only=read_only)
+            moved_away.check_open(core.facts, read_only=read_only)
         given, write = artifacts or address.artifacts, not (read_only or moving)
-        placing.look_up(engine, core.facts, address, given, core.blobs, write=write)
+        artifact_places.look_up(engine, core.facts, address, given, core.blobs, write=write)
         return core
     except Fault as fault:
         engine.close()

@@ -3,7 +3,7 @@
 Git runs what a repository configures: filters when it compares or writes out files, hooks, monitors of the file system, programs
 that fetch what a partial clone left out. So only plumbing is asked that reads the index, the refs and the objects and applies no
 filter; nothing is fetched; and files are compared by who asks (`runtime.worktree`), never by git. Repositories inside a
-repository are not entered. Callers: `runtime.worktree`, `stores.files.theirs`. Keeps P10 and P15.
+repository are not entered. Callers: `runtime.worktree`, `stores.files.other_side`. Keeps P10 and P15.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _QUIETLY = (
 _NOTHING_FETCHED = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "", "GIT_TERMINAL_PROMPT": "0"}
 
 
-class Answer(NamedTuple):
+class GitAnswer(NamedTuple):
     """The answer of git. status: its exit code; said: what it complained about."""
 
     status: int
@@ -44,7 +44,7 @@ def program() -> str:
     return found
 
 
-def ask(folder: Path, seconds: float, *command: str, given: bytes = b"") -> Answer:
+def ask(folder: Path, seconds: float, *command: str, given: bytes = b"") -> GitAnswer:
     """Ask git in a folder. FileNotFoundError: there is no git. subprocess.TimeoutExpired: it was killed at its deadline.
     OSError: it says more than anybody can read.
     """
@@ -61,7 +61,7 @@ def ask(folder: Path, seconds: float, *command: str, given: bytes = b"") -> Answ
         out.seek(0)
         err.seek(0)
         said = err.read(4 * SAID_MAX_CHARS).decode(errors="replace").replace("\0", "").strip()
-        return Answer(done.returncode, out.read(), said[:SAID_MAX_CHARS])
+        return GitAnswer(done.returncode, out.read(), said[:SAID_MAX_CHARS])
 
 
 def _env() -> dict[str, str]:

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.errors import Error, Refused, TimedOut, Unavailable
 from perdure.log.change import Stream
+from perdure.model.crash_points import reach
 from perdure.model.ids import Entropy
-from perdure.model.points import reach
 from perdure.stores.blobs import Blobs
 from perdure.stores.clocks import Clocks
+from perdure.stores.commit_logging import Traces
 from perdure.stores.store import RETRYABLE, Connection, Engine, Fault, FaultKind, Head, NewEvent
-from perdure.stores.traces import Traces
 from perdure.stores.tx import LOG, Actor, Batch, Tx
 
 if TYPE_CHECKING:
@@ -312,7 +312,7 @@ class Lane:
     def _alone(self, job: Job, trouble: Exception, lock: Iterable[int]) -> None:
         """Run one job until it is committed, refused, or its deadline passes: a fault is never its outcome before that."""
         late = _may_pass(trouble) and time.monotonic() > job.deadline  # nobody got through, and the time went by
-        if late or isinstance(trouble, Unknown):
+        if late or isinstance(trouble, CommitUnknown):
             _refuse(job, _error_of(trouble))
         for attempt in itertools.count():
             if job.done:
@@ -433,7 +433,11 @@ class Lane:
     def _was_committed(self, error: BaseException, batch: Batch) -> bool:
         """Whether a COMMIT without a reply (lost, or interrupted here) took place: asked by transaction id, never guessed."""
         lost = isinstance(error, Fault)
-        if isinstance(error, Unknown) or not batch.trail or (lost and error.kind not in (FaultKind.LOST, FaultKind.IO)):
+        if (
+            isinstance(error, CommitUnknown)
+            or not batch.trail
+            or (lost and error.kind not in (FaultKind.LOST, FaultKind.IO))
+        ):
             return False
         if lost:
             self._disconnect()
@@ -444,11 +448,11 @@ class Lane:
             except Fault as again:
                 self._disconnect()
                 if again.kind not in RETRYABLE or time.monotonic() > deadline:
-                    raise Unknown(again) from error
+                    raise CommitUnknown(again) from error
                 pause(attempt)
             else:
                 if found and lost and error.kind is FaultKind.IO:  # it can be read, but no sync has confirmed it (P1)
-                    raise Unknown(error) from error
+                    raise CommitUnknown(error) from error
                 return found
         raise AssertionError
 
@@ -468,7 +472,7 @@ class Tainted(Exception):
         self.error = error
 
 
-class Unknown(Exception):
+class CommitUnknown(Exception):
     """The database was lost during a COMMIT and did not come back in time to be asked."""
 
     def as_error(self) -> Error:
@@ -500,7 +504,7 @@ def _error_of(error: Exception) -> BaseException:
     """The error that the caller of a failed job gets."""
     if isinstance(error, Tainted):
         return error.error
-    return error.as_error() if isinstance(error, (Fault, Unknown)) else error
+    return error.as_error() if isinstance(error, (Fault, CommitUnknown)) else error
 
 
 def pause(attempt: int) -> None:

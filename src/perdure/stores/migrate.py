@@ -13,8 +13,8 @@ from functools import cache
 from typing import Any, NamedTuple, Protocol
 
 from perdure.errors import Damaged, NewerSchema, Refused
+from perdure.model.crash_points import reach
 from perdure.model.ids import new_uid
-from perdure.model.points import reach
 from perdure.stores.dialect import migration_for
 from perdure.stores.statements import Statement, Statements, folder_of
 from perdure.stores.store import Fault, FaultKind

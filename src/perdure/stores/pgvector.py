@@ -56,7 +56,7 @@ WHERE v.tenant = :tenant AND v.embedding = {embedding} AND v.near IS NOT NULL AN
 ORDER BY {near} OPERATOR({home}.<=>) CAST(CAST(:query AS text) AS {home}.halfvec{size}) LIMIT :limit"""
 
 
-class Near(NamedTuple):
+class NearColumn(NamedTuple):
     """How the nearest are asked for in this database: where the extension lives."""
 
     home: str
@@ -77,16 +77,16 @@ def _nearest(home: str, embedding: int, dims: int, *, by_index: bool) -> Stateme
     return Statement("vectors_nearest", "The vectors that lie nearest to one.", text)
 
 
-def find(reads: Reader) -> Near | None:
+def find(reads: Reader) -> NearColumn | None:
     """How this database finds the nearest by itself; None where it cannot."""
     if reads.connection.dialect != "postgres":
         return None
     rows = reads.query(_HOME)
-    return Near(rows[0][0]) if rows else None
+    return NearColumn(rows[0][0]) if rows else None
 
 
 def nearest(
-    reads: Any, near: Near, embedding: int, query: Sequence[float], shelves: list[str], streams: list[int] | None,
+    reads: Any, near: NearColumn, embedding: int, query: Sequence[float], shelves: list[str], streams: list[int] | None,
     filters: dict[str, Any], count: int,
 ) -> list[tuple[int, int, int, str]]:  # fmt: skip
     """The places of the nearest vectors. Exact when the scope is small; else it may miss one in a hundred."""

@@ -18,11 +18,11 @@ from urllib.parse import quote
 import apsw
 
 from perdure.log.table import Table
+from perdure.model.crash_points import reach
 from perdure.model.limits import BLOB_IN_DATABASE_MAX_BYTES
-from perdure.model.points import reach
-from perdure.stores import held
+from perdure.stores import held_files
 from perdure.stores.dialect import BLOB_COLUMNS, EVENT_COLUMNS, STREAM_COLUMNS, conflict_key, listed, upsert_tail
-from perdure.stores.held import place_of
+from perdure.stores.held_files import place_of
 from perdure.stores.statements import Statement
 from perdure.stores.store import Fault, FaultKind, Head, NewStream, Params, Rows, WithoutLines, Writes
 
@@ -45,7 +45,7 @@ _FAULTS: tuple[tuple[type[apsw.Error], FaultKind], ...] = (
 )
 _TAKEN = frozenset({apsw.SQLITE_CONSTRAINT_UNIQUE, apsw.SQLITE_CONSTRAINT_PRIMARYKEY, apsw.SQLITE_CONSTRAINT_ROWID})
 _NOT_OF_THE_FILE = frozenset({FaultKind.BROKEN, FaultKind.TAKEN})
-_MOVED = "this store was moved"  # the message of its trigger (stores/sealing.sql)
+_MOVED = "this store was moved"  # the message of its trigger (stores/moved_away.sql)
 _GONE = "bring the file back, or restore a backup, and open the store again"
 _WITH_ITS_WAL = "copy the file, with its -wal, to a writable folder"
 
@@ -125,8 +125,10 @@ class SqliteConnection:
         self._place = place_of(self.file)  # which file that is: who deletes or replaces it must not be answered "kept"
         self._cursor = connection.cursor()  # for what is read at once: making one costs as much as a small read
         self._given_id = 0  # the last stream id that was given out in this transaction
-        self._look_at_wal = held.WalLook(f"{self.file}-wal")
-        self._wal: held.Place | None = None  # which WAL it writes to, if it does: others may take that away (`held`)
+        self._look_at_wal = held_files.WalLook(f"{self.file}-wal")
+        self._wal: held_files.Place | None = (
+            None  # which WAL it writes to, if it does: others may take that away (`held`)
+        )
         self.pid = os.getpid()
 
     def enter(self, *, wal: bool) -> None:
@@ -134,7 +136,7 @@ class SqliteConnection:
         if self._place is not None:
             found = None if self._still else self._look_at_wal()
             self._wal = found if wal and not self.is_cache else None
-            held.enter(self, self._place, found)
+            held_files.enter(self, self._place, found)
 
     def query(self, statement: Statement, params: Params) -> Rows:
         """Run one read."""
@@ -235,7 +237,7 @@ class SqliteConnection:
             self.commit()
             self._check_place()  # again: what was synced into a file without a name is not acknowledged (P1)
             if self._wal is not None and self._place is not None and self._look_at_wal() != self._wal:
-                raise held.lost(self._place)
+                raise held_files.lost(self._place)
 
     def commit(self) -> None:
         """Commit what was flushed, and nothing more: whether the file still has its name is for the caller to know."""
@@ -310,12 +312,12 @@ class SqliteConnection:
             return False
         except apsw.Error:
             pass  # it was closed before
-        held.leave(self, self._place)
+        held_files.leave(self, self._place)
         return True
 
     def close(self) -> None:
         """Let the connection go. It leaves first: the last one removes the WAL, and the next one finds another."""
-        held.leave(self, self._place)
+        held_files.leave(self, self._place)
         with suppress(apsw.Error):
             if self._wal is not None and self._look_at_wal() != self._wal:
                 self.raw.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # as in `sever`
@@ -453,7 +455,7 @@ def _opened_once(
 ) -> SqliteConnection:  # fmt: skip
     name = f"file:{quote(str(path.absolute()))}?immutable=1" if immutable else str(path)
     connection: SqliteConnection | None = None
-    held.check(str(path))
+    held_files.check(str(path))
     try:
         raw = apsw.Connection(name, flags=flags | (apsw.SQLITE_OPEN_URI if immutable else 0))
         connection = made(raw, path if immutable else None)

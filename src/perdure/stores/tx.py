@@ -518,7 +518,7 @@ class Tx:
     def end(self) -> None:
         """It is over: from here on whatever is asked of it is refused. Called by the lane, once, whatever came of the verb."""
         del self._batch  # a handle that is kept must not keep everybody's writes
-        self.__class__ = Ended  # type: ignore[assignment] - the same slots, so that it costs open ones nothing
+        self.__class__ = EndedTx  # type: ignore[assignment] - the same slots, so that it costs open ones nothing
 
 
 def _known_as(tx: Tx, tenant: int) -> str:
@@ -552,7 +552,7 @@ def own_stream(tx: Tx, tenant: int) -> Stream:
         tx.tenant = before
 
 
-class Ended(Tx):
+class EndedTx(Tx):
     """A transaction that is over. A handle or a closure that kept a part of it must never look as if it were written (P1)."""
 
     __slots__ = ()

@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 import msgspec
 
 from perdure.errors import Invalid
-from perdure.stores.outside import kind_of
+from perdure.stores.entry_points import kind_of
 
 _SCHEMES = "memory:, files:///folder, sqlite:///agent.db, postgresql://user@host/database?schema=perdure"
 NOT_YET = "name another; `perdure init --store URL` or a program that opens it for writing makes it"

@@ -2,7 +2,7 @@
 
     SQLite       the kernel says that the WAL is being written; `data_version` says when that is committed
     PostgreSQL   LISTEN: the commit that makes something ready says so (`Table.announces`)
-    both         the kernel says that a lock file of `stores/living.py` was let go: its process may have died
+    both         the kernel says that a lock file of `stores/liveness.py` was let go: its process may have died
 
 A watch only saves time: a waiting caller looks by itself every now and then. Callers: workers, on a thread. Keeps P15.
 """

@@ -1,7 +1,7 @@
 """Logs: what the `perdure.*` loggers say, with fields, as lines for people or for machines.
 
 The library only writes to its loggers; it installs nothing. An application that wants our formats calls
-`configure`, as the command line does for --log-level. Where records come from: `stores/traces.py`, at the one
+`configure`, as the command line does for --log-level. Where records come from: `stores/commit_logging.py`, at the one
 commit point. A log never holds the content of an event. A test sends a canary through every verb and
 looks for it.
 """
@@ -14,7 +14,7 @@ from typing import TextIO
 
 from perdure.model.display import visible
 from perdure.model.instants import SECOND_US, to_datetime
-from perdure.runtime import driven
+from perdure.runtime import log_context
 
 ROOT = "perdure"
 FIELDS = (
@@ -44,7 +44,7 @@ FIELDS = (
 
 def fields_of(record: logging.LogRecord) -> dict[str, object]:
     """The structured fields that a record carries, in the order of FIELDS; with the run that it was logged for, if any."""
-    run = driven.current()
+    run = log_context.current()
     about = {} if run is None else {name: value for name, value in run._asdict().items() if value is not None}
     found = about | vars(record)
     return {name: found[name] for name in FIELDS if name in found}
@@ -76,7 +76,7 @@ class JsonLines(logging.Formatter):
         return json.dumps(line, default=str)
 
 
-class Lines(logging.Formatter):
+class LogLines(logging.Formatter):
     """One line for people: instant, level, logger, message, name=value."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -92,10 +92,10 @@ class Lines(logging.Formatter):
 def configure(level: str = "info", *, as_json: bool = False, stream: TextIO | None = None) -> logging.Logger:
     """Send what the `perdure.*` loggers say to a stream (default: stderr). A later call replaces it."""
     root = logging.getLogger(ROOT)
-    for old in [out for out in root.handlers if isinstance(out.formatter, (JsonLines, Lines))]:
+    for old in [out for out in root.handlers if isinstance(out.formatter, (JsonLines, LogLines))]:
         root.removeHandler(old)
     out = logging.StreamHandler(stream)
-    out.setFormatter(JsonLines() if as_json else Lines())
+    out.setFormatter(JsonLines() if as_json else LogLines())
     root.addHandler(out)
     root.setLevel(level.upper())
     root.propagate = False  # nothing twice, whatever the application's root logger does

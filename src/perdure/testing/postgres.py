@@ -297,7 +297,7 @@ class _Guard:
 
     def __init__(self, home: _Home, command: list[str]) -> None:
         self._home = home
-        order: postgres_guard.Order = {
+        order: postgres_guard.GuardOrder = {
             "owner": os.getpid(),
             "command": command,
             "account": list(home.account) if home.account else None,

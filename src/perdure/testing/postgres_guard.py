@@ -31,7 +31,7 @@ PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
 
-class Order(TypedDict):
+class GuardOrder(TypedDict):
     """The command to run, as whom, for whom, and what to remove when the owner dies."""
 
     owner: int
@@ -45,7 +45,7 @@ class Order(TypedDict):
 Server = subprocess.Popen[bytes]
 
 
-def launch(order: Order) -> Server:
+def launch(order: GuardOrder) -> Server:
     """Start the postmaster as its own session, as the order's account; its output goes to the log."""
     uid, gid = order["account"] or (None, None)
     with Path(order["log"]).open("ab") as log:
@@ -159,7 +159,7 @@ def read_stat(stat: Path) -> tuple[int, tuple[int, str]] | None:
     return int(stat.parent.name), (int(parent), state)
 
 
-def obey(command: str, server: Server, order: Order) -> None:
+def obey(command: str, server: Server, order: GuardOrder) -> None:
     """End the server in the way that was asked for."""
     if command == "f":
         shut_down(server, signal.SIGINT, SHUTDOWN_SECONDS)
@@ -173,7 +173,7 @@ def obey(command: str, server: Server, order: Order) -> None:
 
 def main() -> int:
     """Run the order until the server has ended; return the server's exit code."""
-    order: Order = json.loads(sys.argv[1])
+    order: GuardOrder = json.loads(sys.argv[1])
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     adopt_orphans()
     server = launch(order)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from doors.cli.content import TERMINAL_COMMANDS, clean_environment
-from perdure.evaluation.choosing.questions import FIRST, QUESTIONS
+from perdure.choosing.questions import FIRST, QUESTIONS
 
 
 def test_what_is_not_said_is_assumed_and_named(ask) -> None:

@@ -8,15 +8,15 @@ import pytest
 
 from perdure import errors
 from perdure.evaluation.bench import run as benches
-from perdure.evaluation.bench.case import Case, at_most
+from perdure.evaluation.bench.case import Benchmark, at_most
 
 
 @pytest.fixture
 def cases(monkeypatch):
     made = {
-        "good": Case("good", "always met", lambda context: [at_most("work", context.scale, 10, "s", "detail")]),
-        "bad": Case("bad", "never met", lambda _: [at_most("work", 11, 10, "s")]),
-        "pg": Case("pg", "needs PostgreSQL", lambda _: [], needs_postgres=True),
+        "good": Benchmark("good", "always met", lambda context: [at_most("work", context.scale, 10, "s", "detail")]),
+        "bad": Benchmark("bad", "never met", lambda _: [at_most("work", 11, 10, "s")]),
+        "pg": Benchmark("pg", "needs PostgreSQL", lambda _: [], needs_postgres=True),
     }
     monkeypatch.setattr(benches, "CASES", made)
     monkeypatch.setattr(benches, "_own_postgres", lambda *_: None)

@@ -19,12 +19,12 @@ import pytest
 from perdure import errors
 from perdure.doors.demo.fair import RenamedFile
 from perdure.doors.demo.naive import SessionFile
-from perdure.doors.demo.proof import Entry, Proof
-from perdure.doors.demo.scene import Scene, Tally
+from perdure.doors.demo.proof import LedgerLine, Proof
+from perdure.doors.demo.scene import DemoTally, Scene
 from perdure.doors.demo.script import ACTIONS, answer
-from perdure.doors.demo.story import Ending, How, Part, Round, Side
-from perdure.doors.demo.strikes import EARLY, GIT, LATE, WORST, Moment, Strike, strikes
-from perdure.doors.demo.view import BAD, FIGURES, GOOD, NAMES, Lines, Screen, phrases, say_ending
+from perdure.doors.demo.story import ActionKind, Round, Side, StoryEnding, StoryPart
+from perdure.doors.demo.strikes import EARLY, GIT, LATE, WORST, Strike, StrikeMoment, strikes
+from perdure.doors.demo.view import BAD, FIGURES, GOOD, NAMES, DemoLines, Screen, phrases, say_ending
 
 ONES = ["commits", "pull requests", "comments", "changelog entries", "times a person was asked"]
 README = Path(__file__).parents[3] / "README.md"
@@ -146,10 +146,10 @@ def test_wrong_arguments(run, words) -> None:
 # -- the verdict: it would notice ----------------------------------------------------------------------------------------
 
 
-def ending(**changed: object) -> Ending:
-    ours = Side(Tally(commits=1, pulls=1, comments=1, entries=1, requests=5), asked=1, model_calls=10)
-    entry = Entry("run:a/4", "shell", "probed", 1, "committed", "")
-    given = Ending(8, 8, ours, ours, ours, [entry], [Proof("verify", held=True)], "a", 1.0)
+def ending(**changed: object) -> StoryEnding:
+    ours = Side(DemoTally(commits=1, pulls=1, comments=1, entries=1, requests=5), asked=1, model_calls=10)
+    entry = LedgerLine("run:a/4", "shell", "probed", 1, "committed", "")
+    given = StoryEnding(8, 8, ours, ours, ours, [entry], [Proof("verify", held=True)], "a", 1.0)
     return msgspec.structs.replace(given, **changed)
 
 
@@ -168,7 +168,7 @@ def test_something_twice_or_not_at_all_is_noticed(what, count) -> None:
 
 
 def test_doubt_a_strike_that_missed_and_a_proof_that_failed_are_noticed() -> None:
-    doubted = Entry("run:a/4", "shell", "probed", 1, "in_doubt", "")
+    doubted = LedgerLine("run:a/4", "shell", "probed", 1, "in_doubt", "")
     assert not ending(ledger=[doubted]).held
     assert not ending(proofs=[Proof("verify", held=False)]).held
     assert not ending(kills=7).held
@@ -190,9 +190,9 @@ def test_whatever_the_seed_the_plan_can_be_played(seed) -> None:
     order = [(ACTIONS.index(each.action), each.moment in LATE) for each in plan]
     assert order == sorted(set(order))
     assert {Strike(action, moment) for action, moment in WORST.items()} <= set(plan)
-    assert Strike("merge", Moment.BEFORE) in plan
-    assert not {Strike(action, Moment.INTENT) for action in GIT} & set(plan)
-    assert set(EARLY) | set(LATE) == set(Moment)
+    assert Strike("merge", StrikeMoment.BEFORE) in plan
+    assert not {Strike(action, StrikeMoment.INTENT) for action in GIT} & set(plan)
+    assert set(EARLY) | set(LATE) == set(StrikeMoment)
 
 
 # -- parts ---------------------------------------------------------------------------------------------------------------
@@ -228,8 +228,8 @@ def test_a_renamed_one_is_never_torn(tmp_path, monkeypatch) -> None:
     assert session.load() == [{"green": True}]
 
 
-def lived(strike: Strike | None, *actions: tuple[int, str], before: frozenset[int | str] = frozenset()) -> Part:
-    part = Part(before)
+def lived(strike: Strike | None, *actions: tuple[int, str], before: frozenset[int | str] = frozenset()) -> StoryPart:
+    part = StoryPart(before)
     part.remembered = len(before)
     for number, action in actions:
         part.begin(number, action)
@@ -239,12 +239,12 @@ def lived(strike: Strike | None, *actions: tuple[int, str], before: frozenset[in
 
 def test_what_was_done_again_is_known_by_what_was_done() -> None:
     """A kill after the call leaves the action done; a kill before it does not."""
-    late = lived(Strike("fix", Moment.DONE), (0, "test"), (1, "fix"))
-    early = lived(Strike("fix", Moment.BEFORE), (0, "test"), (1, "fix"))
+    late = lived(Strike("fix", StrikeMoment.DONE), (0, "test"), (1, "fix"))
+    early = lived(Strike("fix", StrikeMoment.BEFORE), (0, "test"), (1, "fix"))
     assert (late.done, early.done) == ({0, 1}, {0})
     again = lived(None, (0, "test"), (1, "fix"), (2, "note"), before=late.done)
-    assert [how for *_, how in again.deeds] == [How.AGAIN, How.AGAIN, How.NEW]
-    assert [how for *_, how in lived(None, (1, "fix"), before=early.done).deeds] == [How.NEW]
+    assert [how for *_, how in again.deeds] == [ActionKind.AGAIN, ActionKind.AGAIN, ActionKind.NEW]
+    assert [how for *_, how in lived(None, (1, "fix"), before=early.done).deeds] == [ActionKind.NEW]
 
 
 def test_each_phrase_has_the_colour_of_what_it_says() -> None:
@@ -255,11 +255,11 @@ def test_each_phrase_has_the_colour_of_what_it_says() -> None:
     assert phrases(part, first=False) == [
         ("remembers nothing", BAD), ("checked note", GOOD), ("redid test", BAD), ("did fix", GOOD),
     ]  # fmt: skip
-    assert [text for text, _ in phrases(Part(), first=True)] == ["starting …"]  # never what it may yet remember
+    assert [text for text, _ in phrases(StoryPart(), first=True)] == ["starting …"]  # never what it may yet remember
 
 
 def told() -> Round:
-    one = Round(2, Strike("pull", Moment.DONE), [lived(None, (0, "test"))] * 3)
+    one = Round(2, Strike("pull", StrikeMoment.DONE), [lived(None, (0, "test"))] * 3)
     for part, number in zip(one.parts, (1, 0, 0), strict=True):
         part.remembered = number
         part.begin(number, ("test", "fix")[number])
@@ -269,7 +269,7 @@ def told() -> Round:
 
 
 def test_the_lines_show_all_agents(capsys) -> None:
-    Lines().end(told())
+    DemoLines().end(told())
     assert capsys.readouterr().out == (
         "life 2, killed at pull: done, not saved yet\n"
         "  Perdure        remembers 1; did fix\n"

@@ -7,24 +7,24 @@ import subprocess
 import sys
 import urllib.request
 
-from perdure.doors.demo.forge import Repository
+from perdure.doors.demo.forge import ForgeRepository
 
 
 def test_a_key_is_known_for_pulls() -> None:
-    repository = Repository()
+    repository = ForgeRepository()
     first = repository.post(["pulls"], {"title": "a"}, "k")
     assert repository.post(["pulls"], {"title": "a"}, "k") == first
     assert repository.get([]) == (200, {"pulls": 1, "comments": 0, "requests": 2})
 
 
 def test_without_a_key_everything_counts() -> None:
-    repository = Repository()
+    repository = ForgeRepository()
     numbers = [repository.post(["pulls"], {}, "")[1]["number"] for _ in range(3)]
     assert numbers == [1, 2, 3]
 
 
 def test_comments_are_taken_as_they_come_and_can_be_asked_for() -> None:
-    repository = Repository()
+    repository = ForgeRepository()
     assert repository.get(["comments", "k"])[0] == 404
     for _ in range(2):
         assert repository.post(["pulls", "1", "comments"], {"text": "a"}, "k")[0] == 201
@@ -33,7 +33,7 @@ def test_comments_are_taken_as_they_come_and_can_be_asked_for() -> None:
 
 
 def test_what_is_not_there_cannot_be_merged() -> None:
-    repository = Repository()
+    repository = ForgeRepository()
     assert repository.post(["pulls", "1", "merge"], {}, "")[0] == 404
     repository.post(["pulls"], {}, "")
     assert repository.post(["pulls", "1", "merge"], {}, "")[1]["merged"]

@@ -11,9 +11,9 @@ import pytest
 
 import perdure
 from perdure import errors
+from perdure.choosing.presets import PRESETS, text_of
+from perdure.choosing.rules import Scenario
 from perdure.doors.cli import settings
-from perdure.evaluation.choosing.presets import PRESETS, text_of
-from perdure.evaluation.choosing.rules import Scenario
 
 
 def made(folder: Path, name: str) -> str:

@@ -12,7 +12,7 @@ import perdure
 from perdure import errors
 from perdure.doors.cli import artifacts as cli_artifacts
 from perdure.model.records.artifacts import CollectReport
-from perdure.planes import artifacts
+from perdure.planes.conversation import artifacts
 
 LISTS = ["sessions", "decisions", "tasks", "artifacts", "events"]
 FIELDS = {

@@ -152,7 +152,7 @@ def test_effects_and_asks_too(run, ask, runs_url, two) -> None:
 
 
 def test_one_that_could_be_several_lists_them_and_does_nothing(run, runs_url, monkeypatch) -> None:
-    from perdure.planes import runs
+    from perdure.planes.execution import runs
 
     ids = iter([f"beef{number}".ljust(32, "0") for number in (1, 2)])
     monkeypatch.setattr(runs, "new_uid", lambda: bytes.fromhex(next(ids)))

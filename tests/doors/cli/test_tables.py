@@ -16,7 +16,7 @@ import perdure
 from doors.cli.content import on_a_terminal
 from doors.cli.run_content import failing
 from perdure.doors.cli import tables
-from perdure.doors.cli.tables import Cell, Column, folded, prose
+from perdure.doors.cli.tables import Column, TableCell, folded, prose
 
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
 NAME = "a-session-with-a-longer-name"
@@ -64,8 +64,8 @@ def test_prose_ends_in_a_mark_when_it_is_shortened(long_url) -> None:
     assert "…" in shown
 
 
-def cells(columns: Sequence[Column], *items: Any) -> list[list[Cell]]:
-    return [[Cell(column.text(item)) for column in columns] for item in items]
+def cells(columns: Sequence[Column], *items: Any) -> list[list[TableCell]]:
+    return [[TableCell(column.text(item)) for column in columns] for item in items]
 
 
 def test_what_does_not_fit_is_printed_one_cell_a_line(capsys) -> None:
@@ -76,7 +76,7 @@ def test_what_does_not_fit_is_printed_one_cell_a_line(capsys) -> None:
 
 def test_a_spare_column_goes_first_and_that_is_said(capsys) -> None:
     columns = (Column("name", str), Column("extra", str, spare=True))
-    tables._draw(columns, [[Cell("n" * 30), Cell("e" * 30)]], 40)
+    tables._draw(columns, [[TableCell("n" * 30), TableCell("e" * 30)]], 40)
     captured = capsys.readouterr()
     assert "n" * 30 in captured.out
     assert "e" * 30 not in captured.out
@@ -85,7 +85,7 @@ def test_a_spare_column_goes_first_and_that_is_said(capsys) -> None:
 
 def test_spare_columns_go_one_by_one_the_last_first(capsys) -> None:
     columns = (Column("name", str), Column("first", str, spare=True), Column("second", str, spare=True))
-    tables._draw(columns, [[Cell("n" * 10), Cell("a" * 10), Cell("b" * 10)]], 24)
+    tables._draw(columns, [[TableCell("n" * 10), TableCell("a" * 10), TableCell("b" * 10)]], 24)
     captured = capsys.readouterr()
     assert "a" * 10 in captured.out
     assert captured.err == "hidden columns: second (widen the terminal or use --json)\n"

@@ -14,8 +14,9 @@ from perdure.doors.cli import worker as module
 from perdure.doors.cli.agents import agents_at
 from perdure.errors import Invalid, NotFound
 from perdure.model.records.workers import About
-from perdure.planes import leasing, steps, workers
-from perdure.runtime.supervisor import Role
+from perdure.planes.execution import steps, workers
+from perdure.planes.recovery import leases
+from perdure.runtime.supervisor import WorkerRole
 from perdure.testing.clock import FakeClock
 
 APP = Path(__file__).parents[2] / "runtime"
@@ -134,7 +135,7 @@ def test_the_password_is_neither_on_the_command_line_nor_in_the_environment_of_c
 
     class Fake:
         def __init__(self, command, bounds, first_word):
-            seen.extend([command(7, Role.STANDBY), bounds, first_word, "secret" in str(os.environ)])
+            seen.extend([command(7, WorkerRole.STANDBY), bounds, first_word, "secret" in str(os.environ)])
 
         def run(self):
             return 0
@@ -169,8 +170,8 @@ def busy_url(tmp_path):
             caller.write(workers.introduce, holder, About(pid, ("known",), 10, 5))
         held, _ready = store.start(known), store.start(known)
         store.start(ghost)
-        lease = caller.write(leasing.claim, held._stream, holder="a" * 32, program="", epoch=0)
-        caller.write(leasing.fenced, lease, steps.done, {"place": "0//1", "name": "draft", "digest": "", "value": 1})
+        lease = caller.write(leases.claim, held._stream, holder="a" * 32, program="", epoch=0)
+        caller.write(leases.fenced, lease, steps.done, {"place": "0//1", "name": "draft", "digest": "", "value": 1})
     return url, clock, held.id
 
 

@@ -57,7 +57,7 @@ def write(root: Path, files: dict[str, str]) -> None:
         (root / name).write_text(text)
 
 
-def install(host: str, root: Path, home: Path, wanted: Wanted = WANTED) -> list[configuring.Change]:
+def install(host: str, root: Path, home: Path, wanted: Wanted = WANTED) -> list[configuring.FileChange]:
     changes = configuring.planned(HOSTS[host], root, wanted)
     configuring.install(HOSTS[host], root, changes, home)
     return changes

@@ -26,7 +26,7 @@ from mcp import Client
 import perdure
 from perdure.doors.mcp.door import Door
 from perdure.doors.mcp.server import make_server
-from perdure.model.points import arm
+from perdure.model.crash_points import arm
 
 Call = tuple[str, dict[str, Any]]
 DOOR = Door("", actor="me", tenant="default", session=SESSION)  # every child gives its own copy a store

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from perdure.evaluation.recovery import SCRATCH, host, plan
-from perdure.evaluation.recovery.host import Shown
+from perdure.evaluation.recovery.host import ShownCase
 from perdure.evaluation.recovery.lives import Lives
 from perdure.evaluation.recovery.story import Ground
 from perdure.evaluation.recovery.subjects import sqlite_blob
@@ -16,7 +16,7 @@ from perdure.testing.scratch import scratch
 from perdure.testing.witness import Witness
 
 SEED = 1
-Show = Callable[[str], Shown]
+Show = Callable[[str], ShownCase]
 
 
 @pytest.fixture(scope="session")
@@ -31,7 +31,7 @@ def ground() -> Iterator[Ground]:
 def show(ground: Ground) -> Show:
     """Run a case by its id; skip it loudly where it cannot be tried."""
 
-    def shown(case_id: str) -> Shown:
+    def shown(case_id: str) -> ShownCase:
         case = plan.parse_case(case_id, SEED)
         if why := plan.impossible(case):
             pytest.skip(f"{case.fault} is not tried: {why}")

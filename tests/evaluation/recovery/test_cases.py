@@ -11,14 +11,14 @@ import pytest
 from evaluation.recovery.conftest import SEED
 from perdure.evaluation.recovery import SCRATCH, host, plan
 from perdure.evaluation.recovery.faults import FAULTS
-from perdure.evaluation.recovery.host import Shown
+from perdure.evaluation.recovery.host import ShownCase
 from perdure.evaluation.recovery.oracle import points_of
 from perdure.evaluation.recovery.run import Hosts
 from perdure.evaluation.recovery.score import grown
 from perdure.evaluation.recovery.story import Ground
 from perdure.testing.scratch import scratch
 
-Show = Callable[[str], Shown]
+Show = Callable[[str], ShownCase]
 STRUCK = [point for point in points_of("support", SEED) if point.partition(":")[0] in ("refund", "ticket", "mail")]
 
 

@@ -10,7 +10,7 @@ import pytest
 from evaluation.recovery.conftest import SEED, Show
 from perdure.evaluation.recovery.editing import MARK, Edited
 from perdure.evaluation.recovery.faults import FAULTS
-from perdure.evaluation.recovery.interface import Agent, Subject
+from perdure.evaluation.recovery.interface import Subject, SubjectAgent
 from perdure.evaluation.recovery.oracle import foretell, operations_of
 from perdure.evaluation.recovery.subjects import SUBJECTS, load
 from perdure.evaluation.recovery.tasks import NEW, OLD, TASKS
@@ -46,7 +46,7 @@ class Heard:
 )
 def test_a_changed_program_calls_what_it_was_changed_to(edit: str, calls: list[str]) -> None:
     heard = Heard()
-    program = Edited(cast("Agent", heard), edit)
+    program = Edited(cast("SubjectAgent", heard), edit)
     program.step("a", lambda: None)
     program.note("b", 1)
     assert heard.calls == calls

@@ -11,12 +11,12 @@ from evaluation.recovery.conftest import SEED
 from evaluation.recovery.test_power_model import FOLDER, coded, fd, opened, written
 from perdure.evaluation.recovery import host, plan
 from perdure.evaluation.recovery.faults import outages, tracing
-from perdure.evaluation.recovery.faults.outages import Heard, State, states_of
-from perdure.evaluation.recovery.host import Shown
+from perdure.evaluation.recovery.faults.outages import Heard, OutageState, states_of
+from perdure.evaluation.recovery.host import ShownCase
 from perdure.evaluation.recovery.story import Ground
 from perdure.stores import sqlite
 
-Show = Callable[[str], Shown]
+Show = Callable[[str], ShownCase]
 needs_strace = pytest.mark.skipif(bool(tracing.missing()), reason="strace cannot trace here")
 
 
@@ -79,7 +79,7 @@ def test_a_write_is_torn_at_every_sector_and_at_one_byte_more() -> None:
 # -- real stories ----------------------------------------------------------------------------------------------------
 
 
-def looked_at(ground: Ground, subject: str, monkeypatch: pytest.MonkeyPatch, parts: int = 640) -> Shown:
+def looked_at(ground: Ground, subject: str, monkeypatch: pytest.MonkeyPatch, parts: int = 640) -> ShownCase:
     monkeypatch.setattr(outages, "PARTS", parts)
     return host.show(ground, plan.parse_case(f"{subject}/relay-5/outages/part-7", SEED))
 
@@ -108,7 +108,7 @@ def test_control_less_than_a_full_sync_loses_some(ground: Ground, monkeypatch, s
 
 @needs_strace
 def test_the_states_of_a_real_story_are_thousands(ground: Ground, monkeypatch) -> None:
-    kept: list[State] = []
+    kept: list[OutageState] = []
     monkeypatch.setattr(outages, "_look", lambda story, state, due: kept.append(state))
     shown = looked_at(ground, "perdure-sqlite", monkeypatch, 7)
     assert shown.broken == ""

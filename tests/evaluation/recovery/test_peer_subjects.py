@@ -7,13 +7,13 @@ import pytest
 from evaluation.recovery.conftest import SEED
 from perdure.evaluation import peers
 from perdure.evaluation.recovery import plan, run
-from perdure.evaluation.recovery.host import Shown
+from perdure.evaluation.recovery.host import ShownCase
 from perdure.evaluation.recovery.subjects import SUBJECTS, load
 
 OF_PEERS = [name for name in SUBJECTS if load(name).peer]
 
 
-def shown(name: str, rest: str) -> Shown:
+def shown(name: str, rest: str) -> ShownCase:
     if why := peers.lacking(load(name).peer, "perdure evaluate --install-peers"):
         pytest.skip(why)
     found = run.show_one(plan.parse_case(f"{name}/{rest}", SEED), SEED, "")

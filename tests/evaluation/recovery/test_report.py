@@ -113,7 +113,7 @@ def test_every_fault_has_words_that_fit_a_phone() -> None:
 
 @pytest.mark.parametrize("values", [FIFTHS, [0.0, 0.0, 0.0, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0, 1.0], [5e12, 1, 1, 1, 1]])
 def test_lines_stay_inside_their_plot(values: list[float]) -> None:
-    drawn = plots.lines([plots.Line("a", values, "x")])
+    drawn = plots.lines([plots.PlotLine("a", values, "x")])
     points = next(attrs["points"] or "" for tag, attrs in Page(drawn).tags if tag == "polyline")
     places = [tuple(map(float, each.split(","))) for each in points.split()]
     assert len(places) == 5

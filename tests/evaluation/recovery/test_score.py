@@ -13,7 +13,7 @@ from perdure.evaluation.recovery.lives import Ack, Life, _believed
 from perdure.evaluation.recovery.oracle import Oracle, foretell
 from perdure.evaluation.recovery.outside import mark, receipt
 from perdure.evaluation.recovery.score import Score, grown, growth, judge, recovery_seconds
-from perdure.evaluation.recovery.tasks import TASKS, Task
+from perdure.evaluation.recovery.tasks import TASKS, RecoveryTask
 
 SEED = 3
 TASK = TASKS["support"]
@@ -27,7 +27,9 @@ def arrived(**times: int) -> Counter[tuple[str, str]]:
     return Counter({(name, mark(meant.payload)): times.get(name, 1) for name, meant in ORACLE.effects.items()})
 
 
-def story(lives: list[Life], arrivals: Any = None, final: Belief = WHOLE, task: Task = TASK, **outer: Any) -> Any:
+def story(
+    lives: list[Life], arrivals: Any = None, final: Belief = WHOLE, task: RecoveryTask = TASK, **outer: Any
+) -> Any:
     found = +(arrived() if arrivals is None else arrivals)
     world = SimpleNamespace(
         arrivals=lambda: found, stands=lambda *_: False, committed=outer.pop("committed", no_commit)

@@ -10,11 +10,11 @@ import pytest
 
 import perdure
 from perdure.interchange.importers.importing import import_files
-from perdure.interchange.importers.report import Report
+from perdure.interchange.importers.report import ImportReport
 
 FOREIGN = Path(__file__).parents[2] / "fixtures" / "foreign"
 
-Take = Callable[..., Report]
+Take = Callable[..., ImportReport]
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def store(tmp_path: Path) -> Iterator[Any]:
 def take(store: Any) -> Take:
     """Import files into the store."""
 
-    def run(*paths: Path, **options: Any) -> Report:
+    def run(*paths: Path, **options: Any) -> ImportReport:
         return import_files(store, paths, **options)
 
     return run

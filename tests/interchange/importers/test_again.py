@@ -17,8 +17,8 @@ from interchange.importers.conftest import Take
 from interchange.importers.telling import ours
 from perdure.interchange.importers import writing
 from perdure.interchange.importers.importing import import_files
-from perdure.interchange.importers.report import Report
-from perdure.planes import turns
+from perdure.interchange.importers.report import ImportReport
+from perdure.planes.conversation import turns
 
 LINES = [
     line
@@ -171,7 +171,7 @@ def test_two_who_import_the_same_at_once_import_it_once(
     perdure.open(url).close()
     barrier = threading.Barrier(3)
 
-    def run() -> Report:
+    def run() -> ImportReport:
         with perdure.open(url) as store:
             barrier.wait()
             return import_files(store, [file])

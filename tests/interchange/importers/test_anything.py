@@ -15,11 +15,11 @@ import pytest
 
 from interchange.importers.conftest import FOREIGN
 from perdure.interchange.importers import claude_code, codex, google_adk, langgraph, mcp_memory, messages, plain
-from perdure.interchange.importers.items import Origin
+from perdure.interchange.importers.items import ImportedFrom
 from perdure.interchange.importers.messages import Spot
 from perdure.interchange.importers.naming import Calls
 from perdure.interchange.importers.reading import Source
-from perdure.interchange.importers.report import Tally
+from perdure.interchange.importers.report import ReportInProgress
 from perdure.interchange.importers.writing import import_items
 
 ODD = [None, [], {}, "", "\0", -1, 1.5, 2**70, {"type": []}, [{"type": {}, "text": None}], ["x"], {"role": [], "$": 1}]
@@ -52,7 +52,7 @@ def test_lines(reader: Any, tmp_path: Path) -> None:
     records = [json.loads(line) for line in sample.read_text().splitlines()]
     file = tmp_path / "odd.jsonl"
     file.write_text("".join(json.dumps(odd) + "\n" for record in records for odd in changed(record)))
-    tally = Tally()
+    tally = ReportInProgress()
     import_items(None, reader.read(Source(file, "odd")), tally)
     assert sum(tally.read.values()) > len(records) * len(ODD)
 
@@ -74,17 +74,17 @@ def test_documents(tmp_path: Path) -> None:
     file = tmp_path / "odd.json"
     for odd in changed({"id": "s", "title": "t", "messages": [MESSAGE, *RESPONSES]}):
         file.write_text(json.dumps(odd))
-        import_items(None, plain.read(Source(file, "odd")), Tally())
+        import_items(None, plain.read(Source(file, "odd")), ReportInProgress())
 
 
 def test_events_of_adk_and_messages_of_langgraph() -> None:
-    spot = Spot("s", "k", Origin("x"), "here", Calls())
+    spot = Spot("s", "k", ImportedFrom("x"), "here", Calls())
     event = {"author": "a", "timestamp": 1.5, "actions": {"state_delta": {"a": 1}}, "content": {"role": "model", "parts": [
         {"text": "x", "thought": True}, {"function_call": {"id": "c", "name": "f", "args": {}}},
         {"function_response": {"id": "c", "name": "f", "response": {"error": "x"}}},
         {"inline_data": {"mime_type": "image/png", "data": "eA=="}}]}}  # fmt: skip
     for odd in changed(event):
-        import_items(None, google_adk._said(odd, spot), Tally())
+        import_items(None, google_adk._said(odd, spot), ReportInProgress())
     fields = {**MESSAGE, "type": "ai", "invalid_tool_calls": [{"id": "i", "name": "f", "args": "x"}]}
     for odd in changed(fields):
-        import_items(None, messages.message_items(langgraph._as_message(odd), spot), Tally())
+        import_items(None, messages.message_items(langgraph._as_message(odd), spot), ReportInProgress())

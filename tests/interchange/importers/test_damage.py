@@ -19,7 +19,7 @@ import pytest
 from interchange.importers.conftest import FOREIGN, Take
 from interchange.importers.telling import ours
 from perdure.interchange.importers import claude_code, reading
-from perdure.interchange.importers.items import LeftOut, Mended, Said
+from perdure.interchange.importers.items import ImportedRepair, ImportedTurn, LeftOut
 from perdure.interchange.importers.langgraph import Q
 from perdure.interchange.importers.reading import Source
 from perdure.interchange.importers.rows import Tables
@@ -75,9 +75,9 @@ def test_what_is_whole_is_taken_and_the_rest_is_listed(
         file.write_bytes(how(list(LINES), at))
         found = list(claude_code.read(Source(file, "s.jsonl")))
         gone = {at + offset for offset in lost}
-        keys = [item.key for item in found if isinstance(item, Said)]
+        keys = [item.key for item in found if isinstance(item, ImportedTurn)]
         assert keys == [f"u{number}" for number in range(len(LINES)) if number not in gone], (damage, at)
-        remarks = [item for item in found if isinstance(item, (LeftOut, Mended))]
+        remarks = [item for item in found if isinstance(item, (LeftOut, ImportedRepair))]
         assert {remark.place for remark in remarks} == ({f"s.jsonl:{at + 1}"} if remarked else set()), (damage, at)
 
 
@@ -90,7 +90,7 @@ def test_control_a_reader_that_stops_at_the_first_broken_line_is_caught(tmp_path
             naive.append(json.loads(line))
         except ValueError:
             break
-    kept = [item for item in claude_code.read(Source(file, "s.jsonl")) if isinstance(item, Said)]
+    kept = [item for item in claude_code.read(Source(file, "s.jsonl")) if isinstance(item, ImportedTurn)]
     assert len(naive) == 3
     assert len(kept) == 7
 

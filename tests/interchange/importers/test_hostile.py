@@ -19,7 +19,7 @@ from interchange.importers.conftest import Take
 from perdure.errors import Invalid, NotFound
 from perdure.interchange.importers import importing
 from perdure.interchange.importers.importing import import_files
-from perdure.interchange.importers.packed import Packed, plain, unpack
+from perdure.interchange.importers.packed import PackedObject, plain, unpack
 from perdure.interchange.importers.state import Mapping
 from perdure.model.limits import VALUE_MAX_DEPTH
 
@@ -103,11 +103,13 @@ def test_objects_inside_objects_end_somewhere() -> None:
 
 
 def test_known_scalars_come_back_as_they_were() -> None:
-    assert plain(Packed("decimal", "Decimal", "nonsense")) == {"class": "decimal.Decimal", "of": "nonsense"}
-    assert plain(Packed("datetime", "datetime", "2026-01-01T00:00:00")) == "2026-01-01T00:00:00"
-    assert plain(Packed("builtins", "set", [1, 2])) == [1, 2]
+    assert plain(PackedObject("decimal", "Decimal", "nonsense")) == {"class": "decimal.Decimal", "of": "nonsense"}
+    assert plain(PackedObject("datetime", "datetime", "2026-01-01T00:00:00")) == "2026-01-01T00:00:00"
+    assert plain(PackedObject("builtins", "set", [1, 2])) == [1, 2]
     old = {"lc": 2, "type": "constructor", "id": ["langchain", "schema", "HumanMessage"], "kwargs": {"content": "hi"}}
-    assert unpack("json", json.dumps([old]).encode()) == [Packed("langchain.schema", "HumanMessage", {"content": "hi"})]
+    assert unpack("json", json.dumps([old]).encode()) == [
+        PackedObject("langchain.schema", "HumanMessage", {"content": "hi"})
+    ]
 
 
 def test_checkpoints_that_follow_each_other_in_a_circle(take: Take, tmp_path: Path) -> None:

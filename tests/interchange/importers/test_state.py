@@ -126,7 +126,7 @@ def test_an_event_log(store: Any, take: Take, tmp_path: Path) -> None:
         ("deploy.finished", {"sha": "abc"}), ("deploy.finished", {"sha": "abc"}), ("state.session.opened", {"n": 1}),
     ]  # fmt: skip
     file.write_text(file.read_text() + "\n" + json.dumps(lines[0]))
-    assert take(file, mapping=Mapping("events")).added == {"happenings": 1}
+    assert take(file, mapping=Mapping("events")).added == {"events": 1}
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from perdure.interchange.views.escapes import json_line
-from perdure.interchange.views.view import SECTIONS, Head, Holds, Thing, View
+from perdure.interchange.views.view import SECTIONS, Holds, PageHead, PageThing, SessionPage
 
 ODD = [
     "",
@@ -74,7 +74,7 @@ def things(draw, section):
     if section == "values":
         fields.pop("bytes" if "value" in fields else "value", None)
         fields.setdefault("value" if "bytes" not in fields else "bytes", "1")
-    return Thing(fields)
+    return PageThing(fields)
 
 
 @st.composite
@@ -83,5 +83,5 @@ def views(draw):
     for name, made in (("title", text), ("goal", text), ("labels", trees.map(json_line))):
         if draw(st.booleans()):
             about[name] = draw(made)
-    head = Head(draw(names), "0f" * 16, draw(st.integers(1, 10**6)), "ab" * 8)
-    return View(head, about, {name: draw(st.lists(things(name), max_size=3)) for name in SECTIONS})
+    head = PageHead(draw(names), "0f" * 16, draw(st.integers(1, 10**6)), "ab" * 8)
+    return SessionPage(head, about, {name: draw(st.lists(things(name), max_size=3)) for name in SECTIONS})

@@ -10,9 +10,9 @@ from perdure.interchange.views import apply as applying
 from perdure.interchange.views.apply import apply_view
 from perdure.interchange.views.gather import gather
 from perdure.interchange.views.keeping import find, write_to
-from perdure.planes import time
+from perdure.planes.audit import history
 from perdure.stores.core import open_core
-from perdure.stores.files.seal import is_edited
+from perdure.stores.files.page_digest import is_edited
 from perdure.testing.clock import FakeClock
 
 ENDINGS = ("md", "yaml", "tsv")
@@ -319,7 +319,7 @@ def test_the_same_event_gives_the_same_page_however_it_is_read(tmp_path):
         core = store._caller.core
         stream = find(core, "work", store._caller.tenant)
         now = core.read(gather, stream, tenant=store._caller.tenant)
-        past = core.read(time.view, stream, now.head.seq, core, tenant=store._caller.tenant)
+        past = core.read(history.view, stream, now.head.seq, core, tenant=store._caller.tenant)
         then = past.core.read(gather, past.stream, tenant=past.tenant)
         assert now.same_as(then)
 

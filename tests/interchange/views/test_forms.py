@@ -11,7 +11,7 @@ from interchange.views.generated import views
 from perdure.errors import Error
 from perdure.interchange.views import forms
 from perdure.interchange.views.forms import FORMS
-from perdure.stores.files.seal import is_untouched
+from perdure.stores.files.page_digest import is_untouched
 
 ANY = settings(
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]

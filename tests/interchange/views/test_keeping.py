@@ -13,7 +13,7 @@ from perdure.errors import Unavailable
 from perdure.interchange.views import keeping
 from perdure.interchange.views.folder import stem
 from perdure.interchange.views.gather import gather
-from perdure.stores.files.seal import is_edited, is_untouched
+from perdure.stores.files.page_digest import is_edited, is_untouched
 
 
 @pytest.fixture

@@ -38,13 +38,13 @@ def rows(store: perdure.Store, text: str) -> list[Any]:
     return store._caller.core.read(lambda reads: reads.query(Statement("ask", "", text)), tenant=tenant_of(store))
 
 
-def gathered(store: perdure.Store) -> index.Batch:
+def gathered(store: perdure.Store) -> index.IndexBatch:
     batch = store._caller.core.read(index.gather, tenant=tenant_of(store))
     assert batch is not None
     return batch
 
 
-def put(store: perdure.Store, batch: index.Batch) -> bool:
+def put(store: perdure.Store, batch: index.IndexBatch) -> bool:
     return store._caller.core.write(index.put, batch, actor="", tenant=tenant_of(store))
 
 

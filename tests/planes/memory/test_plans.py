@@ -9,8 +9,7 @@ import apsw
 import pytest
 
 import perdure
-from perdure.planes import checks
-from perdure.planes.memory import index, memories, search
+from perdure.planes.memory import checks, index, memories, search
 from perdure.stores.statements import Statement
 
 LISTS = {

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from perdure.planes.memory.rank import NEAR_EVENTS, VECTOR_SHARE, Near, Scored, Sizes, Text, rank, wanted, weight_of
+from perdure.planes.memory.rank import (
+    NEAR_EVENTS,
+    VECTOR_SHARE,
+    Near,
+    RankedText,
+    Scored,
+    Sizes,
+    rank,
+    wanted,
+    weight_of,
+)
 
 SIZES = Sizes(texts=100, words=1000, shorts=100)
 WEIGHTS = {"rare": weight_of(SIZES, 1), "common": weight_of(SIZES, 90)}
@@ -10,11 +20,11 @@ WEIGHTS = {"rare": weight_of(SIZES, 1), "common": weight_of(SIZES, 90)}
 
 def text(
     seq: int, counts: dict[str, int], *, user: bool = False, short: bool = True, shelf: str = "turn", stream: int = 1
-) -> Text:
-    return Text((stream, seq, 0, shelf), seq, "me", seq, user, short, 10, counts)
+) -> RankedText:
+    return RankedText((stream, seq, 0, shelf), seq, "me", seq, user, short, 10, counts)
 
 
-def order(*texts: Text, found: list[int] | None = None) -> list[Scored]:
+def order(*texts: RankedText, found: list[int] | None = None) -> list[Scored]:
     places = [each.place for each in texts if found is None or each.place[1] in found]
     return rank(texts, wanted(texts, places), WEIGHTS, SIZES)
 

@@ -168,7 +168,7 @@ def original(folder: Path) -> None:
 
 def used(folder: Path) -> None:
     """What a user does with a clone; each may be refused, with an error of ours and nothing else."""
-    from perdure.stores import health
+    from perdure.upkeep import health
 
     url = f"files:///{folder}"
 

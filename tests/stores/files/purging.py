@@ -10,7 +10,7 @@ import perdure
 from perdure.model.records.retention import Retention
 from perdure.stores.core import open_core
 from perdure.stores.files.engine import FilesEngine
-from perdure.stores.files.journal import Journal
+from perdure.stores.files.journal import LineLog
 from perdure.stores.files.layout import Layout
 from stores.files import rebuilt
 
@@ -68,7 +68,7 @@ def check(url: str, folder: Path, expected: object) -> None:
 
 def torn(layout: Layout, path: Path, data: bytes) -> None:
     """The control's way to give a file its content: in its place, a half at a time."""
-    from perdure.model.points import reach
+    from perdure.model.crash_points import reach
 
     path.write_bytes(data[: len(data) // 2])
     reach("files.written")
@@ -81,7 +81,7 @@ def copied(folder: Path, name: str) -> tuple[str, Path]:
 
 
 if __name__ == "__main__":
-    FilesEngine.journal = lambda engine: Journal(engine.layout, int(sys.argv[2]))
+    FilesEngine.journal = lambda engine: LineLog(engine.layout, int(sys.argv[2]))
     if sys.argv[3] == "torn":
         Layout.place = torn
     core = open_core(sys.argv[1])

@@ -11,7 +11,7 @@ import perdure  # noqa: F401 - the planes declare the tables
 from perdure.handles import opening  # noqa: F401 - as above
 from perdure.stores.files.engine import FilesEngine, _loaded
 from perdure.stores.files.layout import Layout
-from perdure.stores.scripts import bring_up_to_date
+from perdure.stores.schema_upgrade import bring_up_to_date
 from perdure.stores.sqlite import SqliteEngine
 
 _LEFT_OUT = {"meta", "pruning", "tables"}

@@ -17,12 +17,12 @@ import pytest
 import perdure
 from forked import environment
 from perdure.artifacts import descriptors
-from perdure.model import points
+from perdure.model import crash_points
 from perdure.stores.core import Core, open_core
 from perdure.stores.files import journal
 from perdure.stores.files.connection import FilesConnection
 from perdure.stores.files.engine import FilesEngine
-from perdure.stores.files.journal import Journal
+from perdure.stores.files.journal import LineLog
 from perdure.stores.files.layout import Layout
 from perdure.stores.store import Fault, FaultKind
 from stores.files import rebuilt, shared_writer
@@ -81,7 +81,7 @@ def test_tables_of_the_user_do_not_belong_into_a_cache(url):
 
 def test_segments_rotate_and_old_ones_are_packed(url, folder, monkeypatch):
     monkeypatch.setattr(journal, "SEGMENT_MAX_BYTES", 4_000)
-    monkeypatch.setattr(FilesEngine, "journal", lambda engine: Journal(engine.layout, 4_000))
+    monkeypatch.setattr(FilesEngine, "journal", lambda engine: LineLog(engine.layout, 4_000))
     with opened(url) as store:
         stream = store.write(begin, "a")
         for number in range(40):
@@ -96,7 +96,7 @@ def test_segments_rotate_and_old_ones_are_packed(url, folder, monkeypatch):
 
 
 def test_a_log_whose_last_segments_are_gone_goes_on_in_a_new_one(url, folder, monkeypatch):
-    monkeypatch.setattr(FilesEngine, "journal", lambda engine: Journal(engine.layout, 4_000))
+    monkeypatch.setattr(FilesEngine, "journal", lambda engine: LineLog(engine.layout, 4_000))
     with opened(url) as store:
         stream = store.write(begin, "a")
         for number in range(40):
@@ -120,7 +120,7 @@ def test_a_log_whose_last_segments_are_gone_goes_on_in_a_new_one(url, folder, mo
 
 @pytest.mark.parametrize("point", ["files.rotated", "files.before_append"])
 def test_a_crash_while_a_segment_begins_loses_nothing(url, folder, monkeypatch, point):
-    monkeypatch.setattr(FilesEngine, "journal", lambda engine: Journal(engine.layout, 1_500))
+    monkeypatch.setattr(FilesEngine, "journal", lambda engine: LineLog(engine.layout, 1_500))
 
     def stop() -> None:
         raise Stopped
@@ -130,7 +130,7 @@ def test_a_crash_while_a_segment_begins_loses_nothing(url, folder, monkeypatch, 
         stream = store.write(begin, "a")
     for attempt in range(6):
         with opened(url) as store:
-            disarm = points.arm(point, stop) if attempt % 2 else (lambda: None)
+            disarm = crash_points.arm(point, stop) if attempt % 2 else (lambda: None)
             try:
                 store.write(append, stream, str(said))
                 said += 1
@@ -316,7 +316,7 @@ def test_a_reader_sees_what_a_writer_elsewhere_said(url):
 def test_who_waits_too_long_for_the_lock_is_told(url, folder):
     with opened(url) as store:
         store.write(begin, "a")
-        held = Journal(Layout(folder))
+        held = LineLog(Layout(folder))
         held.lock(30.0)
         with pytest.raises(perdure.TimedOut), impatient(store):
             store.write(begin, "b")

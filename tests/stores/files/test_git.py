@@ -9,9 +9,9 @@ import pytest
 
 import perdure
 from mailing import SENT, mailing
-from perdure.model import points
+from perdure.model import crash_points
 from perdure.stores.files import engine
-from perdure.stores.files.journal import Journal
+from perdure.stores.files.journal import LineLog
 from perdure.stores.files.layout import Layout
 from stores.files.in_git import commit, git, url
 
@@ -57,7 +57,9 @@ def test_only_the_log_its_blobs_and_how_git_is_to_treat_them_are_in_git(folder):
 
 def test_a_blob_that_is_not_whole_is_not_in_git(folder):
     seen = []
-    disarm = points.arm("artifact.before_rename", lambda: seen.append(git(folder, "status", "--porcelain", "-uall")))
+    disarm = crash_points.arm(
+        "artifact.before_rename", lambda: seen.append(git(folder, "status", "--porcelain", "-uall"))
+    )
     try:
         with perdure.open(url(folder)) as store:
             store.session("a").attach("x", b"content")
@@ -157,7 +159,7 @@ def test_control_who_does_not_look_whether_the_log_was_put_back_sends_twice(fold
         return facts, mark
 
     monkeypatch.setattr(engine, "raised", trusting)
-    monkeypatch.setattr("perdure.effects.rewound.notice", lambda _: False)
+    monkeypatch.setattr("perdure.effects.rolled_back.notice", lambda _: False)
     with perdure.open(url(folder)) as store:
         with pytest.raises(perdure.Waiting):
             store.drive(mailing, key="k")
@@ -200,7 +202,7 @@ def test_crlf_by_git_does_not_happen(folder, tmp_path):
 
 
 def test_a_reset_that_puts_back_the_beginning_of_a_packed_segment_loses_nothing(folder, monkeypatch):
-    monkeypatch.setattr(engine.FilesEngine, "journal", lambda files: Journal(files.layout, 4_000))
+    monkeypatch.setattr(engine.FilesEngine, "journal", lambda files: LineLog(files.layout, 4_000))
     say(folder, *map(str, range(40)))
     git(folder, "reset", "-q", "--hard")
     assert (folder / "log" / "000001.jsonl").exists()
@@ -213,7 +215,7 @@ def test_a_reset_that_puts_back_the_beginning_of_a_packed_segment_loses_nothing(
 
 
 def test_a_packed_segment_is_not_written_over_while_the_store_is_open(folder, monkeypatch):
-    monkeypatch.setattr(engine.FilesEngine, "journal", lambda files: Journal(files.layout, 4_000))
+    monkeypatch.setattr(engine.FilesEngine, "journal", lambda files: LineLog(files.layout, 4_000))
     with perdure.open(url(folder)) as store:
         for number in range(40):
             store.session("a").say("user", str(number))

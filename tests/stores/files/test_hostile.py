@@ -13,9 +13,9 @@ import perdure
 from perdure.log.event import Event, commit_to, hash_event
 from perdure.log.written import WrittenEvent, event_read
 from perdure.stores.files import line as lines_module
-from perdure.stores.files.journal import START, Journal
+from perdure.stores.files.journal import START, LineLog
 from perdure.stores.files.layout import Layout
-from perdure.stores.files.line import Found, Line, Piece, WrittenStore, check_of, lines_in, written
+from perdure.stores.files.line import FoundLine, Line, Piece, WrittenStore, check_of, lines_in, written
 from stores.files import rebuilt
 
 SECONDS = 60.0  # of this thread's own: what is looked for here takes hours
@@ -40,7 +40,7 @@ def chain(count: int) -> list[bytes]:
 
 def found_in(data: bytes) -> tuple[int, int]:
     entries = [*lines_in(data, 0)]
-    return sum(isinstance(each, Found) for each in entries), sum(isinstance(each, Piece) for each in entries)
+    return sum(isinstance(each, FoundLine) for each in entries), sum(isinstance(each, Piece) for each in entries)
 
 
 # -- many --------------------------------------------------------------------------------------------------------------
@@ -87,7 +87,7 @@ def test_a_log_with_many_gaps_is_searched_once(tmp_path, monkeypatch):
         return content(layout, number, offset)
 
     monkeypatch.setattr(Layout, "content", counted)
-    entries = [each for _, some in Journal(Layout(tmp_path)).read_on(START) for _, each in some]
+    entries = [each for _, some in LineLog(Layout(tmp_path)).read_on(START) for _, each in some]
     assert sum(isinstance(each, Piece) for each in entries) == 999
     assert read == [1, 1]
 

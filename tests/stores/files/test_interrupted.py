@@ -13,17 +13,17 @@ import pytest
 
 import perdure
 from perdure.interchange.move import Q as BRING
-from perdure.model import points
+from perdure.model import crash_points
 from perdure.stores.core import open_core
 from perdure.stores.files import connection as connections
 from perdure.stores.files.engine import FilesEngine
-from perdure.stores.files.journal import Journal
+from perdure.stores.files.journal import LineLog
 from perdure.stores.files.layout import Layout
 from perdure.stores.files.load import Loader
-from perdure.stores.finding import Severity
-from perdure.stores.health import examine
 from perdure.stores.sqlite import SqliteConnection
 from perdure.stores.store import Fault, FaultKind
+from perdure.upkeep.findings import Severity
+from perdure.upkeep.health import examine
 from stores.files import rebuilt
 from stores.verbs import append, begin, everything, opened
 
@@ -152,7 +152,7 @@ def test_who_finds_lines_lost_and_dies_has_raised_the_epoch(url, folder, monkeyp
 def test_who_dies_right_after_the_epoch_rose_in_the_log_raises_it_again(url, folder):
     behind(url, folder)
     lose_a_line(folder)
-    disarm = points.arm("files.synced", stop)
+    disarm = crash_points.arm("files.synced", stop)
     with pytest.raises(Stopped):
         epoch(url)
     disarm()
@@ -195,7 +195,7 @@ def test_an_older_line_about_the_store_does_not_lower_the_epoch(url, folder):
 
 
 def test_a_torn_end_in_a_later_segment_than_the_mark_is_cut_off(url, folder, monkeypatch):
-    monkeypatch.setattr(FilesEngine, "journal", lambda engine: Journal(engine.layout, 4_000))
+    monkeypatch.setattr(FilesEngine, "journal", lambda engine: LineLog(engine.layout, 4_000))
     behind(url, folder)
     last = Layout(folder).segment(Layout(folder).numbers()[-1])
     assert last.name != "000001.jsonl"
@@ -211,13 +211,13 @@ def test_a_torn_end_is_kept_before_it_is_cut_off(url, folder, monkeypatch):
     behind(url, folder)
     with Layout(folder).segment(1).open("ab") as file:
         file.write(b"half-a-line")
-    cut, kept = Journal.cut, list[bool]()
+    cut, kept = LineLog.cut, list[bool]()
 
     def look(*args: Any) -> None:
         kept.append(any("half-a-line" in path.read_text() for path in Layout(folder).aside.glob("*.json")))
         cut(*args)
 
-    monkeypatch.setattr(Journal, "cut", look)
+    monkeypatch.setattr(LineLog, "cut", look)
     assert len(everything(url)) == 21
     assert kept == [True]
     assert b"half-a-line" not in Layout(folder).segment(1).read_bytes()
@@ -227,8 +227,8 @@ def test_what_another_one_wrote_is_synced_before_the_cache_has_it(url, folder, m
     """Whoever wrote it may have died before that: who builds on it must not lose what is below."""
     behind(url, folder)
     steps: list[str] = []
-    sync, put_mark = Journal.sync, connections.put_mark
-    monkeypatch.setattr(Journal, "sync", lambda *args: (steps.append("sync"), sync(*args))[1])
+    sync, put_mark = LineLog.sync, connections.put_mark
+    monkeypatch.setattr(LineLog, "sync", lambda *args: (steps.append("sync"), sync(*args))[1])
     monkeypatch.setattr(connections, "put_mark", lambda *args: (steps.append("cache"), put_mark(*args))[1])
     assert len(everything(url)) == 21
     assert steps == ["sync", "cache"]
@@ -245,7 +245,7 @@ def test_a_log_that_somebody_else_changes_during_an_append_acknowledges_nothing(
             disarm()
             os.truncate(path, path.stat().st_size + by)
 
-        disarm = points.arm("files.before_append", change)
+        disarm = crash_points.arm("files.before_append", change)
         with pytest.raises(perdure.Unavailable, match="put back, moved or replaced"):
             store.write(append, stream, "not acknowledged")
     assert list(everything(url)).count("not acknowledged") <= 1

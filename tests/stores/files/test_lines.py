@@ -11,7 +11,7 @@ import pytest
 
 import perdure
 from perdure.stores.files.layout import Layout
-from perdure.stores.files.line import Found, Piece, check_of, lines_in, names_of
+from perdure.stores.files.line import FoundLine, Piece, check_of, lines_in, names_of
 from stores.files import corpus, rebuilt
 
 
@@ -82,7 +82,7 @@ def test_lines_of_both_forms_are_found_wherever_they_lie(folder, end):
     newer = segment(folder).read_bytes().splitlines()
     older = in_the_older_form(newer).splitlines()
     mixed = [line for pair in zip(newer, older, strict=True) for line in pair]
-    found = [each for each in lines_in(end.join(mixed), 0) if isinstance(each, Found)]
+    found = [each for each in lines_in(end.join(mixed), 0) if isinstance(each, FoundLine)]
     assert len(found) == len(mixed)
 
 

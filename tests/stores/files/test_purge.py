@@ -15,16 +15,16 @@ import forked
 import perdure
 from perdure.artifacts.compress import zstd
 from perdure.doors.cli.main import cli
-from perdure.model import points
-from perdure.stores import health
+from perdure.model import crash_points
 from perdure.stores.core import open_core
-from perdure.stores.files import purge, within
+from perdure.stores.files import folder_access, purge
 from perdure.stores.files.connection import FilesConnection
 from perdure.stores.files.engine import FilesEngine
-from perdure.stores.files.journal import START, Journal, Mark
+from perdure.stores.files.journal import START, LineLog, LogMark
 from perdure.stores.files.layout import Layout
-from perdure.stores.files.line import FORMAT, Found, Line, Piece, written
+from perdure.stores.files.line import FORMAT, FoundLine, Line, Piece, written
 from perdure.stores.store import Fault, FaultKind
+from perdure.upkeep import health
 from stores.files import purging, rebuilt
 from stores.files.purging import check, copied, retained, state, talked, words_in
 
@@ -40,7 +40,7 @@ def segment_bytes(request) -> int:
 
 @pytest.fixture
 def url(tmp_path, monkeypatch, segment_bytes) -> str:
-    monkeypatch.setattr(FilesEngine, "journal", lambda engine: Journal(engine.layout, segment_bytes))
+    monkeypatch.setattr(FilesEngine, "journal", lambda engine: LineLog(engine.layout, segment_bytes))
     talked(f"files:///{tmp_path}/store")
     return f"files:///{tmp_path}/store"
 
@@ -119,10 +119,10 @@ def test_only_lines_that_lost_something_change_and_they_say_what_they_were(url, 
     assert any(not event.salt and not bytes(event.body) for _, new in changed for event in new.line.events)
 
 
-def lines(folder: Path) -> list[Found]:
-    entries = [each for _, found in Journal(Layout(folder)).read_on(START) for _, each in found]
+def lines(folder: Path) -> list[FoundLine]:
+    entries = [each for _, found in LineLog(Layout(folder)).read_on(START) for _, each in found]
     assert not [each for each in entries if isinstance(each, Piece)]
-    return [each._replace(start=0, end=0) for each in entries if isinstance(each, Found)]
+    return [each._replace(start=0, end=0) for each in entries if isinstance(each, FoundLine)]
 
 
 ROLES = [*enumerate(["user", "assistant"] * 3)]
@@ -180,7 +180,7 @@ def test_a_line_that_git_brings_later_may_follow_any_checksum_that_a_line_before
     late, _ = written(Line(FORMAT, followed))
     layout.segment(1).write_bytes(rewritten + last + late)
     size = len(rewritten + last)
-    (_, entries), *_ = Journal(layout).read_on(Mark(1, size - 1, check, size))
+    (_, entries), *_ = LineLog(layout).read_on(LogMark(1, size - 1, check, size))
     assert len([each for _, each in entries if isinstance(each, Piece)]) == missing
 
 
@@ -292,7 +292,7 @@ class Traced:
 
     def __init__(self, monkeypatch) -> None:
         self.steps: list[tuple[str, str]] = []
-        flushed, renamed = within.flush, os.rename
+        flushed, renamed = folder_access.flush, os.rename
 
         def flush(fd: int) -> None:
             self.steps.append(("sync", Path(f"/proc/self/fd/{fd}").readlink().name))
@@ -302,7 +302,7 @@ class Traced:
             self.steps.append(("replace" if to in os.listdir(dst_dir_fd) else "rename", to))
             renamed(name, to, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
 
-        monkeypatch.setattr(within, "flush", flush)
+        monkeypatch.setattr(folder_access, "flush", flush)
         monkeypatch.setattr(os, "rename", rename)
 
     def check(self) -> None:
@@ -357,7 +357,7 @@ def purged_in_the_middle_of_a_commit(url: str) -> list[Exception]:
 
     with perdure.open(url) as store:
         session = store.session("a")
-        disarm = points.arm("files.before_append", act)
+        disarm = crash_points.arm("files.before_append", act)
         session.say("user", "in the middle")
     return found
 
@@ -375,7 +375,7 @@ def test_nobody_else_writes_while_a_file_is_replaced(url, emptied, folder):
 @in_one_segment
 def test_control_without_the_lock_it_is_caught(url, emptied, monkeypatch):
     """Also without settling, which waits for whoever writes to the cache: the file is replaced under an append."""
-    monkeypatch.setattr(Journal, "lock", lambda journal, _seconds: journal.try_lock())
+    monkeypatch.setattr(LineLog, "lock", lambda journal, _seconds: journal.try_lock())
     monkeypatch.setattr(purge.Purge, "_settle", lambda *_: None)
     with pytest.raises(perdure.Error, match="replaced while it was open"):
         purged_in_the_middle_of_a_commit(url)
@@ -404,15 +404,15 @@ def test_a_cache_that_cannot_be_scrubbed_is_an_error_of_the_store_and_purged_the
     """It was told as a bug, in SQLite's own words."""
     made = FilesEngine._files
 
-    def watched(engine: FilesEngine, journal: Journal, *, unsure: bool) -> FilesConnection:
+    def watched(engine: FilesEngine, journal: LineLog, *, unsure: bool) -> FilesConnection:
         connection = made(engine, journal, unsure=unsure)
-        points.arm("purge.settled", lambda: connection.raw.set_progress_handler(lambda: True, 1))
+        crash_points.arm("purge.settled", lambda: connection.raw.set_progress_handler(lambda: True, 1))
         return connection
 
     with monkeypatch.context() as patched:
         patched.setattr(FilesEngine, "_files", watched)
         with pytest.raises(perdure.Error):
             retained(url)
-    points.arm("purge.settled", lambda: None)()
+    crash_points.arm("purge.settled", lambda: None)()
     assert purged(url) == 0
     assert not words_in(folder, emptied)

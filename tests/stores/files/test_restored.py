@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import perdure
-from perdure.model import points
+from perdure.model import crash_points
 from perdure.stores.files.layout import Layout
 from stores.files import rebuilt
 
@@ -69,7 +69,7 @@ def test_a_restore_that_dies_leaves_no_store_and_is_repeated(backup, tmp_path, p
     def stop() -> None:
         raise Stopped
 
-    disarm = points.arm(point, stop)
+    disarm = crash_points.arm(point, stop)
     try:
         with pytest.raises(Stopped):
             perdure.restore(backup, f"files:///{tmp_path}/restored")

@@ -14,12 +14,12 @@ import pytest
 import perdure
 from perdure.doors.cli.main import cli
 from perdure.handles import restoring
-from perdure.model import points
-from perdure.stores import health
-from perdure.stores.files import agreement, mending, secret
+from perdure.model import crash_points
+from perdure.stores.files import cache_check, cache_place, restore_from_cache
 from perdure.stores.files.engine import FilesEngine
-from perdure.stores.files.journal import Journal
+from perdure.stores.files.journal import LineLog
 from perdure.stores.files.layout import Layout
+from perdure.upkeep import health
 from stores.files import rebuilt
 
 WORDS = [f"word {number} " + "x" * 200 for number in range(60)]
@@ -28,7 +28,7 @@ WORDS = [f"word {number} " + "x" * 200 for number in range(60)]
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A store of several segments, one of them packed, with forks, blobs and a tenant of its own."""
-    monkeypatch.setattr(FilesEngine, "journal", lambda engine: Journal(engine.layout, 12_000))
+    monkeypatch.setattr(FilesEngine, "journal", lambda engine: LineLog(engine.layout, 12_000))
     place = tmp_path / "store"
     with perdure.open(f"files:///{place}") as store:
         for number, word in enumerate(WORDS):
@@ -149,7 +149,7 @@ def test_a_restore_that_dies_is_repeated(folder, loss, point):
     def stop() -> None:
         raise Stopped
 
-    disarm = points.arm(point, stop)
+    disarm = crash_points.arm(point, stop)
     try:
         with pytest.raises(Stopped):
             restoring.from_cache(url(folder))
@@ -187,8 +187,8 @@ def test_a_damaged_line_in_the_middle_is_said_not_to_come_back(folder):
 
 def test_control_a_restore_that_forgets_lines_is_caught(folder, monkeypatch):
     all_emptied(folder)
-    missing = mending.retold.missing
-    monkeypatch.setattr(mending.retold, "missing", lambda *args: [*missing(*args)][:-1])
+    missing = restore_from_cache.retold.missing
+    monkeypatch.setattr(restore_from_cache.retold, "missing", lambda *args: [*missing(*args)][:-1])
     with pytest.raises(perdure.Damaged, match="not all of the log could be restored"):
         restoring.from_cache(url(folder))
 
@@ -253,7 +253,7 @@ def test_control_a_cache_that_agrees_has_no_such_finding(folder):
     engine = FilesEngine(url(folder), folder)
     engine.prepare()
     assert engine.contradictions() == []
-    assert agreement.compared({("blob", "default", b"a"): (1,)}, {}) == [
+    assert cache_check.compared({("blob", "default", b"a"): (1,)}, {}) == [
         "blob default 61 is in the cache and not in the lines of the log"
     ]
 
@@ -307,7 +307,7 @@ def test_a_key_that_is_not_ours_alone_is_refused(folder, monkeypatch, tmp_path, 
         key.symlink_to(key.with_name("elsewhere"))
     before = os.lstat(key)
     with monkeypatch.context() as patched:
-        patched.setattr(secret, "keeps_folders", lambda _: False)  # no temporary folder that could do instead
+        patched.setattr(cache_place, "keeps_folders", lambda _: False)  # no temporary folder that could do instead
         with pytest.raises(perdure.Refused, match="no place for the key") as told:
             perdure.open(url(folder))
     assert "XDG_STATE_HOME" in told.value.hint

@@ -1,6 +1,6 @@
 """`perdure advise`: where the state of an agent belongs, and what state a project has already.
 
-The rules are in `evaluation/choosing`; this asks and shows.
+The rules are in `choosing`; this asks and shows.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from perdure.choosing.questions import FIRST, QUESTIONS, USUAL, Option, Question
 from perdure.doors.cli.options import Body, command, json_option, log_options
 from perdure.doors.cli.output import bytes_size, counted, note, say_facts, say_heading, say_json
 from perdure.doors.cli.tables import Column, folded, say_table
-from perdure.evaluation.choosing.questions import FIRST, QUESTIONS, USUAL, Answer, Question
 
 if TYPE_CHECKING:
-    from perdure.evaluation.choosing.inventory import Inventory
-    from perdure.evaluation.choosing.recommend import Recommendation
+    from perdure.choosing.inventory import Inventory
+    from perdure.choosing.recommend import Recommendation
 
 REASONS = (
     Column("part", lambda reason: reason.part),
@@ -84,7 +84,7 @@ def advise(*, folder: Path | None, inventory: bool, as_json: bool, **given: str 
         return
     if folder is not None:
         raise click.UsageError("FOLDER is for --inventory")
-    from perdure.evaluation.choosing.recommend import recommend  # noqa: PLC0415 - help must be light
+    from perdure.choosing.recommend import recommend  # noqa: PLC0415 - help must be light
 
     said = _answered(given, as_json=as_json)
     answers = msgspec.structs.replace(USUAL, **said)
@@ -108,7 +108,7 @@ def _answered(given: dict[str, str | None], *, as_json: bool) -> dict[str, Any]:
     return {question.name: _typed(question, said[question.name]) for question in QUESTIONS if question.name in said}
 
 
-def _typed(question: Question, word: str) -> Answer:
+def _typed(question: Question, word: str) -> Option:
     return next(answer for answer in question.answers if answer == word)
 
 
@@ -149,7 +149,7 @@ def _say(found: Recommendation, assumed: list[str]) -> None:
 
 
 def _take_inventory(folder: Path, *, as_json: bool) -> None:
-    from perdure.evaluation.choosing.inventory import take  # noqa: PLC0415 - as above
+    from perdure.choosing.inventory import take  # noqa: PLC0415 - as above
 
     found = take(folder)
     if as_json:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from perdure.doors.cli.options import Asked, command, pages, reads, spans, writes
+from perdure.doors.cli.options import StoreOptions, command, pages, reads, spans, writes
 from perdure.doors.cli.output import bytes_size, note, say_facts, say_json
 from perdure.doors.cli.progress import progress
 from perdure.doors.cli.show import records
@@ -47,7 +47,7 @@ COLUMNS = (
 @spans
 @pages
 @reads
-def artifacts(asked: Asked, *, save: tuple[str, str] | None, **filters: Any) -> None:
+def artifacts(asked: StoreOptions, *, save: tuple[str, str] | None, **filters: Any) -> None:
     """List artifacts of all sessions, newest first; or save one to a file."""
     with asked.open() as store:
         if save is None:
@@ -76,7 +76,7 @@ def _save(store: Store, digits: str, path: Path, *, as_json: bool) -> None:
     help="Leave files alone that were put within this time: longer than any upload takes.",
 )
 @writes
-def collect(asked: Asked, *, execute: bool, grace: str) -> None:
+def collect(asked: StoreOptions, *, execute: bool, grace: str) -> None:
     """Remove blobs that nothing refers to any more, and files without a blob. A dry run unless --execute."""
     with asked.open() as store, progress("collecting") as step:
         report = store.collect(grace, dry_run=not execute, progress=step)

@@ -9,7 +9,7 @@ import click
 from perdure.doors.cli.finding import whole_id
 from perdure.doors.cli.identified import identified, say_identified
 from perdure.doors.cli.names import argument, open_asks
-from perdure.doors.cli.options import Asked, command, pages, reads, writes
+from perdure.doors.cli.options import StoreOptions, command, pages, reads, writes
 from perdure.doors.cli.output import note, say_facts, say_json
 from perdure.doors.cli.tables import Column, folded, prose
 from perdure.doors.cli.tables import state as state_column
@@ -34,7 +34,7 @@ COLUMNS = (
 @click.option("--all", "everything", is_flag=True, help="In whatever state.")
 @pages
 @reads
-def asks(asked: Asked, *, state: WaitStateName, everything: bool, **page: Any) -> None:
+def asks(asked: StoreOptions, *, state: WaitStateName, everything: bool, **page: Any) -> None:
     """List questions to people, newest first: asks of runs, and approvals of calls to external systems."""
     with asked.open() as store:
         found = store.asks(state=None if everything else state, **page)
@@ -52,7 +52,7 @@ def asks(asked: Asked, *, state: WaitStateName, everything: bool, **page: Any) -
 @click.argument("value")
 @click.option("--by", metavar="NAME", help="Person who answers; default: the actor.")
 @writes
-def answer(asked: Asked, *, ask: str, value: str, by: str | None) -> None:
+def answer(asked: StoreOptions, *, ask: str, value: str, by: str | None) -> None:
     """Answer ASK with VALUE, one of its choices or any text if it has none; once. Its run continues."""
     with asked.open() as store:
         record = store.answer(whole_id(store, ask), value, by=by)

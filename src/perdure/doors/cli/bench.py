@@ -13,7 +13,7 @@ from perdure.doors.cli.output import note, say_json
 from perdure.doors.cli.tables import Column, folded, prose, say_table
 
 if TYPE_CHECKING:
-    from perdure.evaluation.bench.case import Beside, Case, Figure
+    from perdure.evaluation.bench.case import Benchmark, Figure, PeerFigure
 
 QUICK_SCALE = 0.05
 COLUMNS = (
@@ -25,14 +25,14 @@ TARGETS = (Column("target", lambda row: row[1].target), Column("met", lambda row
 DETAIL = prose("detail", lambda row: row[1].detail)
 
 
-class Report:
+class BenchReport:
     """The measurements so far; reports progress on the way."""
 
     def __init__(self) -> None:
         self.rows: list[tuple[str, Figure]] = []
         self.skipped: dict[str, str] = {}
 
-    def tell(self, case: Case, found: list[Figure] | str) -> None:
+    def tell(self, case: Benchmark, found: list[Figure] | str) -> None:
         """Take one case's figures, or the reason why there are none."""
         if isinstance(found, str):
             self.skipped[case.name] = found
@@ -115,7 +115,7 @@ def bench(
         _list_cases(run.CASES, as_json=as_json)
         return
     size = QUICK_SCALE if quick else scale
-    report, cases = Report(), run.chosen(names)
+    report, cases = BenchReport(), run.chosen(names)
     lacking = run.lacking_peers(cases, note if install_peers else None) if peers or install_peers else None
     for why in (lacking or {}).values():
         note(why)
@@ -137,13 +137,13 @@ def _say_figures(rows: list[tuple[str, Figure]], targets: tuple[Column, ...]) ->
             note(f"{figure.measure}, {name}: {each.detail}")
 
 
-def _beside(found: Beside | None) -> str:
+def _beside(found: PeerFigure | None) -> str:
     if found is None:
         return "–"
     return "not measured" if found.value is None else f"{found.value:.4g} {found.unit}"
 
 
-def _list_cases(cases: dict[str, Case], *, as_json: bool) -> None:
+def _list_cases(cases: dict[str, Benchmark], *, as_json: bool) -> None:
     if as_json:
         say_json({name: case.about for name, case in cases.items()})
     else:

@@ -13,13 +13,13 @@ import click
 from perdure.doors.cli.finding import existing_session
 from perdure.doors.cli.memory import searchable
 from perdure.doors.cli.names import argument, session_names
-from perdure.doors.cli.options import Asked, command, writes
+from perdure.doors.cli.options import StoreOptions, command, writes
 from perdure.doors.cli.output import note, say_facts, say_json
 from perdure.doors.cli.tables import Column, folded, prose, say_table
 from perdure.errors import NotFound
 
 if TYPE_CHECKING:
-    from perdure.boot.manifest import Manifest
+    from perdure.boot.manifest import PackManifest
     from perdure.boot.pack import Pack
     from perdure.handles.sync.store import Store
 
@@ -101,7 +101,7 @@ WHY = {
 )
 @writes
 def boot(
-    asked: Asked, *, session: str | None, part: int | None, explain: bool, check: bool, form: str, path: Path, force: bool,
+    asked: StoreOptions, *, session: str | None, part: int | None, explain: bool, check: bool, form: str, path: Path, force: bool,
     diff: bool, diff_text: Path | None, allowed: tuple[str, ...], models: tuple[str, ...], **given: Any,
 ) -> None:  # fmt: skip
     """Print what is needed to continue SESSION (by default the newest one): rules, plan, open loops, decisions, lessons,
@@ -150,7 +150,7 @@ def _text(pack: Pack, part: int | None) -> str:
     return parts[part - 1]
 
 
-def _say_difference(asked: Asked, then: list[Manifest], now: Manifest) -> None:
+def _say_difference(asked: StoreOptions, then: list[PackManifest], now: PackManifest) -> None:
     from perdure.boot.manifest import difference  # noqa: PLC0415 - help must not load the stores
 
     if not then:
@@ -180,7 +180,7 @@ def _explain(pack: Pack) -> None:
         note(each)
 
 
-def _agents_md(asked: Asked, pack: Pack, path: Path, *, check: bool, force: bool) -> None:
+def _agents_md(asked: StoreOptions, pack: Pack, path: Path, *, check: bool, force: bool) -> None:
     from perdure.boot import agents_md  # noqa: PLC0415 - help must not load the stores
 
     if check:
@@ -189,7 +189,7 @@ def _agents_md(asked: Asked, pack: Pack, path: Path, *, check: bool, force: bool
             say_json({"file": str(path), "standing": stood, "says": says})
         else:
             click.echo(f"{path}: {says}")
-        sys.exit(0 if stood is agents_md.Standing.CURRENT else 4)
+        sys.exit(0 if stood is agents_md.SectionStanding.CURRENT else 4)
     stood = agents_md.keep(path, pack, force=force)
     if asked.as_json:
         say_json({"file": str(path), "stood": stood, "manifest": pack.manifest})

@@ -10,7 +10,7 @@ import click
 
 from perdure.doors.cli.finding import is_run, run_id
 from perdure.doors.cli.names import argument, run_names, stream_names
-from perdure.doors.cli.options import Asked, Body, command, reads
+from perdure.doors.cli.options import Body, StoreOptions, command, reads
 from perdure.doors.cli.output import bytes_size, counted, note, plain, say_facts, say_json
 from perdure.doors.cli.progress import progress
 from perdure.doors.cli.tables import Column, say_table
@@ -65,7 +65,7 @@ ARRIVED = (
 )
 @reads
 def export(
-    asked: Asked, *, names: tuple[str, ...], output: Path | None, incident: str | None, shape: str, **chosen: Any
+    asked: StoreOptions, *, names: tuple[str, ...], output: Path | None, incident: str | None, shape: str, **chosen: Any
 ) -> None:
     """Write NAMES (sessions, or run:ID) into one file: their events with the proof of their chains, the runs of sessions, and
     every blob that they need.
@@ -105,7 +105,9 @@ def _say_exported(done: Exported, *, as_json: bool) -> None:
     note("it holds everything as it was recorded, secrets included")
 
 
-def _say_readable(asked: Asked, names: tuple[str, ...], runs: tuple[str, ...], output: Path | None, shape: str) -> None:
+def _say_readable(
+    asked: StoreOptions, names: tuple[str, ...], runs: tuple[str, ...], output: Path | None, shape: str
+) -> None:
     """Sessions and runs for reading."""
     with asked.open() as store:
         found = store.readable(**_chosen(store, names, runs))
@@ -143,7 +145,7 @@ def renaming(function: Body) -> Body:
     return click.option("--rename", "names", multiple=True, metavar="OLD=NEW", callback=_names, help=about)(function)
 
 
-def _target(asked: Asked, bundle: Path, *, dry_run: bool) -> Any:
+def _target(asked: StoreOptions, bundle: Path, *, dry_run: bool) -> Any:
     """The store; made if there is none, but not for a bundle that could not be taken, and for a dry run in memory only."""
     import perdure  # noqa: PLC0415 - help must not load the stores
     from perdure.interchange.bundle_in import look  # noqa: PLC0415 - as above
@@ -157,7 +159,7 @@ def _target(asked: Asked, bundle: Path, *, dry_run: bool) -> Any:
     return perdure.open("memory:" if dry_run else asked.store, actor=asked.actor, tenant=asked.tenant)
 
 
-def import_bundle(asked: Asked, bundle: Path, names: dict[str, str], *, dry_run: bool) -> None:
+def import_bundle(asked: StoreOptions, bundle: Path, names: dict[str, str], *, dry_run: bool) -> None:
     """Import one bundle and say what came of it. The store is made if there is none; a dry run then adds to nothing."""
     if not bundle.is_file():
         raise NotFound("there is no such bundle", path=str(bundle))

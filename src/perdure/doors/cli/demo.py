@@ -14,7 +14,7 @@ from perdure.doors.cli.output import coloured, counted, say_heading, say_json, s
 from perdure.errors import Invalid
 
 if TYPE_CHECKING:
-    from perdure.doors.demo.story import Ending
+    from perdure.doors.demo.story import StoryEnding
     from perdure.doors.demo.strikes import Strike
 
 BROKEN = "Something did NOT hold. That is a bug: please report it with the seed."
@@ -46,7 +46,7 @@ def demo(*, no_kill: bool, seed: int, store: str | None, as_json: bool) -> None:
     sys.exit(0 if ending.held else 1)
 
 
-def _played(plan: list[Strike], seed: int, store: str | None, *, as_json: bool) -> Ending:
+def _played(plan: list[Strike], seed: int, store: str | None, *, as_json: bool) -> StoryEnding:
     import perdure  # noqa: PLC0415 - as above
     from perdure.doors.demo import proof, story  # noqa: PLC0415
     from perdure.doors.demo.scene import scene  # noqa: PLC0415
@@ -74,7 +74,7 @@ def _view(stack: ExitStack, plan: list[Strike], seed: int, *, as_json: bool) -> 
     if as_json:
         return view.Silent()
     _say_beginning(plan, seed)
-    return stack.enter_context(view.Screen().shown()) if sys.stdout.isatty() else view.Lines()
+    return stack.enter_context(view.Screen().shown()) if sys.stdout.isatty() else view.DemoLines()
 
 
 def _say_beginning(plan: list[Strike], seed: int) -> None:
@@ -89,7 +89,7 @@ def _say_beginning(plan: list[Strike], seed: int) -> None:
     click.echo(f"\n{said}: done once, or checked and not repeated   {again}: done again, or forgotten\n")
 
 
-def _say_end(ending: Ending, store: str | None) -> None:
+def _say_end(ending: StoryEnding, store: str | None) -> None:
     from perdure.doors.demo.view import NAMES, say_ending  # noqa: PLC0415 - as above
 
     say_ending(ending)
@@ -103,7 +103,7 @@ def _say_end(ending: Ending, store: str | None) -> None:
         click.echo(f"Your store keeps it:\n  perdure effects {where}\n  perdure show {ending.run} {where}")
 
 
-def _record(ending: Ending, plan: list[Strike], seed: int) -> dict[str, Any]:
+def _record(ending: StoryEnding, plan: list[Strike], seed: int) -> dict[str, Any]:
     from perdure.doors.demo.view import FIGURES  # noqa: PLC0415 - as above
 
     sides = {"perdure": ending.ours, "session_json": ending.naive, "session_json_renamed": ending.fair}

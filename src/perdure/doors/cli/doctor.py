@@ -1,4 +1,4 @@
-"""`perdure doctor`: what state a store is in. The rules are in `stores/health.py`; this shows them."""
+"""`perdure doctor`: what state a store is in. The rules are in `upkeep/health.py`; this shows them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perdure.doors.cli.options import Asked, command, whole
+from perdure.doors.cli.options import StoreOptions, command, whole
 from perdure.doors.cli.output import note, say_json
 from perdure.doors.cli.tables import Column, folded, say_table, state
 from perdure.model.records.memories import Validity
@@ -76,7 +76,8 @@ HOST_COLUMNS = (
 @click.option("--offered", "models", multiple=True, metavar="MODEL", help="With --stale: a model that is offered.")
 @whole
 def doctor(
-    asked: Asked, *, stale: bool, hosts: bool, tenant: str, root: str | None, allowed: tuple[str, ...], urls: tuple[str, ...],
+    asked: StoreOptions, *, stale: bool, hosts: bool, tenant: str, root: str | None,
+    allowed: tuple[str, ...], urls: tuple[str, ...],
     models: tuple[str, ...],
 ) -> None:  # fmt: skip
     """Examine a store: library, settings, disk, structure and heads, writers that wait, growth, leases of dead processes and
@@ -91,11 +92,11 @@ def doctor(
         sys.exit(_say_hosts(asked, root))
     if stale:
         commands = [shlex.split(each) for each in allowed]
-        with Asked(asked.store, tenant, as_json=asked.as_json).open() as store:
+        with StoreOptions(asked.store, tenant, as_json=asked.as_json).open() as store:
             checked = store.checked(root=root, commands=commands, urls=urls, models=models or None)
         sys.exit(_say_stale(asked, checked))
     import perdure.planes.tables  # noqa: PLC0415, F401 - a log that has no cache yet is folded into these
-    from perdure.stores import health  # noqa: PLC0415 - help must not load the stores
+    from perdure.upkeep import health  # noqa: PLC0415 - help must not load the stores
 
     asked.check_exists()
     found = health.examine(asked.store)
@@ -110,7 +111,7 @@ def doctor(
     sys.exit(0 if found.sound else 1)
 
 
-def _say_hosts(asked: Asked, root: str | None) -> int:
+def _say_hosts(asked: StoreOptions, root: str | None) -> int:
     from perdure.doors.hosts import checking  # noqa: PLC0415 - help must not load this
     from perdure.doors.hosts.workspace import workspace_of  # noqa: PLC0415 - as above
 
@@ -124,7 +125,7 @@ def _say_hosts(asked: Asked, root: str | None) -> int:
     return 1 if any(each.severity == "error" for each in found) else 0
 
 
-def _say_stale(asked: Asked, checked: list[Checked]) -> int:
+def _say_stale(asked: StoreOptions, checked: list[Checked]) -> int:
     found = [each for each in checked if each.standing is not Validity.HOLDS]
     if asked.as_json:
         rows = [

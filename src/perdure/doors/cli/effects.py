@@ -12,16 +12,16 @@ import click
 from perdure.doors.cli.finding import whole_id
 from perdure.doors.cli.identified import identified, say_identified
 from perdure.doors.cli.names import argument, open_effects
-from perdure.doors.cli.options import Asked, command, pages, reads, spans, writes
+from perdure.doors.cli.options import StoreOptions, command, pages, reads, spans, writes
 from perdure.doors.cli.output import note, say_facts, say_json
 from perdure.doors.cli.show import records
 from perdure.doors.cli.tables import Column, folded, is_filtered, prose, say_table, state
-from perdure.effects.deciding import check_in_doubt
+from perdure.effects.operator_verbs import check_in_doubt
 from perdure.effects.settling import DIED
 from perdure.errors import Damaged, Invalid
 from perdure.model.records.effects import Absent, Declined, EffectRecord, EffectState, Happened, ToolKind, Verdict
 from perdure.model.records.runs import RunRecord, RunStatus
-from perdure.planes.elsewhere import AWAY, ways_on
+from perdure.planes.execution.parked_runs import AWAY, ways_on
 
 if TYPE_CHECKING:
     from perdure.handles.sync.runs import RunHandle
@@ -62,7 +62,7 @@ COLUMNS = (
 @spans
 @pages
 @reads
-def effects(asked: Asked, *, in_doubt: bool, **filters: Any) -> None:
+def effects(asked: StoreOptions, *, in_doubt: bool, **filters: Any) -> None:
     """List calls to external systems, newest first: planned, sent, known to have happened, or in doubt."""
     if in_doubt:
         if filters["state"] is not None:
@@ -112,7 +112,7 @@ def _doubting(store: Store, found: Iterable[EffectRecord]) -> dict[str, RunRecor
 @click.option("--force", is_flag=True, help="With absent: also while the process that sent it lives on this machine.")
 @writes
 def settle(
-    asked: Asked,
+    asked: StoreOptions,
     *,
     effect: str,
     verdict: str,
@@ -160,7 +160,7 @@ def _next(record: EffectRecord, verdict: str) -> str:
 @click.option("--apply", is_flag=True, help="Do it; without this it only shows what it is about.")
 @click.option("--force", is_flag=True, help="Also while it gives signs of life.")
 @writes
-def gone(asked: Asked, *, who: str, apply: bool, force: bool) -> None:
+def gone(asked: StoreOptions, *, who: str, apply: bool, force: bool) -> None:
     """Say that a MACHINE, or a HOLDER by its id, will never come back: what it was sending is settled by its tools' rules.
 
     Nobody can prove that about another machine, so a person is asked about each effect until somebody says it. You are believed:
@@ -247,7 +247,7 @@ WHAT_WAS_DONE = {
     "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, metavar="N", help="At most so many."
 )
 @reads
-def errors(asked: Asked, *, tool: str | None, agent: str | None, limit: int, **span: Any) -> None:
+def errors(asked: StoreOptions, *, tool: str | None, agent: str | None, limit: int, **span: Any) -> None:
     """List what went wrong, newest first: effects and runs, each with its code and what was done about it.
 
     Each is dated by when it went wrong, and so is the span: not by when it was planned or begun.

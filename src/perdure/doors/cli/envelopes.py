@@ -14,7 +14,7 @@ from perdure.doors.cli.finding import find_run
 from perdure.doors.cli.given import read_given
 from perdure.doors.cli.keys import check_new, write_private
 from perdure.doors.cli.names import argument, run_names
-from perdure.doors.cli.options import Asked, command, reads, writes
+from perdure.doors.cli.options import StoreOptions, command, reads, writes
 from perdure.doors.cli.output import bytes_size, counted, moment, note, say_facts, say_heading, say_json, say_prose
 from perdure.doors.cli.tables import Column, folded, say_table, state
 from perdure.errors import Conflict, Damaged, Invalid, NotFound, Refused, TooLarge
@@ -60,7 +60,7 @@ def _question(wait: WaitPart) -> object:
     "--save", metavar="FOLDER", type=click.Path(path_type=Path), help="Write it and its blobs to a new folder."
 )
 @reads
-def envelope(asked: Asked, *, run: str, save: Path | None) -> None:
+def envelope(asked: StoreOptions, *, run: str, save: Path | None) -> None:
     """Show the state needed to resume RUN: where it stands, what is open and what to do about it, and a verdict.
 
     With --json: the envelope itself, with its digest, as `perdure adopt` reads it.
@@ -125,7 +125,7 @@ def _save(store: Store, found: Envelope, folder: Path) -> None:
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--dry-run", is_flag=True, help="Only show what would be handed over.")
 @writes
-def handover(asked: Asked, *, run: str, folder: Path, dry_run: bool) -> None:
+def handover(asked: StoreOptions, *, run: str, folder: Path, dry_run: bool) -> None:
     """Write the envelope of RUN and its blobs to a new FOLDER, and let it continue only where that is adopted.
 
     The run is parked here, and so are the runs that it waits for. `perdure unpark` takes it back, as long as nobody has
@@ -152,7 +152,7 @@ def handover(asked: Asked, *, run: str, folder: Path, dry_run: bool) -> None:
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--lost", is_flag=True, help="Its store is gone for good, and the run was not handed over.")
 @writes
-def adopt(asked: Asked, *, folder: Path, lost: bool) -> None:
+def adopt(asked: StoreOptions, *, folder: Path, lost: bool) -> None:
     """Resume here a run that another store handed over to FOLDER. It keeps its name and the keys of its effects.
 
     With --lost every effect that was planned or under way is in doubt, and is settled by rule or by you. So is each new

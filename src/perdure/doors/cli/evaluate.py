@@ -18,8 +18,8 @@ from perdure.doors.cli.tables import Column, prose, say_table
 from perdure.errors import Invalid
 
 if TYPE_CHECKING:
-    from perdure.evaluation.recovery.host import Shown
-    from perdure.evaluation.recovery.plan import Plan
+    from perdure.evaluation.recovery.host import ShownCase
+    from perdure.evaluation.recovery.plan import EvaluationPlan
     from perdure.evaluation.recovery.scorecard import Scorecard
     from perdure.evaluation.recovery.story import Case
 
@@ -145,7 +145,7 @@ def _write(card: Scorecard, out: Path) -> None:
 # -- on the way ------------------------------------------------------------------------------------------------------
 
 
-class Lines:
+class EvaluationLines:
     """Progress for a log: a line now and then, and one for every first failure of a cell."""
 
     def __init__(self) -> None:
@@ -161,7 +161,7 @@ class Lines:
                 self._said = time.monotonic()
                 note(f"{counted(self._ended, 'case')}; now {case.id}")
 
-    def ends(self, shown: Shown) -> None:
+    def ends(self, shown: ShownCase) -> None:
         """Say what failed, once for a subject, task and fault."""
         with self._mutex:
             self._ended += 1
@@ -171,17 +171,17 @@ class Lines:
                 note(f"{shown.case.id}: {'BROKEN' if shown.broken else ', '.join(shown.score.failed)}")
 
 
-class Quiet(Lines):
+class Quiet(EvaluationLines):
     """Nothing: for machines."""
 
     def begins(self, case: Case) -> None:
         """Nothing."""
 
-    def ends(self, shown: Shown) -> None:
+    def ends(self, shown: ShownCase) -> None:
         """Nothing."""
 
 
-class Live(Lines):
+class Live(EvaluationLines):
     """One line at the bottom of a terminal, and the failures above it."""
 
     def __init__(self, status: Any) -> None:
@@ -195,14 +195,14 @@ class Live(Lines):
         )
 
 
-def _told(stack: ExitStack, planned: Plan, *, quiet: bool) -> Any:
+def _told(stack: ExitStack, planned: EvaluationPlan, *, quiet: bool) -> Any:
     if quiet:
         return Quiet()
     for what, why in planned.skipped.items():
         if " " in what:
             note(f"{what} is skipped: {why}")
     if not sys.stderr.isatty():
-        return Lines()
+        return EvaluationLines()
     return Live(stack.enter_context(console(err=True).status("the controls first")))
 
 
@@ -263,7 +263,7 @@ def _replay(case_id: str, seed: int | None, out: Path, *, tries: int, install: b
     return 1 if shown.score.failed or shown.broken else 0
 
 
-def _say_case(shown: Shown) -> None:
+def _say_case(shown: ShownCase) -> None:
     score = shown.score
     say_facts(
         {"case": shown.case.id, "violations": score.failed or "none", "where": shown.note, "broken": shown.broken}

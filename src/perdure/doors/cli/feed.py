@@ -9,17 +9,17 @@ import click
 
 from perdure.doors.cli.finding import of_stream
 from perdure.doors.cli.names import argument, session_names, stream_names
-from perdure.doors.cli.options import Asked, command, pages, reads, spans
+from perdure.doors.cli.options import StoreOptions, command, pages, reads, spans
 from perdure.doors.cli.output import compact, moment, note, plain, say_json_line
 from perdure.doors.cli.tables import Column, is_filtered, prose, say_damaged, say_page
 from perdure.errors import Damaged
 from perdure.model.display import shortened, visible
-from perdure.planes.paging import DamagedRow
+from perdure.planes.reading.paging import DamagedRow
 
 if TYPE_CHECKING:
     from perdure.handles.sync.store import Store
-    from perdure.model.records.happenings import EventRecord
-    from perdure.planes.paging import Page
+    from perdure.model.records.emitted import EventRecord
+    from perdure.planes.reading.paging import Page
 
 FEED_PAGE = 200
 WAIT = "1s"
@@ -58,7 +58,7 @@ COLUMNS = (
 @spans
 @pages
 @reads
-def events(asked: Asked, *, name: str | None, session: str | None, **filters: Any) -> None:
+def events(asked: StoreOptions, *, name: str | None, session: str | None, **filters: Any) -> None:
     """List events, newest first: who changed what, and when. Of everything, or of NAME: a session, or run:ID."""
     if name is not None and session is not None:
         raise click.UsageError("NAME and --session say the same: give one of them")
@@ -83,7 +83,7 @@ def events(asked: Asked, *, name: str | None, session: str | None, **filters: An
 @click.option("--after", metavar="CURSOR", help="Continue after a cursor of the feed.")
 @reads
 def tail(
-    asked: Asked,
+    asked: StoreOptions,
     *,
     name: str | None,
     kind: str | None,
@@ -97,14 +97,14 @@ def tail(
     With --json: one JSON object a line, as it happens.
     """
     with asked.open() as store:
-        wanted = Wanted(store, name, kind)
+        wanted = FeedFilter(store, name, kind)
         start = after if after is not None or from_start else store.feed_end()
         cursor = _say_feed(store, start, wanted, once=once, limit=limit, as_json=asked.as_json)
         more = any(wanted.among(page) for page in follow(store, cursor, once=True))
     note(f"more events: add --after {cursor}" if more else f"for what comes later: add --after {cursor}")
 
 
-class Wanted:
+class FeedFilter:
     """The part of the feed that is to be shown. NotFound for a name that is not there, Invalid for what is no kind."""
 
     def __init__(self, store: Store, name: str | None, kind: str | None) -> None:
@@ -127,7 +127,7 @@ class Wanted:
 
 
 def _say_feed(
-    store: Store, cursor: str | None, wanted: Wanted, *, once: bool, limit: int | None, as_json: bool
+    store: Store, cursor: str | None, wanted: FeedFilter, *, once: bool, limit: int | None, as_json: bool
 ) -> str | None:
     """Show events as they come; returns the cursor after the last one that was looked at."""
     left = limit

@@ -13,14 +13,14 @@ from typing import Any
 
 import click
 
-from perdure.doors.cli.options import Asked, Command, writes
+from perdure.doors.cli.options import CommandWithExamples, StoreOptions, writes
 from perdure.errors import Error, Invalid
 from perdure.model.display import visible
 
 TIMEOUT_SECONDS = 10.0  # for the store: less than any host waits
 
 
-class Hook(Command):
+class Hook(CommandWithExamples):
     """A command that ends well, whatever its options are."""
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
@@ -50,7 +50,7 @@ class Hook(Command):
 @click.option("--event", "event_name", default="", metavar="NAME", help="If the host does not say which event it is.")
 @click.option("--session", envvar="PERDURE_SESSION", default="", metavar="NAME", help="Default: one for the workspace.")
 @writes
-def hook(asked: Asked, *, host: str, part: int, event_name: str, session: str) -> None:
+def hook(asked: StoreOptions, *, host: str, part: int, event_name: str, session: str) -> None:
     """Answer one hook of HOST (claude-code, codex, cursor, gemini, opencode, generic): its event comes on stdin.
 
     A new or compacted context gets its boot; a transcript is ingested, each turn once; edits and commands become events.
@@ -71,7 +71,7 @@ def hook(asked: Asked, *, host: str, part: int, event_name: str, session: str) -
         click.echo(made if isinstance(made, str) else json.dumps(made), nl=made != "")
 
 
-def _respond(asked: Asked, host: Any, part: int, event_name: str, session: str) -> tuple[str, str]:
+def _respond(asked: StoreOptions, host: Any, part: int, event_name: str, session: str) -> tuple[str, str]:
     import perdure  # noqa: PLC0415 - help must not load the stores
     from perdure.doors.hosts.events import STDIN_MAX_BYTES, read_event  # noqa: PLC0415 - as above
     from perdure.doors.hosts.hooking import respond  # noqa: PLC0415

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perdure.doors.cli.bundles import import_bundle, renaming
-from perdure.doors.cli.options import Asked, command, writes
+from perdure.doors.cli.options import StoreOptions, command, writes
 from perdure.doors.cli.output import counted, note, say_facts, say_json
 from perdure.doors.cli.progress import progress
 from perdure.doors.cli.tables import Column, folded, say_table
@@ -60,7 +60,7 @@ def _complete_format(_ctx: click.Context, _param: click.Parameter, incomplete: s
 @click.option("--dry-run", is_flag=True, help="Only say what is in the files, or what a bundle would add.")
 @writes
 def import_(
-    asked: Asked, *, paths: tuple[Path, ...], format_name: str | None, kind: str | None, fields: tuple[str, ...],
+    asked: StoreOptions, *, paths: tuple[Path, ...], format_name: str | None, kind: str | None, fields: tuple[str, ...],
     session: str, scope: str, names: dict[str, str], dry_run: bool,
 ) -> None:  # fmt: skip
     """Bring sessions, turns, calls, results, values, tasks and decisions of other programs into a store, or bundles.
@@ -116,7 +116,7 @@ def _are_bundles(paths: tuple[Path, ...]) -> bool:
 
 
 @contextmanager
-def _store(asked: Asked, *, dry_run: bool) -> Iterator[Store | None]:
+def _store(asked: StoreOptions, *, dry_run: bool) -> Iterator[Store | None]:
     """The store, made if there is none; nothing for a dry run."""
     if dry_run:
         yield None

@@ -1,4 +1,4 @@
-"""`perdure init`: writes `perdure.toml` for a scenario, and makes the store that it names. Presets: `evaluation/choosing`."""
+"""`perdure init`: writes `perdure.toml` for a scenario, and makes the store that it names. Presets: `choosing`."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 
 import click
 
+from perdure.choosing.presets import PRESETS, text_of
+from perdure.choosing.rules import Scenario
 from perdure.doors.cli.options import command, json_option, log_options
 from perdure.doors.cli.output import note, say_facts, say_json
 from perdure.doors.cli.settings import FILE
 from perdure.errors import Conflict, Error, Invalid
-from perdure.evaluation.choosing.presets import PRESETS, text_of
-from perdure.evaluation.choosing.rules import Scenario
 
 WAIT_SECONDS = 5.0
 

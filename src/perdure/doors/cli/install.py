@@ -17,7 +17,7 @@ from perdure.doors.cli.tables import say_table
 from perdure.errors import Refused
 
 if TYPE_CHECKING:
-    from perdure.doors.hosts.configuring import Change
+    from perdure.doors.hosts.configuring import FileChange
     from perdure.doors.hosts.plans import Wanted
 
 NAMES = ("claude-code", "codex", "cursor", "gemini", "opencode", "generic")
@@ -97,7 +97,7 @@ def _wanted(store: str) -> Wanted:
     return Wanted(command, store if path is None else f"{scheme}:///{path.resolve()}")
 
 
-def _show(changes: list[Change], *, as_json: bool) -> None:
+def _show(changes: list[FileChange], *, as_json: bool) -> None:
     if as_json:
         return
     for each in changes:

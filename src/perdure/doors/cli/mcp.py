@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from perdure.doors.cli.options import Asked, command, writes
+from perdure.doors.cli.options import StoreOptions, command, writes
 from perdure.errors import Invalid, Refused
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -24,7 +24,7 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="With --http: loopback only.")
 @click.option("--port", type=click.IntRange(1, 65_535), default=8_931, show_default=True, help="With --http.")
 @writes
-def mcp(asked: Asked, *, session: str, http: bool, host: str, port: int) -> None:
+def mcp(asked: StoreOptions, *, session: str, http: bool, host: str, port: int) -> None:
     """Serve the store to a coding agent: boot, memory, decisions, tasks, effects and questions as tools.
 
     `perdure install --for HOST` writes the configuration that starts this. The store is made if it is not there.

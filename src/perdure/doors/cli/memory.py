@@ -8,7 +8,7 @@ import click
 
 from perdure.doors.cli.finding import find_session
 from perdure.doors.cli.names import session_names
-from perdure.doors.cli.options import Asked, command, pages, reads, spans, writes
+from perdure.doors.cli.options import StoreOptions, command, pages, reads, spans, writes
 from perdure.doors.cli.output import note, say_facts, say_json
 from perdure.doors.cli.show import record_of, records
 from perdure.doors.cli.tables import Column, folded, is_filtered, prose, say_page
@@ -75,7 +75,8 @@ _about = click.option("--about", metavar="NAME", help="Only those about this sub
 @click.option("--because", metavar="WHY", help="Why it replaces that one.")
 @writes
 def remember(
-    asked: Asked, *, text: str, session: str | None, scope: str | None, supersedes: int | None, because: str | None, **said: Any
+    asked: StoreOptions, *, text: str, session: str | None, scope: str | None, supersedes: int | None,
+    because: str | None, **said: Any
 ) -> None:  # fmt: skip
     """Write TEXT down as a memory of a session or a scope, which is made if it is new."""
     if (supersedes is None) != (because is None):
@@ -103,7 +104,7 @@ def remember(
 @_scope
 @click.option("--because", metavar="WHY", required=True, help="Why.")
 @writes
-def forget(asked: Asked, *, seq: int, session: str | None, scope: str | None, because: str) -> None:
+def forget(asked: StoreOptions, *, seq: int, session: str | None, scope: str | None, because: str) -> None:
     """Let memory SEQ be found no more. Its text stays in the log."""
     _check_place(session, scope)
     _find(asked, session, scope)
@@ -133,7 +134,7 @@ def forget(asked: Asked, *, seq: int, session: str | None, scope: str | None, be
 @pages
 @reads
 def memories(
-    asked: Asked, *, session: str | None, scope: str | None, status: str, everything: bool, **filters: Any
+    asked: StoreOptions, *, session: str | None, scope: str | None, status: str, everything: bool, **filters: Any
 ) -> None:
     """List memories, newest first: of a session, a scope, or everywhere."""
     filters["status"] = None if everything else status
@@ -170,7 +171,7 @@ def memories(
 @click.option("--since", metavar="WHEN", help="Only those written down since.")
 @writes
 def recall(
-    asked: Asked, *, query: str, session: str | None, scope: str | None, kinds: tuple[str, ...], **given: Any
+    asked: StoreOptions, *, query: str, session: str | None, scope: str | None, kinds: tuple[str, ...], **given: Any
 ) -> None:
     """Find the memories that answer QUERY best: of a session and the scopes that it reads, of a scope, or of all."""
     _find(asked, session, scope)
@@ -202,7 +203,7 @@ def recall(
     "--limit", type=click.IntRange(1, 1000), default=10, show_default=True, metavar="N", help="At most so many."
 )
 @writes
-def search(asked: Asked, *, query: str, kinds: tuple[str, ...], speaker: str | None, **given: Any) -> None:
+def search(asked: StoreOptions, *, query: str, kinds: tuple[str, ...], speaker: str | None, **given: Any) -> None:
     """Find what was said, decided, done and remembered that shares words with QUERY, best first."""
     with searchable(asked) as store:
         found = store.search(query, kinds=kinds or None, actor=speaker, **given)
@@ -213,7 +214,7 @@ def search(asked: Asked, *, query: str, kinds: tuple[str, ...], speaker: str | N
 @command("index", "perdure index", "perdure index --follow", "perdure index --json")
 @click.option("--follow", is_flag=True, help="Go on as things are said, until it is stopped.")
 @writes
-def index(asked: Asked, *, follow: bool) -> None:
+def index(asked: StoreOptions, *, follow: bool) -> None:
     """Index everything that was said, and make the vectors that are missing, so that no search waits for it.
 
     It can be stopped at any time: the next one continues. Vectors need the extra `embed`; without it words are indexed alone.
@@ -235,19 +236,19 @@ def _indexed(store: Store) -> Any:
         return store.index(lambda _what, done, total: step(done, total))
 
 
-def _say_indexed(asked: Asked, indexed: Any) -> None:
+def _say_indexed(asked: StoreOptions, indexed: Any) -> None:
     if asked.as_json:
         say_json(indexed)
         return
     say_facts({"texts": indexed.texts, "vectors": indexed.vectors, "embedding": indexed.embedding or "none"})
 
 
-def searchable(asked: Asked) -> Store:
+def searchable(asked: StoreOptions) -> Store:
     """The store, open for writing its index; where nothing can be written, for reading alone."""
     try:
         return asked.open()
     except ReadOnly:
-        return Asked(asked.store, asked.tenant, as_json=asked.as_json).open()
+        return StoreOptions(asked.store, asked.tenant, as_json=asked.as_json).open()
 
 
 def _check_place(session: str | None, scope: str | None) -> None:
@@ -263,9 +264,9 @@ def _place(store: Store, session: str | None, scope: str | None) -> Session | Sc
     return None if scope is None else _find_scope(store, scope)
 
 
-def _find(asked: Asked, session: str | None, scope: str | None) -> None:
+def _find(asked: StoreOptions, session: str | None, scope: str | None) -> None:
     """See that it is there, with a store that cannot make it."""
-    with Asked(asked.store, asked.tenant, as_json=asked.as_json).open() as store:
+    with StoreOptions(asked.store, asked.tenant, as_json=asked.as_json).open() as store:
         _place(store, session, scope)
 
 
@@ -278,7 +279,7 @@ def _find_scope(store: Store, name: str) -> Scope:
         ) from None
 
 
-def _say_memory(asked: Asked, record: Any, what: str) -> None:
+def _say_memory(asked: StoreOptions, record: Any, what: str) -> None:
     if asked.as_json:
         say_json(record)
         return

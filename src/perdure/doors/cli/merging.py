@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from perdure.doors.cli.options import Asked, actor_option, command, json_option, log_options, store_option
+from perdure.doors.cli.options import StoreOptions, actor_option, command, json_option, log_options, store_option
 from perdure.doors.cli.output import counted, note, plain, say_json
 from perdure.doors.cli.tables import Column, say_table
 
@@ -40,7 +40,7 @@ def merge(*, theirs: str | None, name: str, store: str, actor: str, as_json: boo
     """
     from perdure.interchange.merge import merge as merged  # noqa: PLC0415 - help must not load the stores
 
-    Asked(store, "", as_json=as_json).check_exists()
+    StoreOptions(store, "", as_json=as_json).check_exists()
     done = merged(store, theirs, name, actor)
     if as_json:
         say_json(plain(done))

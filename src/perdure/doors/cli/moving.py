@@ -36,12 +36,12 @@ def move(
     Killed anywhere, run it again. From then on SRC says where it went and takes no more events. Positions of subscriptions stay
     behind. Large blobs go to DST's own place: for PostgreSQL say ?artifacts=….
     """
-    from perdure.doors.cli.options import Asked  # noqa: PLC0415 - with what follows
+    from perdure.doors.cli.options import StoreOptions  # noqa: PLC0415 - with what follows
     from perdure.interchange import move as moving  # noqa: PLC0415 - help must not load the stores
 
     if take_back == (target is not None):
         raise click.UsageError("name where it goes, or --take-back")
-    Asked(source, "", as_json=as_json).check_exists()
+    StoreOptions(source, "", as_json=as_json).check_exists()
     if target is None:
         moving.take_back(source, actor=actor)
         say_json({"source": source, "taken_back": True}) if as_json else note("it can be written to again")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from perdure.doors.cli.options import DEFAULT_STORE, Asked
+from perdure.doors.cli.options import DEFAULT_STORE, StoreOptions
 
 if TYPE_CHECKING:
     from perdure.handles.sync.store import Store
@@ -21,7 +21,7 @@ def _completing(listing: Callable[[Store], list[str]]) -> Complete:
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:  # noqa: ARG001 - click's signature
         given = ctx.params
-        asked = Asked(given.get("store") or DEFAULT_STORE, given.get("tenant") or "default", as_json=False)
+        asked = StoreOptions(given.get("store") or DEFAULT_STORE, given.get("tenant") or "default", as_json=False)
         try:
             with asked.open() as store:
                 found = listing(store)

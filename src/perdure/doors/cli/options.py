@@ -30,7 +30,7 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
 Body = Callable[..., Any]
 
 
-class Command(click.Command):
+class CommandWithExamples(click.Command):
     """A command whose help ends in examples, as they were written."""
 
     def __init__(self, *args: Any, examples: Iterable[str] = (), **kwargs: Any) -> None:
@@ -57,12 +57,12 @@ class Command(click.Command):
                 formatter.write("".join(f"  {example}\n" for example in self.examples))
 
 
-def command(name: str, *examples: str) -> Callable[[Body], Command]:
+def command(name: str, *examples: str) -> Callable[[Body], CommandWithExamples]:
     """Make a function a command of this name."""
-    return click.command(name, cls=Command, examples=examples)
+    return click.command(name, cls=CommandWithExamples, examples=examples)
 
 
-class Asked:
+class StoreOptions:
     """The user's options about the store."""
 
     def __init__(self, store: str, tenant: str, *, as_json: bool, actor: str = "") -> None:
@@ -197,7 +197,7 @@ def reads(function: Body) -> Body:
 
     @functools.wraps(function)
     def run(*, store: str, tenant: str, as_json: bool, **own: Any) -> Any:
-        return function(Asked(store, tenant, as_json=as_json), **own)
+        return function(StoreOptions(store, tenant, as_json=as_json), **own)
 
     return store_option(_tenant_option(json_option(log_options(run))))
 
@@ -207,7 +207,7 @@ def whole(function: Body) -> Body:
 
     @functools.wraps(function)
     def run(*, store: str, as_json: bool, **own: Any) -> Any:
-        return function(Asked(store, "", as_json=as_json), **own)
+        return function(StoreOptions(store, "", as_json=as_json), **own)
 
     return store_option(json_option(log_options(run)))
 
@@ -217,7 +217,7 @@ def writes_whole(function: Body) -> Body:
 
     @functools.wraps(function)
     def run(*, store: str, actor: str, as_json: bool, **own: Any) -> Any:
-        return function(Asked(store, "", as_json=as_json, actor=actor), **own)
+        return function(StoreOptions(store, "", as_json=as_json, actor=actor), **own)
 
     return store_option(actor_option(json_option(log_options(run))))
 
@@ -227,7 +227,7 @@ def writes(function: Body) -> Body:
 
     @functools.wraps(function)
     def run(*, store: str, tenant: str, actor: str, as_json: bool, **own: Any) -> Any:
-        return function(Asked(store, tenant, as_json=as_json, actor=actor), **own)
+        return function(StoreOptions(store, tenant, as_json=as_json, actor=actor), **own)
 
     return store_option(_tenant_option(actor_option(json_option(log_options(run)))))
 

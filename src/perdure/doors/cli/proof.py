@@ -11,7 +11,7 @@ import click
 from perdure.doors.cli.anchors import READABLE_FILE, anchored, keys_read, read_anchored
 from perdure.doors.cli.given import read_given
 from perdure.doors.cli.keys import check_new, new_key_pair, write_private
-from perdure.doors.cli.options import Asked, command, whole, writes_whole
+from perdure.doors.cli.options import StoreOptions, command, whole, writes_whole
 from perdure.doors.cli.output import counted, note, plain, say_json
 from perdure.doors.cli.progress import progress
 from perdure.doors.cli.tables import Column, folded, say_table
@@ -45,7 +45,7 @@ SIGNATURES = {
 @anchored
 @click.option("--blobs/--no-blobs", default=True, show_default=True, help="Whether to read and hash every blob.")
 @whole
-def verify(asked: Asked, *, anchor_file: Path | None, public_key: Path | None, blobs: bool) -> None:
+def verify(asked: StoreOptions, *, anchor_file: Path | None, public_key: Path | None, blobs: bool) -> None:
     """Prove that every event, row and blob is as it was written. Changes nothing; others may write meanwhile.
 
     Exits with 8 if anything is wrong. Costs a fold of every stream. Without an anchor, events that were cut
@@ -91,7 +91,7 @@ def _say_report(report: Any) -> None:
 @click.option("--because", required=True, metavar="TEXT", help="Why this damage is known; it is recorded.")
 @click.option("--apply", is_flag=True, help="Record it; without it nothing is changed.")
 @writes_whole
-def quarantine(asked: Asked, *, stream: str, because: str, apply: bool) -> None:
+def quarantine(asked: StoreOptions, *, stream: str, because: str, apply: bool) -> None:
     """Record the damage of a stream as known, so that verify, move and restore pass and list it apart.
 
     STREAM is the name or the uid of a stream that `perdure verify` names. Nothing is mended or deleted. New damage in the same
@@ -121,7 +121,7 @@ def quarantine(asked: Asked, *, stream: str, because: str, apply: bool) -> None:
 )
 @click.option("--unsigned", is_flag=True, help="Without a signature: who can write the file can also replace it.")
 @writes_whole
-def anchor(asked: Asked, *, key: Path | None, output: str | None, new_key: Path | None, unsigned: bool) -> None:
+def anchor(asked: StoreOptions, *, key: Path | None, output: str | None, new_key: Path | None, unsigned: bool) -> None:
     """State the ends of all chains, signed, to be kept where this store's administrators cannot change it."""
     if new_key is not None:
         if key or output or unsigned:

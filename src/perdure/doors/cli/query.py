@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from perdure.doors.cli.options import Asked, command, reads
+from perdure.doors.cli.options import StoreOptions, command, reads
 from perdure.doors.cli.output import compact, note, say_json
 from perdure.doors.cli.tables import Column, say_table
 
@@ -30,7 +30,7 @@ from perdure.doors.cli.tables import Column, say_table
     help="At most so many rows.",
 )
 @reads
-def query(asked: Asked, *, sql: str, params: tuple[str, ...], limit: int) -> None:
+def query(asked: StoreOptions, *, sql: str, params: tuple[str, ...], limit: int) -> None:
     """Ask with SQL: one statement that reads the views (docs/sql.md). Nothing can be changed with it."""
     with asked.open() as store:
         rows = store.query(sql, dict(map(_parsed, params)), limit=limit)

@@ -9,7 +9,7 @@ import click
 
 from perdure.doors.cli.anchors import READABLE_FILE
 from perdure.doors.cli.given import read_given
-from perdure.doors.cli.options import Asked, command, writes
+from perdure.doors.cli.options import StoreOptions, command, writes
 from perdure.doors.cli.output import bytes_size, counted, note, plain, say_json
 from perdure.doors.cli.progress import progress
 from perdure.doors.cli.tables import Column, say_table
@@ -67,7 +67,7 @@ COLUMNS = (
     "--apply", "--execute", "execute", is_flag=True, help="Really let it go; without it, only say what would."
 )
 @writes
-def retain(asked: Asked, *, policy: Path | None, execute: bool, **rule: Any) -> None:
+def retain(asked: StoreOptions, *, policy: Path | None, execute: bool, **rule: Any) -> None:
     """Let go of old checkpoints, turns that a summary stands for, old values and emitted events, and what ended. A dry run unless
     --apply.
 
@@ -91,7 +91,7 @@ def retain(asked: Asked, *, policy: Path | None, execute: bool, **rule: Any) -> 
 
 
 def _rules(policy: Path | None, flags: dict[str, Any]) -> list[Retention]:
-    from perdure.planes.policy import policy_rules, rule_of  # noqa: PLC0415 - help must not load the planes
+    from perdure.planes.retention.policy import policy_rules, rule_of  # noqa: PLC0415 - help must not load the planes
 
     if (policy is None) == (not flags):
         raise click.UsageError("expected rules as options (--checkpoints N, --turns N …), or --policy FILE")

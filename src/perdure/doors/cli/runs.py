@@ -10,7 +10,7 @@ import click
 from perdure.doors.cli.finding import find_run, run_id
 from perdure.doors.cli.identified import say_identified
 from perdure.doors.cli.names import argument, run_names, session_names
-from perdure.doors.cli.options import Asked, command, pages, reads, spans, writes
+from perdure.doors.cli.options import StoreOptions, command, pages, reads, spans, writes
 from perdure.doors.cli.output import note, say_facts, say_json
 from perdure.doors.cli.show import records
 from perdure.doors.cli.tables import Column, is_filtered, prose, state
@@ -61,7 +61,7 @@ def _columns(lost: Mapping[str, StrandedRecord]) -> tuple[Column, ...]:
 @spans
 @pages
 @reads
-def runs(asked: Asked, **filters: Any) -> None:
+def runs(asked: StoreOptions, **filters: Any) -> None:
     """List runs, newest first. A run whose worker gives no sign of life reads as abandoned; one that is pinned to a program
     that no living worker has reads as stranded.
     """
@@ -75,7 +75,7 @@ def runs(asked: Asked, **filters: Any) -> None:
         say_identified(found, _columns(lost), **shown, besides=lambda run: {"stranded": run.id in lost})
 
 
-def _tell(asked: Asked, name: str, verb: Callable[[RunHandle], Any], done: str, *, over: str = "") -> None:
+def _tell(asked: StoreOptions, name: str, verb: Callable[[RunHandle], Any], done: str, *, over: str = "") -> None:
     """Say something to a run, and show how it stands then. over: what is noted instead if there was nothing left to do."""
     with asked.open() as store:
         handle = find_run(store, name)
@@ -100,7 +100,7 @@ def _tell(asked: Asked, name: str, verb: Callable[[RunHandle], Any], done: str, 
     "--vouch", is_flag=True, help="After a restore: you looked, and all its external calls are recorded here."
 )
 @writes
-def resume(asked: Asked, *, run: str, vouch: bool) -> None:
+def resume(asked: StoreOptions, *, run: str, vouch: bool) -> None:
     """Re-check RUN, which waits or is parked: after a deploy, or when the thing that it waits for has come.
 
     After a restore a run asks before everything unsafe that it does, until it ends or somebody vouches for it.
@@ -111,7 +111,7 @@ def resume(asked: Asked, *, run: str, vouch: bool) -> None:
 @command("retry", "perdure retry 4f1c2a9b77d0", "perdure retry 4f1c2a9b77d0 --actor alice --json")
 @argument("run", run_names)
 @writes
-def retry(asked: Asked, *, run: str) -> None:
+def retry(asked: StoreOptions, *, run: str) -> None:
     """Try RUN again where it failed. Recorded work is kept; the step that failed last is done anew. Not if it has undone what it
     did.
     """
@@ -121,7 +121,7 @@ def retry(asked: Asked, *, run: str) -> None:
 @command("unpark", "perdure unpark 4f1c2a9b77d0", "perdure unpark 4f1c2a9b77d0 --actor alice --json")
 @argument("run", run_names)
 @writes
-def unpark(asked: Asked, *, run: str) -> None:
+def unpark(asked: StoreOptions, *, run: str) -> None:
     """Let RUN, which is parked, continue, once the cause is mended.
 
     A run that was handed over (moved) continues here again. Only do so if no store adopted it, or it runs twice.
@@ -138,7 +138,7 @@ def unpark(asked: Asked, *, run: str) -> None:
 @click.option("--reason", metavar="TEXT", default="", help="Why: it is kept with the run.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be ended.")
 @writes
-def cancel(asked: Asked, *, run: str, reason: str, dry_run: bool) -> None:
+def cancel(asked: StoreOptions, *, run: str, reason: str, dry_run: bool) -> None:
     """End RUN. One that nobody has is over at once; one that runs is told at its next step, and one with something to undo
     when it is taken next. Other effects of the run stay.
     """
@@ -149,7 +149,7 @@ def cancel(asked: Asked, *, run: str, reason: str, dry_run: bool) -> None:
         _tell(asked, run, lambda handle: handle.cancel(reason), done, over="it was over already: nothing was changed")
 
 
-def _say_what_ends(asked: Asked, name: str) -> None:
+def _say_what_ends(asked: StoreOptions, name: str) -> None:
     with asked.open() as store:
         handle = find_run(store, name)
         waits, effects = handle.waits(), [each.record for each in handle.effects(open=True)]
@@ -176,7 +176,7 @@ def _say_what_ends(asked: Asked, name: str) -> None:
 @click.argument("program", required=False)
 @click.option("--any", "anything", is_flag=True, help="Take the pin away: any program may continue it.")
 @writes
-def pin(asked: Asked, *, run: str, program: str | None, anything: bool) -> None:
+def pin(asked: StoreOptions, *, run: str, program: str | None, anything: bool) -> None:
     """Let only workers with PROGRAM (default: the one that drove it last) continue RUN."""
     if anything and program is not None:
         raise click.UsageError("--any takes the pin away: it names no program")

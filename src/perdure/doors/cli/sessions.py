@@ -8,7 +8,7 @@ import click
 
 from perdure.doors.cli.finding import existing_session
 from perdure.doors.cli.names import argument, session_names
-from perdure.doors.cli.options import Asked, command, pages, reads, spans, writes
+from perdure.doors.cli.options import StoreOptions, command, pages, reads, spans, writes
 from perdure.doors.cli.output import note, plain, say_facts, say_json
 from perdure.doors.cli.retain import say_report
 from perdure.doors.cli.tables import Column, is_filtered, prose, say_page, state
@@ -43,7 +43,7 @@ COLUMNS = (
 @spans
 @pages
 @reads
-def sessions(asked: Asked, **filters: Any) -> None:
+def sessions(asked: StoreOptions, **filters: Any) -> None:
     """List sessions, newest first. A session whose process died reads as crashed."""
     with asked.open() as store:
         found = store.sessions(**filters)
@@ -56,7 +56,7 @@ def sessions(asked: Asked, **filters: Any) -> None:
 @argument("session", session_names)
 @click.argument("title")
 @writes
-def rename(asked: Asked, *, session: str, title: str) -> None:
+def rename(asked: StoreOptions, *, session: str, title: str) -> None:
     """Give SESSION another TITLE.
 
     Its name stays: runs, bundles and the log know the session by it.
@@ -71,7 +71,7 @@ def rename(asked: Asked, *, session: str, title: str) -> None:
 @argument("session", session_names)
 @click.option("--undo", is_flag=True, help="Let listings have it again.")
 @writes
-def archive(asked: Asked, *, session: str, undo: bool) -> None:
+def archive(asked: StoreOptions, *, session: str, undo: bool) -> None:
     """Leave SESSION out of listings; all of it stays. Only one that ended is archived.
 
     `perdure sessions --archived` lists it, and it is opened by its name as before.
@@ -91,7 +91,7 @@ def archive(asked: Asked, *, session: str, undo: bool) -> None:
 @argument("session", session_names)
 @click.option("--apply", "execute", is_flag=True, help="Really let it go; without it, only say what would.")
 @writes
-def delete(asked: Asked, *, session: str, execute: bool) -> None:
+def delete(asked: StoreOptions, *, session: str, execute: bool) -> None:
     """Let go of what was said in SESSION and done in its runs, and archive it. A dry run unless --apply.
 
     Turns, checkpoints, emitted events, replaced values and steps go for ever. The record of what was done stays: tasks,
@@ -107,7 +107,7 @@ def delete(asked: Asked, *, session: str, execute: bool) -> None:
             note(f"archived; `perdure show {session}` has what stays")
 
 
-def _say(asked: Asked, session: Session) -> None:
+def _say(asked: StoreOptions, session: Session) -> None:
     found = session.info()
     if asked.as_json:
         say_json(found)

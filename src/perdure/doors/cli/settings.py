@@ -20,7 +20,7 @@ FILE_MAX_BYTES = 64 * 1024
 _META = "perdure.settings"
 
 
-class WorkerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class WorkerSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The settings of `perdure worker`; the options check the values."""
 
     processes: int | None = None
@@ -32,26 +32,26 @@ class WorkerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     keep: str | None = None
 
 
-class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class SettingsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The whole file."""
 
     store: str | None = None
     tenant: str | None = None
     actor: str | None = None
-    worker: WorkerSettings = WorkerSettings()
+    worker: WorkerSection = WorkerSection()
 
 
-def read(path: Path) -> Settings:
+def read(path: Path) -> SettingsFile:
     """The settings of a file; those of none when it is not there. Invalid names what is wrong in it."""
     try:
         with path.open("rb") as file:
             data = file.read(FILE_MAX_BYTES + 1)
     except FileNotFoundError:
-        return Settings()
+        return SettingsFile()
     if len(data) > FILE_MAX_BYTES:
         raise Invalid(f"more than {FILE_MAX_BYTES} bytes: this is no {FILE}", path=str(path))
     try:
-        return msgspec.toml.decode(data, type=Settings)
+        return msgspec.toml.decode(data, type=SettingsFile)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Invalid(str(error), path=FILE, hint="perdure init --dry-run shows what it may look like") from error
 
@@ -73,7 +73,7 @@ def defaults(name: str, otherwise: Any) -> dict[str, Any]:
     return {"default": default(name, lambda: otherwise), "show_default": str(otherwise)}
 
 
-def _current() -> Settings:
+def _current() -> SettingsFile:
     """The file of this folder, read once for each call of the command line."""
     meta = click.get_current_context().find_root().meta
     if _META not in meta:

@@ -9,7 +9,7 @@ import click
 
 from perdure.doors.cli.finding import find_either
 from perdure.doors.cli.names import argument, shown_names
-from perdure.doors.cli.options import Asked, command, reads
+from perdure.doors.cli.options import StoreOptions, command, reads
 from perdure.doors.cli.output import compact, moment, note, plain, say_facts, say_heading, say_json, say_prose
 from perdure.errors import NotFound
 from perdure.model.display import shortened, visible
@@ -57,7 +57,7 @@ def records(page: Any) -> Any:
 @click.option("--last", type=click.IntRange(0, 1000), default=50, show_default=True, help="Of a run: how many events.")
 @click.option("--step", metavar="SEQ", type=click.IntRange(1), help="Of a run: one step, and what its model was given.")
 @reads
-def show(asked: Asked, *, name: str, count: int, at: str | None, last: int, step: int | None) -> None:
+def show(asked: StoreOptions, *, name: str, count: int, at: str | None, last: int, step: int | None) -> None:
     """Show session or run NAME: what it is for, what is open in it, and its last turns, or its timeline.
 
     A session goes before a run of the same name; run:ID is always the run, and the first digits of an ID are enough. With --at

@@ -9,7 +9,7 @@ import click
 
 from perdure.doors.cli.finding import find_run
 from perdure.doors.cli.names import argument, run_names, session_names
-from perdure.doors.cli.options import Asked, command, writes
+from perdure.doors.cli.options import StoreOptions, command, writes
 from perdure.doors.cli.output import counted, note, say_facts, say_heading, say_json
 from perdure.doors.cli.tables import Column, prose, say_table, state
 from perdure.doors.cli.values import value_of
@@ -59,7 +59,7 @@ def _pairs(_ctx: click.Context, _param: click.Parameter, given: tuple[str, ...])
 @click.option("--text", "as_text", is_flag=True, help="Take ARGS as text, also if they are JSON.")
 @writes
 def start(
-    asked: Asked, *, target: str, args: tuple[str, ...], kwargs: dict[str, Any], key: str | None, session: str | None,
+    asked: StoreOptions, *, target: str, args: tuple[str, ...], kwargs: dict[str, Any], key: str | None, session: str | None,
     as_text: bool,
 ) -> None:  # fmt: skip
     """Begin a run of AGENT with ARGS, and leave it to the workers.
@@ -97,7 +97,7 @@ def _agent(target: str) -> Agent:
 @click.argument("name")
 @click.argument("payload", required=False, metavar="[JSON]")
 @writes
-def signal(asked: Asked, *, run: str, name: str, payload: str | None) -> None:
+def signal(asked: StoreOptions, *, run: str, name: str, payload: str | None) -> None:
     """Send RUN the signal NAME, with JSON (or text; -: standard input) as its payload. It waits there until it is taken."""
     sent = None if payload is None else value_of(payload, "payload")
     with asked.open() as store:
@@ -120,7 +120,7 @@ def signal(asked: Asked, *, run: str, name: str, payload: str | None) -> None:
 @click.argument("target", required=False, metavar="[MODULE[:AGENTS]]")
 @click.option("--dry-run", is_flag=True, help="Only list what would be taken.")
 @writes
-def recover(asked: Asked, *, target: str | None, dry_run: bool) -> None:
+def recover(asked: StoreOptions, *, target: str | None, dry_run: bool) -> None:
     """Continue here, once, what dead processes left, and runs that are ready: those of the agents in MODULE.
 
     Effects of sessions are settled by the rules of its tools. MODULE is imported from this folder; without it no run is driven.
@@ -128,7 +128,7 @@ def recover(asked: Asked, *, target: str | None, dry_run: bool) -> None:
     """
     agents = _agents(target)
     if dry_run:
-        with Asked(asked.store, asked.tenant, as_json=asked.as_json).open() as store:
+        with StoreOptions(asked.store, asked.tenant, as_json=asked.as_json).open() as store:
             found = store.recoverable(agents)
     else:
         with asked.open() as store:

@@ -29,7 +29,7 @@ from perdure.doors.cli.output import (
     state_colour,
 )
 from perdure.model.display import visible
-from perdure.planes.paging import DamagedRow, read_rows
+from perdure.planes.reading.paging import DamagedRow, read_rows
 
 GAP = 2
 
@@ -80,7 +80,7 @@ def state(heading: str, get: Callable[[Any], object]) -> Column:
     return Column(heading, get, style=lambda item: state_colour(get(item)))
 
 
-class Cell(NamedTuple):
+class TableCell(NamedTuple):
     """A text, safe to show, and its colour."""
 
     text: str
@@ -93,19 +93,19 @@ def say_table(columns: Sequence[Column], items: Iterable[Any]) -> None:
     _say_rows(columns, [_row(columns, item, terminal=terminal) for item in items], terminal=terminal)
 
 
-def _row(columns: Sequence[Column], item: Any, *, terminal: bool) -> list[Cell]:
+def _row(columns: Sequence[Column], item: Any, *, terminal: bool) -> list[TableCell]:
     return [_cell(column, item, terminal=terminal) for column in columns]
 
 
-def _say_rows(columns: Sequence[Column], rows: list[list[Cell]], *, terminal: bool) -> None:
+def _say_rows(columns: Sequence[Column], rows: list[list[TableCell]], *, terminal: bool) -> None:
     if terminal:
         _draw(columns, rows, console().width)
     else:
         _align([[column.heading for column in columns], *([each.text for each in row] for row in rows)])
 
 
-def _cell(column: Column, item: Any, *, terminal: bool) -> Cell:
-    return Cell(column.text(item, terminal=terminal), column.style(item) if terminal and column.style else "")
+def _cell(column: Column, item: Any, *, terminal: bool) -> TableCell:
+    return TableCell(column.text(item, terminal=terminal), column.style(item) if terminal and column.style else "")
 
 
 def say_page(
@@ -160,7 +160,7 @@ def _align(lines: list[list[str]]) -> None:
         click.echo("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
 
 
-def _draw(columns: Sequence[Column], rows: list[list[Cell]], width: int) -> None:
+def _draw(columns: Sequence[Column], rows: list[list[TableCell]], width: int) -> None:
     filled = [number for number in range(len(columns)) if any(row[number].text for row in rows)]
     for shown in _choices(columns, filled):
         chosen = [columns[number] for number in shown]
@@ -200,7 +200,7 @@ def fitted(columns: Sequence[Column], rows: list[list[str]], width: int) -> list
     return widths
 
 
-def _draw_table(columns: Sequence[Column], rows: list[list[Cell]], widths: list[int]) -> None:
+def _draw_table(columns: Sequence[Column], rows: list[list[TableCell]], widths: list[int]) -> None:
     from rich.table import Table  # noqa: PLC0415 - as above
     from rich.text import Text  # noqa: PLC0415
 

@@ -9,13 +9,13 @@ import click
 import msgspec
 
 from perdure.doors.cli.anchors import anchored, keys_read, read_anchored
-from perdure.doors.cli.options import Asked, command, json_option, log_options, store_option, whole
+from perdure.doors.cli.options import StoreOptions, command, json_option, log_options, store_option, whole
 from perdure.doors.cli.output import bytes_size, counted, note, say_facts, say_json
 from perdure.doors.cli.progress import progress
 from perdure.doors.cli.tables import Column, say_table
 
 if TYPE_CHECKING:
-    from perdure.handles.restoring import Mended
+    from perdure.handles.restoring import WrittenBack
 
 STEPS = (Column("number", lambda step: step.number), Column("step", lambda step: step.name))
 
@@ -31,15 +31,15 @@ def migrate(*, store: str, dry_run: bool, as_json: bool) -> None:
     Forward only, all of it or nothing. A store that a newer Perdure wrote is refused.
     """
     import perdure.planes.tables  # noqa: PLC0415, F401 - a log that has no cache yet is folded into these
-    from perdure.stores import core, scripts, url  # noqa: PLC0415 - help must not load the stores
+    from perdure.stores import core, schema_upgrade, url  # noqa: PLC0415 - help must not load the stores
     from perdure.stores.migrate import latest, migrations  # noqa: PLC0415
 
-    Asked(store, "", as_json=as_json).check_exists()
+    StoreOptions(store, "", as_json=as_json).check_exists()
     engine = core.engine_for(url.parse(store))
     try:
-        with scripts.told("store"):
+        with schema_upgrade.told("store"):
             engine.prepare()  # of a files store: its cache may have to be made first
-            steps = scripts.plan(engine) if dry_run else scripts.bring_up_to_date(engine)
+            steps = schema_upgrade.plan(engine) if dry_run else schema_upgrade.bring_up_to_date(engine)
     finally:
         engine.close()
     if as_json:
@@ -56,7 +56,7 @@ def migrate(*, store: str, dry_run: bool, as_json: bool) -> None:
 @command("backup", "perdure backup agent-$(date +%F).bak", "perdure backup agent.bak --json")
 @click.argument("path", type=click.Path(path_type=Path))
 @whole
-def backup(asked: Asked, *, path: Path) -> None:
+def backup(asked: StoreOptions, *, path: Path) -> None:
     """Write a consistent copy of the store to PATH while others write; nothing is ever overwritten.
 
     SQLite: the whole database as of one moment, and PATH.blobs with the large blobs. PostgreSQL: a logical
@@ -130,7 +130,7 @@ def restore(
     return None
 
 
-def _say_mended(made: Mended, *, dry_run: bool, as_json: bool) -> None:
+def _say_mended(made: WrittenBack, *, dry_run: bool, as_json: bool) -> None:
     if as_json:
         say_json({"dry_run": dry_run, **msgspec.to_builtins(made)})
         return

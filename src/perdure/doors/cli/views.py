@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING
 import click
 
 from perdure.doors.cli.names import argument, session_names
-from perdure.doors.cli.options import Asked, command, reads, writes
+from perdure.doors.cli.options import StoreOptions, command, reads, writes
 from perdure.doors.cli.output import counted, note, say_json
 from perdure.model.display import visible
 
 if TYPE_CHECKING:
-    from perdure.interchange.views.keeping import Kept
+    from perdure.interchange.views.keeping import KeptPages
     from perdure.stores.core import Core
 
 FORMS = ("md", "yaml", "tsv")
 
 
 @contextmanager
-def _opened(asked: Asked, *, read_only: bool) -> Iterator[tuple[Core, int]]:
+def _opened(asked: StoreOptions, *, read_only: bool) -> Iterator[tuple[Core, int]]:
     from perdure.stores.core import open_core  # noqa: PLC0415 - help must not load the stores
 
     asked.check_exists()
@@ -52,7 +52,9 @@ def _opened(asked: Asked, *, read_only: bool) -> Iterator[tuple[Core, int]]:
     help="Forget what was edited in this view.",
 )
 @reads
-def views(asked: Asked, *, sessions: tuple[str, ...], form: str, where: Path | None, discard: tuple[Path, ...]) -> None:
+def views(
+    asked: StoreOptions, *, sessions: tuple[str, ...], form: str, where: Path | None, discard: tuple[Path, ...]
+) -> None:
     """Show each SESSION as a page: goal, decisions, tasks, values, recent events. With --to, write pages instead.
 
     Without SESSION, on a files store: bring the pages in its views/ folder up to date. A page that was edited by hand is left
@@ -73,7 +75,7 @@ def views(asked: Asked, *, sessions: tuple[str, ...], form: str, where: Path | N
         return _say(asked, keeping.renew(core, tenant, discard))
 
 
-def _show(asked: Asked, sessions: tuple[str, ...], form: str) -> None:
+def _show(asked: StoreOptions, sessions: tuple[str, ...], form: str) -> None:
     from perdure.interchange.views.forms import FORMS as KNOWN  # noqa: PLC0415 - as above
     from perdure.interchange.views.forms import render  # noqa: PLC0415
     from perdure.interchange.views.gather import gather  # noqa: PLC0415
@@ -88,7 +90,7 @@ def _show(asked: Asked, sessions: tuple[str, ...], form: str) -> None:
         click.echo(render(view, KNOWN[form]).decode(), nl=False)
 
 
-def _say(asked: Asked, kept: Kept) -> None:
+def _say(asked: StoreOptions, kept: KeptPages) -> None:
     if asked.as_json:
         say_json({name: [str(path) for path in getattr(kept, name)] for name in ("written", "removed", "edited")})
         return
@@ -110,7 +112,7 @@ def _say(asked: Asked, kept: Kept) -> None:
 @click.argument("view", type=click.Path(path_type=Path))
 @click.option("--dry-run", is_flag=True, help="Only show what would be recorded.")
 @writes
-def apply(asked: Asked, *, view: Path, dry_run: bool) -> None:
+def apply(asked: StoreOptions, *, view: Path, dry_run: bool) -> None:
     """Record what was edited in VIEW (a page that `perdure views` or a files store wrote): the goal, tasks ticked, blocked,
     cancelled or added, decisions closed or added, values.
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from perdure.doors.cli.options import Asked, command, reads, writes
+from perdure.doors.cli.options import StoreOptions, command, reads, writes
 from perdure.doors.cli.output import cell, counted, moment, note, say_heading, say_json, say_json_line
 from perdure.doors.cli.settings import defaults
 from perdure.doors.cli.tables import Column, prose, say_table
@@ -27,7 +27,7 @@ from perdure.model.limits import KEEP_SECONDS, LEASE_MAX_SECONDS, LEASE_MIN_SECO
 if TYPE_CHECKING:
     from perdure.model.records.workers import HeldRecord, WorkerRecord, WorkersRecord
     from perdure.runtime.agent import Agent
-    from perdure.runtime.lifeline import Lifeline
+    from perdure.runtime.supervisor_pipe import Lifeline
     from perdure.runtime.worker import Worker
 
 WATCH_SECONDS = 1.0
@@ -77,7 +77,7 @@ def seconds(_ctx: click.Context, param: click.Parameter, value: str) -> float:
 @click.option("--child", type=int, hidden=True, help="The lifeline to the supervisor.")
 @click.option("--role", default="worker", hidden=True, help="Purpose of this child: worker, standby or suspects.")
 @writes
-def worker(asked: Asked, **given: Any) -> None:
+def worker(asked: StoreOptions, **given: Any) -> None:
     """Drive runs of the agents in MODULE: those that are ready, due, or left by workers that died.
 
     MODULE is imported from this folder. AGENTS is an agent, or a list or dict of agents, in it; default: all that it declares.
@@ -105,15 +105,15 @@ def _log_by_default() -> None:
 # -- the supervisor -----------------------------------------------------------------------------------
 
 
-def _supervise(asked: Asked, given: dict[str, Any]) -> None:
-    from perdure.runtime.supervisor import Bounds, Role, Supervisor  # noqa: PLC0415
+def _supervise(asked: StoreOptions, given: dict[str, Any]) -> None:
+    from perdure.runtime.supervisor import Bounds, Supervisor, WorkerRole  # noqa: PLC0415
 
     asked.check_exists()
     bounds = Bounds(given["processes"], given["suspects"], grace_seconds=given["grace"])
     words = _words(asked, given)
     _forget_password(asked.store)
 
-    def command_of(number: int, role: Role) -> list[str]:
+    def command_of(number: int, role: WorkerRole) -> list[str]:
         return [sys.executable, "-m", "perdure", *words, "--child", str(number), "--role", role.value]
 
     sys.exit(Supervisor(command_of, bounds, {"store": asked.store}).run())
@@ -131,7 +131,7 @@ def _forget_password(store: str) -> None:
         os.environ.pop("PERDURE_STORE", None)
 
 
-def _words(asked: Asked, given: dict[str, Any]) -> list[str]:
+def _words(asked: StoreOptions, given: dict[str, Any]) -> list[str]:
     """The command line of a child."""
     said = click.get_current_context().find_root().meta
     words = ["worker", given["target"], "--tenant", asked.tenant, "--actor", asked.actor]
@@ -146,9 +146,9 @@ def _words(asked: Asked, given: dict[str, Any]) -> list[str]:
 # -- a worker -----------------------------------------------------------------------------------------
 
 
-def _be_a_worker(asked: Asked, given: dict[str, Any]) -> None:
+def _be_a_worker(asked: StoreOptions, given: dict[str, Any]) -> None:
     from perdure.doors.cli.agents import agents_at  # noqa: PLC0415
-    from perdure.runtime.lifeline import Lifeline  # noqa: PLC0415
+    from perdure.runtime.supervisor_pipe import Lifeline  # noqa: PLC0415
 
     line = Lifeline.from_fd(given["child"])
     asked.store = line.first().get("store", asked.store)
@@ -156,15 +156,15 @@ def _be_a_worker(asked: Asked, given: dict[str, Any]) -> None:
     asyncio.run(_work(asked, given, agents, line))
 
 
-async def _work(asked: Asked, given: dict[str, Any], agents: dict[str, Agent], line: Lifeline) -> None:
+async def _work(asked: StoreOptions, given: dict[str, Any], agents: dict[str, Agent], line: Lifeline) -> None:
     from perdure.handles.programs import run_for  # noqa: PLC0415
     from perdure.handles.working import open_for_worker  # noqa: PLC0415
-    from perdure.runtime.worker import Settings, Worker, threads_at_work  # noqa: PLC0415
+    from perdure.runtime.worker import Worker, WorkerSettings, threads_at_work  # noqa: PLC0415
 
     caller = open_for_worker(asked.store, actor=asked.actor, tenant=asked.tenant, lease_seconds=given["lease"],
                              keep_seconds=given["keep"])  # fmt: skip
     role = given["role"]
-    settings = Settings(
+    settings = WorkerSettings(
         given["concurrency"], given["poll"], given["grace"], os.getppid(), suspects_only=role != "worker",
         standby=role == "standby",
     )  # fmt: skip
@@ -237,7 +237,7 @@ QUEUE_COLUMNS = (
 )  # fmt: skip
 @click.option("--watch", is_flag=True, help="Show it again and again, until Ctrl-C; with --json one line each time.")
 @reads
-def workers(asked: Asked, *, stuck: float, watch: bool) -> None:
+def workers(asked: StoreOptions, *, stuck: float, watch: bool) -> None:
     """Show who is at work: workers, what each runs and since when, what waits for them, and what makes no progress."""
     from perdure.handles.working import tree  # noqa: PLC0415 - help must be light
 

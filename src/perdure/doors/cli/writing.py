@@ -11,7 +11,7 @@ import click
 
 from perdure.doors.cli.finding import existing_session
 from perdure.doors.cli.names import argument, session_names
-from perdure.doors.cli.options import Asked, Body, command, writes
+from perdure.doors.cli.options import Body, StoreOptions, command, writes
 from perdure.doors.cli.output import compact, note, say_facts, say_json
 from perdure.doors.cli.values import text_of, value_of
 from perdure.errors import NotFound
@@ -55,7 +55,7 @@ def _opened(store: Store, name: str, *, new: bool) -> Session:
 @click.option("--role", type=click.Choice(SPEAKERS), default="user", show_default=True, help="Role of the speaker.")
 @_keyed
 @writes
-def say(asked: Asked, *, session: str, new: bool, text: str, role: Any, key: str | None) -> None:
+def say(asked: StoreOptions, *, session: str, new: bool, text: str, role: Any, key: str | None) -> None:
     """Add a turn with TEXT (-: standard input) to SESSION."""
     said = text_of(text, "text")
     with asked.open() as store:
@@ -79,7 +79,7 @@ def say(asked: Asked, *, session: str, new: bool, text: str, role: Any, key: str
 @click.option("--detail", metavar="JSON", help="More about it: JSON or text.")
 @_keyed
 @writes
-def task(asked: Asked, *, session: str, new: bool, title: str, detail: str | None, **given: Any) -> None:
+def task(asked: StoreOptions, *, session: str, new: bool, title: str, detail: str | None, **given: Any) -> None:
     """Write a task with TITLE (-: standard input) down in SESSION."""
     called = text_of(title, "title")
     about = None if detail is None else value_of(detail, "detail")
@@ -103,7 +103,7 @@ def task(asked: Asked, *, session: str, new: bool, title: str, detail: str | Non
 @click.option("--then", metavar="TEXT", help="The step that is to follow.")
 @click.option("--tag", "tags", multiple=True, metavar="NAME", help="A tag; repeatable.")
 @writes
-def decide(asked: Asked, *, session: str, new: bool, text: str, **given: Any) -> None:
+def decide(asked: StoreOptions, *, session: str, new: bool, text: str, **given: Any) -> None:
     """Write the decision TEXT (-: standard input) down in SESSION, before anything is done about it. Twice makes two."""
     decided = text_of(text, "text")
     with asked.open() as store:
@@ -134,7 +134,7 @@ def decide(asked: Asked, *, session: str, new: bool, text: str, **given: Any) ->
 @click.option("--ttl", metavar="TIME", help="It is gone after this time (90s, 24h, 7d).")
 @writes
 def set_(
-    asked: Asked, *, session: str, name: str, value: str, new: bool, scope: bool, as_text: bool, **given: Any
+    asked: StoreOptions, *, session: str, name: str, value: str, new: bool, scope: bool, as_text: bool, **given: Any
 ) -> None:
     """Set the value NAME of SESSION to VALUE: JSON, or text where it is none (-: standard input)."""
     found = value_of(value, "value", as_text=as_text)
@@ -152,7 +152,7 @@ def set_(
 @click.argument("labels", nargs=-1, required=True)
 @click.option("--remove", is_flag=True, help="Take these labels away instead.")
 @writes
-def label(asked: Asked, *, session: str, new: bool, labels: tuple[str, ...], remove: bool) -> None:
+def label(asked: StoreOptions, *, session: str, new: bool, labels: tuple[str, ...], remove: bool) -> None:
     """Add LABELS to SESSION, or take them away. Doing it again changes nothing."""
     with asked.open() as store:
         found = _opened(store, session, new=new)

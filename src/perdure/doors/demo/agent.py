@@ -13,21 +13,21 @@ from pathlib import Path
 from typing import Any
 
 import perdure
-from perdure.doors.demo.order import Order, Place, read_order, tell
+from perdure.doors.demo.order import DemoOrder, DemoPlace, read_order, tell
 from perdure.doors.demo.script import AGENT, BRANCH, MODEL, answer
 from perdure.doors.demo.strikes import Fate
 from perdure.effects.ready.files import write_file
 from perdure.effects.ready.git import git_commit, git_push
-from perdure.effects.ready.http import http_probe, http_tool
+from perdure.effects.ready.http_tool import http_probe, http_tool
 from perdure.effects.ready.shell import marker_folder, shell
 
 QUESTION = "May this be merged?"
 
 
-class Hands:
+class LedgerHands:
     """The actions that the model may ask for, done through the ledger: the same calls as the agents on files have."""
 
-    def __init__(self, run: perdure.Run, place: Place) -> None:
+    def __init__(self, run: perdure.Run, place: DemoPlace) -> None:
         self._run = run
         self._place = place
         self._pull = http_tool("open_pull", origin=place.forge)
@@ -89,7 +89,7 @@ def _read(path: str) -> str:
 def mend(run: perdure.Run, where: Mapping[str, str]) -> str:
     """Ask the model what to do, do it, and ask again."""
     done: list[dict[str, Any]] = []
-    hands = Hands(run, Place(**where)).by_name()
+    hands = LedgerHands(run, DemoPlace(**where)).by_name()
     while "call" in (said := run.model(_think, done)):
         LIFE.enter(said["call"], len(done))
         done = [*done, hands[said["call"]](**said["args"])]
@@ -101,14 +101,14 @@ def _think(done: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return answer(done)
 
 
-class Life:
+class DemoLife:
     """The reports of this process about itself: they change nothing that the agent does."""
 
     def __init__(self) -> None:
         self._fate = Fate(None)
         self._recorded = self._begun = 0
 
-    def begin(self, order: Order, effects: Sequence[perdure.Effect]) -> None:
+    def begin(self, order: DemoOrder, effects: Sequence[perdure.Effect]) -> None:
         """From here on it may die. effects: what the lives before it did; each action is one."""
         self._fate = Fate(order.strike)
         self._recorded = sum(effect.settled for effect in effects)
@@ -122,14 +122,14 @@ class Life:
             self._fate.enter(action)
 
 
-LIFE = Life()
+LIFE = DemoLife()
 
 
 def main() -> None:
     """Continue the run, to its end or until a person must be asked."""
     order = read_order()
     marker_folder(f"{order.place.own}/markers")
-    where = {name: getattr(order.place, name) for name in Place.__struct_fields__}
+    where = {name: getattr(order.place, name) for name in DemoPlace.__struct_fields__}
     with perdure.open(order.store, actor="agent") as store:
         LIFE.begin(order, store.start(mend, where, key=order.key).effects())
         try:

@@ -10,7 +10,7 @@ import os
 from typing import Any
 
 from perdure.doors.demo.naive import SessionFile, live
-from perdure.model.points import reach
+from perdure.model.crash_points import reach
 
 
 class RenamedFile(SessionFile):

@@ -23,7 +23,7 @@ BODY_MAX_BYTES = 64 * 1024
 Answer = tuple[int, dict[str, Any]]
 
 
-class Repository:
+class ForgeRepository:
     """The things that one agent made on the forge. requests: those that wanted to change something."""
 
     def __init__(self) -> None:
@@ -83,14 +83,14 @@ class Forge(ThreadingHTTPServer):
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Request)
-        self._repositories: dict[str, Repository] = {}
+        self._repositories: dict[str, ForgeRepository] = {}
         self._mutex = threading.Lock()
 
     def answer(self, method: str, path: str, body: dict[str, Any], key: str) -> Answer:
         """One request after the other."""
         name, *rest = path.strip("/").split("/")
         with self._mutex:
-            found = self._repositories.setdefault(name, Repository())
+            found = self._repositories.setdefault(name, ForgeRepository())
             return found.post(rest, body, key) if method == "POST" else found.get(rest)
 
 

@@ -16,18 +16,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from perdure.doors.demo.order import Place, read_order, tell
+from perdure.doors.demo.order import DemoPlace, read_order, tell
 from perdure.doors.demo.script import BRANCH, MERGE, answer
 from perdure.doors.demo.strikes import Fate
-from perdure.model.points import reach
+from perdure.model.crash_points import reach
 
 SECONDS = 30.0
 
 
-class Hands:
+class NaiveHands:
     """The actions that the model may ask for, done without a ledger."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: DemoPlace) -> None:
         self._place = place
         self._work = Path(place.work)
 
@@ -110,11 +110,11 @@ class SessionFile:
         reach("effect.commit.after")
 
 
-def mend(place: Place, session: SessionFile, fate: Fate) -> str:
+def mend(place: DemoPlace, session: SessionFile, fate: Fate) -> str:
     """Ask the model what to do, do it, save it, and ask again."""
     done = session.load()
     tell(resumed=len(done))
-    hands = Hands(place).by_name()
+    hands = NaiveHands(place).by_name()
     while "call" in (said := _think(done)):
         tell(do=said["call"], number=len(done), open=False)
         fate.enter(said["call"])

@@ -14,7 +14,7 @@ import msgspec
 from perdure.doors.demo.strikes import Strike
 
 
-class Place(msgspec.Struct, frozen=True):
+class DemoPlace(msgspec.Struct, frozen=True):
     """Where an agent works: its clone, the remote, its repository on the forge, and a folder for its own files."""
 
     work: str
@@ -23,21 +23,21 @@ class Place(msgspec.Struct, frozen=True):
     own: str
 
 
-class Order(msgspec.Struct, frozen=True):
+class DemoOrder(msgspec.Struct, frozen=True):
     """One life of an agent. store: of the one that has one. key: of its run there. strike: where it dies, if it does."""
 
-    place: Place
+    place: DemoPlace
     store: str = ""
     key: str = ""
     strike: Strike | None = None
 
 
-def read_order() -> Order:
+def read_order() -> DemoOrder:
     """The order that this process gets, once, before anything else."""
-    return msgspec.json.decode(sys.stdin.readline(), type=Order)
+    return msgspec.json.decode(sys.stdin.readline(), type=DemoOrder)
 
 
-def line_of(order: Order) -> bytes:
+def line_of(order: DemoOrder) -> bytes:
     """An order as it is sent."""
     return msgspec.json.encode(order) + b"\n"
 

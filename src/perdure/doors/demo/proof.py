@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 TRUE, FALSE = "is a percentage", "is a percentile"  # a forger keeps the length
 
 
-class Entry(msgspec.Struct, frozen=True):
+class LedgerLine(msgspec.Struct, frozen=True):
     """One line of the ledger. settled: how doubt about it ended, if there was any."""
 
     effect: str
@@ -36,10 +36,11 @@ class Proof(msgspec.Struct, frozen=True):
     detail: str = ""
 
 
-def ledger(run: RunHandle) -> list[Entry]:
+def ledger(run: RunHandle) -> list[LedgerLine]:
     """The effects of the run, oldest first, as the store has them."""
     return [
-        Entry(each.id, each.tool, each.record.kind.value, each.record.attempt, each.state.value, each.record.settled_by or "")
+        LedgerLine(each.id, each.tool, each.record.kind.value, each.record.attempt,
+            each.state.value, each.record.settled_by or "")
         for each in run.effects()
     ]  # fmt: skip
 

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import msgspec
 
-from perdure.doors.demo.order import Place
+from perdure.doors.demo.order import DemoPlace
 from perdure.doors.demo.script import BRANCH, ENTRY, FILES
 from perdure.errors import Unavailable
 
@@ -32,7 +32,7 @@ REMOVE_SECONDS = 30.0
 _PIPE = subprocess.PIPE
 
 
-class Tally(msgspec.Struct, frozen=True):
+class DemoTally(msgspec.Struct, frozen=True):
     """The traces that one agent left in the outside world, counted there. requests: those that reached the forge, answered anew
     or not.
     """
@@ -80,7 +80,7 @@ class Scene:
             raise Unavailable(f"the forge does not start: {self.complaint('forge')}", path="demo")
         self._forge = f"http://127.0.0.1:{json.loads(line)['port']}"
 
-    def place(self, name: str) -> Place:
+    def place(self, name: str) -> DemoPlace:
         """A clone with the bug, on a branch of its own, and its remote."""
         own = self.folder / name
         work, remote = own / "work", own / "remote.git"
@@ -93,9 +93,9 @@ class Scene:
         self._git(work, "commit", "-q", "-m", "Prices")
         self._git(work, "push", "-q", str(remote), "main")
         self._git(work, "checkout", "-q", "-b", BRANCH)
-        return Place(str(work), str(remote), f"{self._forge}/{name}", str(own))
+        return DemoPlace(str(work), str(remote), f"{self._forge}/{name}", str(own))
 
-    def tally(self, place: Place) -> Tally:
+    def tally(self, place: DemoPlace) -> DemoTally:
         """Count what is there: in the remote, and on the forge."""
         remote, commits, text = Path(place.remote), [], ""
         if self._git(remote, "branch", "--list", BRANCH):  # else nothing was pushed yet
@@ -103,7 +103,7 @@ class Scene:
             text = self._git(remote, "show", f"{BRANCH}:CHANGELOG.md")
         with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(place.forge, timeout=10) as answer:
             found = json.load(answer)
-        return Tally(len(commits), found["pulls"], found["comments"], text.count(ENTRY), found["requests"])
+        return DemoTally(len(commits), found["pulls"], found["comments"], text.count(ENTRY), found["requests"])
 
     def _git(self, folder: Path, *command: str) -> str:
         done = subprocess.run(  # noqa: S603 - our own words

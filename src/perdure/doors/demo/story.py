@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from perdure.doors.demo import proof
-from perdure.doors.demo.order import Order, Place, line_of
-from perdure.doors.demo.scene import Scene, Tally
+from perdure.doors.demo.order import DemoOrder, DemoPlace, line_of
+from perdure.doors.demo.scene import DemoTally, Scene
 from perdure.doors.demo.script import AGENT
 from perdure.doors.demo.strikes import Strike
 from perdure.errors import Failed, TimedOut
@@ -35,7 +35,7 @@ PERSON = "the reviewer"
 ASK = "ask"
 
 
-class How(enum.StrEnum):
+class ActionKind(enum.StrEnum):
     """How an action stands to what was done before: the colour of the story."""
 
     NEW = "did"
@@ -43,13 +43,13 @@ class How(enum.StrEnum):
     AGAIN = "redid"
 
 
-class Part:
+class StoryPart:
     """The actions of one agent in one life. Grows while it lives. before: the actions that earlier lives carried out."""
 
     def __init__(self, before: frozenset[int | str] = frozenset()) -> None:
         self.remembered: int | None = None  # how many actions it knows to be done; None: it has not said so yet
-        self.deeds: list[tuple[int | str, str, How]] = []  # an action's number, its name, and how it stands
-        self.now: tuple[int | str, str, How] | None = None  # begun, and not known to be done
+        self.deeds: list[tuple[int | str, str, ActionKind]] = []  # an action's number, its name, and how it stands
+        self.now: tuple[int | str, str, ActionKind] | None = None  # begun, and not known to be done
         self.ended = ""  # "killed", "done", or not yet
         self._before = before
 
@@ -63,11 +63,15 @@ class Part:
         if self.now is not None and self.now[0] == number:
             return
         self.finish()
-        self.now = (number, action, How.CHECKED if is_open else How.AGAIN if number in self.done else How.NEW)
+        self.now = (
+            number,
+            action,
+            ActionKind.CHECKED if is_open else ActionKind.AGAIN if number in self.done else ActionKind.NEW,
+        )
 
     def ask(self) -> None:
         """A person is asked, before the action that is under way."""
-        self.deeds.append((ASK, ASK, How.AGAIN if ASK in self.done else How.NEW))
+        self.deeds.append((ASK, ASK, ActionKind.AGAIN if ASK in self.done else ActionKind.NEW))
 
     def finish(self) -> None:
         """The action under way is done."""
@@ -86,14 +90,14 @@ class Part:
 class Round:
     """One strike, or none in the last round, and what became of each agent. extra: things that exist too often by then."""
 
-    def __init__(self, number: int, strike: Strike | None, before: Sequence[Part | None]) -> None:
+    def __init__(self, number: int, strike: Strike | None, before: Sequence[StoryPart | None]) -> None:
         self.number = number
         self.strike = strike
-        self.parts = [Part() if each is None else Part(each.done) for each in before]
+        self.parts = [StoryPart() if each is None else StoryPart(each.done) for each in before]
         self.extra: list[int] | None = None
 
 
-class View(Protocol):
+class StoryView(Protocol):
     """A view shows the demo to people or to machines."""
 
     def begin(self, one: Round) -> None:
@@ -106,7 +110,7 @@ class View(Protocol):
 class Side(msgspec.Struct, frozen=True):
     """One agent's figures: its traces in the outside world, how often a person was asked, and how often the model was."""
 
-    tally: Tally
+    tally: DemoTally
     asked: int
     model_calls: int
 
@@ -126,7 +130,7 @@ class Side(msgspec.Struct, frozen=True):
         return sum(max(count - 1, 0) for count in self._counts)
 
 
-class Ending(msgspec.Struct, frozen=True):
+class StoryEnding(msgspec.Struct, frozen=True):
     """How it ended."""
 
     strikes: int
@@ -134,7 +138,7 @@ class Ending(msgspec.Struct, frozen=True):
     ours: Side
     naive: Side
     fair: Side
-    ledger: list[proof.Entry]
+    ledger: list[proof.LedgerLine]
     proofs: list[proof.Proof]
     run: str
     seconds: float
@@ -149,7 +153,7 @@ class Ending(msgspec.Struct, frozen=True):
 class Player:
     """One agent: its lives, one after the other, and what it told meanwhile."""
 
-    def __init__(self, scene: Scene, module: str, order: Order, answer: Callable[[str], None]) -> None:
+    def __init__(self, scene: Scene, module: str, order: DemoOrder, answer: Callable[[str], None]) -> None:
         self._scene = scene
         self._module = module
         self._order = order
@@ -158,7 +162,7 @@ class Player:
         self.done = False
 
     @property
-    def place(self) -> Place:
+    def place(self) -> DemoPlace:
         """Where it works."""
         return self._order.place
 
@@ -166,7 +170,7 @@ class Player:
         """Its figures."""
         return Side(self._scene.tally(self.place), self.asked, self.model_calls)
 
-    def live(self, strike: Strike | None, part: Part) -> None:
+    def live(self, strike: Strike | None, part: StoryPart) -> None:
         """Live until the strike, or to the end; whoever only waits for a person is answered and started again."""
         for _ in range(LIVES_MAX):
             waiting = self._one_life(strike, part)
@@ -176,7 +180,7 @@ class Player:
             self._answer(waiting)
         raise Failed("the agent asks again and again", path=self._module)
 
-    def _one_life(self, strike: Strike | None, part: Part) -> str | None:
+    def _one_life(self, strike: Strike | None, part: StoryPart) -> str | None:
         """One process; what it waits for, if it does."""
         agent = self._scene.start(self._module)
         _say(agent, line_of(msgspec.structs.replace(self._order, strike=strike)))
@@ -193,7 +197,7 @@ class Player:
         self._ended(code, strike, part)
         return waiting
 
-    def _heard(self, agent: subprocess.Popen[bytes], fact: dict[str, Any], part: Part) -> str | None:
+    def _heard(self, agent: subprocess.Popen[bytes], fact: dict[str, Any], part: StoryPart) -> str | None:
         match fact:
             case {"resumed": count}:
                 part.remembered = count if part.remembered is None else part.remembered
@@ -211,11 +215,11 @@ class Player:
                 return ask
         return None
 
-    def _asked(self, part: Part) -> None:
+    def _asked(self, part: StoryPart) -> None:
         self.asked += 1
         part.ask()
 
-    def _ended(self, code: int, strike: Strike | None, part: Part) -> None:
+    def _ended(self, code: int, strike: Strike | None, part: StoryPart) -> None:
         if code == -9 and strike is not None:
             part.end("killed", strike)
         elif code == -15:
@@ -232,16 +236,16 @@ def _say(agent: subprocess.Popen[bytes], line: bytes) -> None:
         agent.stdin.flush()
 
 
-def play(scene: Scene, store: Store, url: str, plan: list[Strike], view: View) -> Ending:
+def play(scene: Scene, store: Store, url: str, plan: list[Strike], view: StoryView) -> StoryEnding:
     """Play it in this scene: every strike in a round of its own, on all sides at once, and a last round without one."""
     began = time.monotonic()
     key = f"demo-{new_uid().hex()[:12]}"
     players = [
-        Player(scene, "agent", Order(scene.place("perdure"), url, key), lambda ask: _approve(store, ask)),
-        Player(scene, "naive", Order(scene.place("json")), lambda _: None),
-        Player(scene, "fair", Order(scene.place("renamed")), lambda _: None),
+        Player(scene, "agent", DemoOrder(scene.place("perdure"), url, key), lambda ask: _approve(store, ask)),
+        Player(scene, "naive", DemoOrder(scene.place("json")), lambda _: None),
+        Player(scene, "fair", DemoOrder(scene.place("renamed")), lambda _: None),
     ]
-    parts: Sequence[Part | None] = [None] * len(players)
+    parts: Sequence[StoryPart | None] = [None] * len(players)
     kills = 0
     for number, strike in enumerate([*plan, None], 1):
         one = Round(number, strike, parts)
@@ -255,7 +259,7 @@ def play(scene: Scene, store: Store, url: str, plan: list[Strike], view: View) -
     proofs = proof.proofs(store, url, run.id, scene.folder)
     took = time.monotonic() - began
     ours, naive, fair = (player.side() for player in players)
-    return Ending(len(plan), kills, ours, naive, fair, proof.ledger(run), proofs, run.id, took)
+    return StoryEnding(len(plan), kills, ours, naive, fair, proof.ledger(run), proofs, run.id, took)
 
 
 def _approve(store: Store, ask: str) -> None:

@@ -1,8 +1,8 @@
 """When the agents are killed: which action, and at which moment of it. The seed chooses; all agents get the same strikes.
 
 The story makes the plan (`strikes`). Each agent, in its own process, says which action it begins (`Fate.enter`) and dies by
-SIGKILL at that action's crash point (`model/points`): the Perdure agent reaches it in the ledger, the others at the place in
-their loop that corresponds to it.
+SIGKILL at that action's crash point (`model/crash_points`): the Perdure agent reaches it in the ledger, the others at the place
+in their loop that corresponds to it.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import TypeVar
 
 import msgspec
 
-from perdure.model.points import arm
+from perdure.model.crash_points import arm
 
 T = TypeVar("T")
 
 
-class Moment(enum.StrEnum):
+class StrikeMoment(enum.StrEnum):
     """A moment in an action, as people read it."""
 
     BEFORE = "not begun yet"
@@ -30,16 +30,16 @@ class Moment(enum.StrEnum):
     SAVING = "done, half saved"
 
 
-POINTS: dict[Moment, tuple[str, ...]] = {  # reached one after the other; at the last one it dies
-    Moment.BEFORE: ("effect.dispatch.before",),
-    Moment.INTENT: ("effect.call.before",),
-    Moment.DONE: ("effect.call.after",),
-    Moment.SAVING: ("effect.commit.before", "lane.before_commit"),
+POINTS: dict[StrikeMoment, tuple[str, ...]] = {  # reached one after the other; at the last one it dies
+    StrikeMoment.BEFORE: ("effect.dispatch.before",),
+    StrikeMoment.INTENT: ("effect.call.before",),
+    StrikeMoment.DONE: ("effect.call.after",),
+    StrikeMoment.SAVING: ("effect.commit.before", "lane.before_commit"),
 }
-EARLY = (Moment.BEFORE, Moment.INTENT)
-LATE = (Moment.DONE, Moment.SAVING)
+EARLY = (StrikeMoment.BEFORE, StrikeMoment.INTENT)
+LATE = (StrikeMoment.DONE, StrikeMoment.SAVING)
 # Chosen by no seed: the moments at which an agent on a file is sure to do something twice.
-WORST = {"push": Moment.SAVING, "pull": Moment.DONE, "comment": Moment.DONE}
+WORST = {"push": StrikeMoment.SAVING, "pull": StrikeMoment.DONE, "comment": StrikeMoment.DONE}
 GIT = frozenset({"commit", "push"})  # sent and absent: what may still land is waited for, 5 s; this demo is to be short
 
 
@@ -47,7 +47,7 @@ class Strike(msgspec.Struct, frozen=True):
     """One kill."""
 
     action: str
-    moment: Moment
+    moment: StrikeMoment
 
     def __str__(self) -> str:
         return f"{self.action}: {self.moment}"
@@ -66,9 +66,9 @@ def strikes(seed: int) -> list[Strike]:
     plan = [Strike(edited, chance.one_of((*EARLY, *LATE)))]
     for action in ("commit", "push", "pull", "comment"):
         if action == twice:
-            plan.append(Strike(action, Moment.BEFORE if action in GIT else chance.one_of(EARLY)))
+            plan.append(Strike(action, StrikeMoment.BEFORE if action in GIT else chance.one_of(EARLY)))
         plan.append(Strike(action, WORST.get(action) or chance.one_of(LATE)))
-    return [*plan, Strike("merge", Moment.BEFORE), Strike("merge", chance.one_of(LATE))]
+    return [*plan, Strike("merge", StrikeMoment.BEFORE), Strike("merge", chance.one_of(LATE))]
 
 
 class _Chance:

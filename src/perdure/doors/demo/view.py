@@ -13,19 +13,19 @@ import click
 
 from perdure.doors.cli.output import coloured, console, counted, say_heading, say_wrapped
 from perdure.doors.cli.tables import Column, say_table, state
-from perdure.doors.demo.story import How
+from perdure.doors.demo.story import ActionKind
 
 if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from perdure.doors.demo.proof import Entry
-    from perdure.doors.demo.story import Ending, Part, Round, Side
+    from perdure.doors.demo.proof import LedgerLine
+    from perdure.doors.demo.story import Round, Side, StoryEnding, StoryPart
 
 ROW_LINES = 4  # that a round may take on a narrow terminal
 NAMES = ("Perdure", "JSON file", "JSON + rename")
 GOOD, BAD, FAINT = "green", "red", "bright_black"
-COLOURS = {How.NEW: GOOD, How.CHECKED: GOOD, How.AGAIN: BAD}
+COLOURS = {ActionKind.NEW: GOOD, ActionKind.CHECKED: GOOD, ActionKind.AGAIN: BAD}
 FIGURES: tuple[tuple[str, Callable[[Side], int]], ...] = (
     ("commits", lambda side: side.tally.commits),
     ("pull requests", lambda side: side.tally.pulls),
@@ -37,7 +37,7 @@ FIGURES: tuple[tuple[str, Callable[[Side], int]], ...] = (
 )
 
 
-def _settled(entry: Entry) -> str:
+def _settled(entry: LedgerLine) -> str:
     return entry.settled or ("calling again" if entry.attempts > 1 else "")
 
 
@@ -51,14 +51,14 @@ LEDGER: tuple[Column, ...] = (
 )
 
 
-def phrases(part: Part, *, first: bool) -> list[tuple[str, str]]:
+def phrases(part: StoryPart, *, first: bool) -> list[tuple[str, str]]:
     """The actions of an agent in a life, in a few phrases, each with its colour. first: there is nothing to remember yet."""
     if part.remembered is None:
         return [("starting …", FAINT)]
     found: list[tuple[str, str]] = []
     if not first:
         found.append((f"remembers {part.remembered}", FAINT) if part.remembered else ("remembers nothing", BAD))
-    for how in (How.CHECKED, How.AGAIN, How.NEW):
+    for how in (ActionKind.CHECKED, ActionKind.AGAIN, ActionKind.NEW):
         did = [action for _, action, each in part.deeds if each is how]
         if did:
             found.append((" ".join([how.value, *did]), COLOURS[how]))
@@ -83,7 +83,7 @@ class Silent:
         """Nothing."""
 
 
-class Lines:
+class DemoLines:
     """For pipes and logs: a few lines when a round is over."""
 
     def begin(self, one: Round) -> None:
@@ -138,13 +138,13 @@ class Screen:
         return table
 
 
-def _cell(part: Part, *, first: bool) -> Text:
+def _cell(part: StoryPart, *, first: bool) -> Text:
     from rich.text import Text  # noqa: PLC0415 - as above
 
     return Text("\n").join(Text(text, colour) for text, colour in phrases(part, first=first))
 
 
-def say_ending(ending: Ending) -> None:
+def say_ending(ending: StoryEnding) -> None:
     """The ledger, what it proves, and the three columns."""
     say_heading("The ledger: the acts of the agent on Perdure, by its own account")
     say_table(LEDGER, ending.ledger)
@@ -155,7 +155,7 @@ def say_ending(ending: Ending) -> None:
     say_table([Column("", lambda row: row[0]), *map(_figures, range(len(NAMES)))], figures(ending))
 
 
-def figures(ending: Ending) -> list[tuple[str, list[int]]]:
+def figures(ending: StoryEnding) -> list[tuple[str, list[int]]]:
     """The table that matters: of each thing, how many there are on each side."""
     sides = (ending.ours, ending.naive, ending.fair)
     return [(name, [get(side) for side in sides]) for name, get in FIGURES]

@@ -27,7 +27,7 @@ HELLO = (
 )  # fmt: skip
 
 
-class Finding(NamedTuple):
+class HostFinding(NamedTuple):
     """One look at a host: ok, warning or error, and the way out."""
 
     host: str
@@ -37,21 +37,23 @@ class Finding(NamedTuple):
     fix: str = ""
 
 
-def examine(root: Path, home: Path, only: str = "") -> list[Finding]:
+def examine(root: Path, home: Path, only: str = "") -> list[HostFinding]:
     """All hosts that were installed in a workspace, or one of them."""
     chosen = [HOSTS[only]] if only else [*HOSTS.values()]
     found = [(host, configuring.read_record(host, root, home)) for host in chosen]
-    findings: list[Finding] = []
+    findings: list[HostFinding] = []
     for host, record in found:
         if record is not None:
             findings += _of_host(host, root, home, record)
         elif only:
             fix = f"perdure install --for {host.name}"
-            findings.append(Finding(host.name, "configured", "error", "it was not installed in this workspace", fix))
+            findings.append(
+                HostFinding(host.name, "configured", "error", "it was not installed in this workspace", fix)
+            )
     return findings
 
 
-def _of_host(host: Host, root: Path, home: Path, record: configuring.Record) -> list[Finding]:
+def _of_host(host: Host, root: Path, home: Path, record: configuring.InstallRecord) -> list[HostFinding]:
     found = [_version(host), _configured(host, root, record), *_connected(host, root)]
     match host.name:
         case "claude-code":
@@ -61,52 +63,52 @@ def _of_host(host: Host, root: Path, home: Path, record: configuring.Record) -> 
     return found
 
 
-def _version(host: Host) -> Finding:
+def _version(host: Host) -> HostFinding:
     if not host.program:
-        return Finding(host.name, "version", "ok", "no program of its own")
+        return HostFinding(host.name, "version", "ok", "no program of its own")
     program = shutil.which(host.program)
     if program is None:
-        return Finding(
+        return HostFinding(
             host.name, "version", "warning", f"no program {host.program!r} on the PATH", f"install {host.title}"
         )
     try:
         done = subprocess.run([program, "--version"], capture_output=True, timeout=VERSION_SECONDS, check=False)  # noqa: S603
     except (OSError, subprocess.TimeoutExpired) as error:
-        return Finding(host.name, "version", "warning", f"{host.program} --version: {error}")
+        return HostFinding(host.name, "version", "warning", f"{host.program} --version: {error}")
     said = done.stdout.decode("utf-8", "replace").strip().splitlines()
-    return Finding(host.name, "version", "ok", said[0][:80] if said else "unknown")
+    return HostFinding(host.name, "version", "ok", said[0][:80] if said else "unknown")
 
 
-def _configured(host: Host, root: Path, record: configuring.Record) -> Finding:
+def _configured(host: Host, root: Path, record: configuring.InstallRecord) -> HostFinding:
     fix = f"perdure install --for {host.name}"
     try:
         missing = [path for path in record.files if configuring.is_changed(root, path, record.files[path])]
     except Error as error:
-        return Finding(host.name, "configured", "error", str(error), fix)
+        return HostFinding(host.name, "configured", "error", str(error), fix)
     if missing:
-        return Finding(host.name, "configured", "warning", f"changed since the install: {', '.join(missing)}", fix)
-    return Finding(host.name, "configured", "ok", f"{len(record.files)} files as they were written")
+        return HostFinding(host.name, "configured", "warning", f"changed since the install: {', '.join(missing)}", fix)
+    return HostFinding(host.name, "configured", "ok", f"{len(record.files)} files as they were written")
 
 
-def _connected(host: Host, root: Path) -> list[Finding]:
+def _connected(host: Host, root: Path) -> list[HostFinding]:
     """Start the server as the host would, and greet it."""
     command = _server_of(host, root)
     if command is None:
         fix = f"perdure install --for {host.name}"
-        return [Finding(host.name, "connected", "error", "the configuration names no server", fix)]
+        return [HostFinding(host.name, "connected", "error", "the configuration names no server", fix)]
     said = "".join(f"{json.dumps(each)}\n" for each in HELLO).encode()
     try:
         done = subprocess.run(command, input=said, capture_output=True, timeout=SERVER_SECONDS, cwd=root, check=False)  # noqa: S603
     except (OSError, subprocess.TimeoutExpired) as error:
         return [
-            Finding(
+            HostFinding(
                 host.name, "connected", "error", f"the server did not answer: {error}", "pip install 'perdure[mcp]'"
             )
         ]
     answered = b'"serverInfo"' in done.stdout
     error = done.stderr.decode("utf-8", "replace").strip().splitlines()
     says = "the server answers" if answered else f"the server did not answer: {error[-1][:200] if error else 'no word'}"
-    return [Finding(host.name, "connected", "ok" if answered else "error", says)]
+    return [HostFinding(host.name, "connected", "ok" if answered else "error", says)]
 
 
 def _server_of(host: Host, root: Path) -> list[str] | None:
@@ -128,35 +130,35 @@ def _json(path: Path) -> Any:
     return json.loads(path.read_text())
 
 
-def _claude_trusted(root: Path, home: Path) -> Finding:
+def _claude_trusted(root: Path, home: Path) -> HostFinding:
     fix = "start `claude` once in this folder and trust it"
     try:
         projects = _json(home / ".claude.json").get("projects", {})
     except (OSError, ValueError, AttributeError):
-        return Finding("claude-code", "trusted", "warning", "Claude Code has not been started by this user", fix)
+        return HostFinding("claude-code", "trusted", "warning", "Claude Code has not been started by this user", fix)
     trusted = isinstance(projects, dict) and any(
         isinstance(projects.get(str(each)), dict) and projects[str(each)].get("hasTrustDialogAccepted")
         for each in (root, *root.parents)
     )
     if trusted:
-        return Finding("claude-code", "trusted", "ok", "the workspace is trusted")
-    return Finding("claude-code", "trusted", "warning", "not trusted yet: hooks and permissions wait for that", fix)
+        return HostFinding("claude-code", "trusted", "ok", "the workspace is trusted")
+    return HostFinding("claude-code", "trusted", "warning", "not trusted yet: hooks and permissions wait for that", fix)
 
 
-def _claude_allowed(root: Path) -> Finding:
+def _claude_allowed(root: Path) -> HostFinding:
     fix = "perdure install --for claude-code"
     try:
         settings = _json(root / ".claude/settings.local.json")
         enabled = plans.NAME in settings.get("enabledMcpjsonServers", [])
         denied = plans.NAME in settings.get("disabledMcpjsonServers", []) or settings.get("disableAllHooks")
     except (OSError, ValueError, AttributeError, TypeError):
-        return Finding("claude-code", "allowed", "error", "no settings", fix)
+        return HostFinding("claude-code", "allowed", "error", "no settings", fix)
     if denied or not enabled:
-        return Finding("claude-code", "allowed", "error", "the server or the hooks are switched off here", fix)
-    return Finding("claude-code", "allowed", "ok", "the server is enabled, and tools that only read are allowed")
+        return HostFinding("claude-code", "allowed", "error", "the server or the hooks are switched off here", fix)
+    return HostFinding("claude-code", "allowed", "ok", "the server is enabled, and tools that only read are allowed")
 
 
-def _codex_trusted(root: Path, home: Path) -> list[Finding]:
+def _codex_trusted(root: Path, home: Path) -> list[HostFinding]:
     try:
         known = tomllib.loads((home / ".codex/config.toml").read_text()).get("projects", {})
         trusted = known.get(str(root), {}).get("trust_level") == "trusted"
@@ -164,9 +166,11 @@ def _codex_trusted(root: Path, home: Path) -> list[Finding]:
         trusted = False
     fix = f"start `codex` once in this folder and trust it (projects.{json.dumps(str(root))}.trust_level)"
     project = (
-        Finding("codex", "trusted", "ok", "the workspace is trusted")
+        HostFinding("codex", "trusted", "ok", "the workspace is trusted")
         if trusted
-        else Finding("codex", "trusted", "warning", "not trusted yet: Codex does not read the configuration here", fix)
+        else HostFinding(
+            "codex", "trusted", "warning", "not trusted yet: Codex does not read the configuration here", fix
+        )
     )
     says = "Codex skips hooks that were not trusted, without a word, and every install changes them"
-    return [project, Finding("codex", "hooks", "warning", says, "start `codex` and look at /hooks")]
+    return [project, HostFinding("codex", "hooks", "warning", says, "start `codex` and look at /hooks")]

@@ -31,7 +31,7 @@ class Kept(msgspec.Struct):
     folders: list[str]
 
 
-class Record(msgspec.Struct):
+class InstallRecord(msgspec.Struct):
     """The files of an install, by path below the workspace."""
 
     host: str
@@ -39,7 +39,7 @@ class Record(msgspec.Struct):
     files: dict[str, Kept]
 
 
-class Change(NamedTuple):
+class FileChange(NamedTuple):
     """One file that is to be changed: its text before (None: it is not there) and after (None: it goes)."""
 
     path: str
@@ -56,16 +56,16 @@ class Change(NamedTuple):
 # -- installing ------------------------------------------------------------------------------------------------------------
 
 
-def planned(host: Host, root: Path, wanted: Wanted) -> list[Change]:
+def planned(host: Host, root: Path, wanted: Wanted) -> list[FileChange]:
     """The changes that an install would make; none if it was done before. Invalid for a file that cannot be merged into."""
     found = [(piece, _text(root, piece.path)) for piece in plans.plan(host, wanted)]
-    changes = [Change(piece.path, before, piece.change(before)) for piece, before in found]
+    changes = [FileChange(piece.path, before, piece.change(before)) for piece, before in found]
     return [each for each in changes if each.before != each.after]
 
 
-def install(host: Host, root: Path, changes: list[Change], home: Path) -> None:
+def install(host: Host, root: Path, changes: list[FileChange], home: Path) -> None:
     """Write the changes. After a crash, the same again completes it, and undo knows every file that was touched."""
-    record = read_record(host, root, home) or Record(host.name, str(root), {})
+    record = read_record(host, root, home) or InstallRecord(host.name, str(root), {})
     for each in changes:
         assert each.after is not None
         old = record.files.get(each.path)
@@ -77,7 +77,7 @@ def install(host: Host, root: Path, changes: list[Change], home: Path) -> None:
         _replace(_within(root, each.path), each.after.encode())
 
 
-def _before(change: Change, old: Kept | None) -> str | None:
+def _before(change: FileChange, old: Kept | None) -> str | None:
     """The bytes that undo gives back: the file before the first install, with later changes of others."""
     if old is not None and change.before is not None and _mark(change.before.encode()) == old.written:
         return old.before
@@ -88,7 +88,7 @@ def _before(change: Change, old: Kept | None) -> str | None:
 # -- undoing ---------------------------------------------------------------------------------------------------------------
 
 
-def undoing(host: Host, root: Path, home: Path) -> list[Change]:
+def undoing(host: Host, root: Path, home: Path) -> list[FileChange]:
     """The changes that undoing would make. NotFound if nothing was installed."""
     record = read_record(host, root, home)
     if record is None:
@@ -96,17 +96,17 @@ def undoing(host: Host, root: Path, home: Path) -> list[Change]:
     return [_undone(root, path, kept) for path, kept in record.files.items()]
 
 
-def _undone(root: Path, path: str, kept: Kept) -> Change:
+def _undone(root: Path, path: str, kept: Kept) -> FileChange:
     now = _text(root, path)
     before = None if kept.before is None else base64.b64decode(kept.before).decode()
     if now is None or now == before:  # somebody removed it, or an install was killed before it came to this file
-        return Change(path, now, now)
+        return FileChange(path, now, now)
     if _mark(now.encode()) == kept.written:
-        return Change(path, now, before)
-    return Change(path, now, removing.without_ours(path, now))
+        return FileChange(path, now, before)
+    return FileChange(path, now, removing.without_ours(path, now))
 
 
-def undo(host: Host, root: Path, home: Path) -> list[Change]:
+def undo(host: Host, root: Path, home: Path) -> list[FileChange]:
     """Put every file back; returns what was changed. Again, after a crash, completes it."""
     changes = undoing(host, root, home)
     record = read_record(host, root, home)
@@ -126,11 +126,11 @@ def undo(host: Host, root: Path, home: Path) -> list[Change]:
 # -- files -----------------------------------------------------------------------------------------------------------------
 
 
-def read_record(host: Host, root: Path, home: Path) -> Record | None:
+def read_record(host: Host, root: Path, home: Path) -> InstallRecord | None:
     """The record of an install for a host in a workspace; None if there is none."""
     path = _record_path(host, root, home)
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Record)
+        return msgspec.json.decode(path.read_bytes(), type=InstallRecord)
     except FileNotFoundError:
         return None
     except msgspec.DecodeError as error:

@@ -26,7 +26,7 @@ class Act(NamedTuple):
     failed: bool
 
 
-class Event(NamedTuple):
+class HostEvent(NamedTuple):
     """One event of a host. source: why a context begins. session: the host's own id."""
 
     name: str
@@ -37,7 +37,7 @@ class Event(NamedTuple):
     act: Act | None
 
 
-def read_event(data: bytes, folder: Path) -> Event:
+def read_event(data: bytes, folder: Path) -> HostEvent:
     """The event that a host wrote to stdin. folder: where the hook runs, if the host does not say. Invalid if it is none."""
     if len(data) > STDIN_MAX_BYTES:
         raise Invalid(f"more than {STDIN_MAX_BYTES} bytes", path="stdin")
@@ -51,7 +51,7 @@ def read_event(data: bytes, folder: Path) -> Event:
     place = _text(found, "cwd") or (roots[0] if isinstance(roots, list) and roots and isinstance(roots[0], str) else "")
     transcript = _text(found, "transcript_path")
     name = _text(found, "hook_event_name")
-    return Event(
+    return HostEvent(
         name, _text(found, "session_id") or _text(found, "conversation_id"), Path(place) if place else folder,
         Path(transcript) if transcript else None, _text(found, "source") or _text(found, "trigger"), _act(found, name),
     )  # fmt: skip
@@ -84,6 +84,6 @@ def _text(found: dict[str, Any], name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def transcript_session(host: str, event: Event) -> str:
+def transcript_session(host: str, event: HostEvent) -> str:
     """The name under which the importers keep the transcript of a host's session."""
     return named(host, event.session) if event.session else ""

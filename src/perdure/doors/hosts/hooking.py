@@ -8,13 +8,13 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
-from perdure.doors.hosts.events import Act, Event, transcript_session
+from perdure.doors.hosts.events import Act, HostEvent, transcript_session
 from perdure.doors.hosts.ingesting import ingest, ingest_left, label_transcript
 from perdure.doors.hosts.known import CAP_CHARS, Host, Moment
-from perdure.doors.hosts.workspace import Workspace
+from perdure.doors.hosts.workspace import HostWorkspace
 from perdure.errors import NotFound, TooLarge
 from perdure.handles.atomic import Atomic
-from perdure.planes import conversation
+from perdure.planes.conversation import sessions
 
 if TYPE_CHECKING:
     from perdure.handles.sync.session import Session
@@ -25,7 +25,7 @@ FORBID = "forbid:"  # a tag of a rule: what follows is a pattern that no command
 AGAIN = ("resume", "compact", "fork")
 
 
-def respond(store: Store, host: Host, event: Event, here: Workspace, part: int) -> str:
+def respond(store: Store, host: Host, event: HostEvent, here: HostWorkspace, part: int) -> str:
     """The text for the model at an event; "" if there is none."""
     moment = host.moments.get(event.name)
     if moment is None:
@@ -40,7 +40,7 @@ def respond(store: Store, host: Host, event: Event, here: Workspace, part: int) 
 # -- the transcript --------------------------------------------------------------------------------------------------------
 
 
-def _keep(store: Store, host: Host, event: Event, here: Workspace, moment: Moment) -> None:
+def _keep(store: Store, host: Host, event: HostEvent, here: HostWorkspace, moment: Moment) -> None:
     """Ingest the transcript of this session; where one begins, also those of sessions that ended without a word."""
     if not host.format:
         return
@@ -53,14 +53,14 @@ def _keep(store: Store, host: Host, event: Event, here: Workspace, moment: Momen
             label_transcript(store, name, _label(here))
 
 
-def _label(here: Workspace) -> str:
+def _label(here: HostWorkspace) -> str:
     return f"workspace:{here.session}"
 
 
 # -- boot ------------------------------------------------------------------------------------------------------------------
 
 
-def _boot(store: Store, host: Host, event: Event, here: Workspace, part: int) -> str:
+def _boot(store: Store, host: Host, event: HostEvent, here: HostWorkspace, part: int) -> str:
     """Part 1 is the working set of the workspace; part 2 the last turns of the conversation that it continues."""
     if part == 1:
         session = store.session(here.session, labels=here.labels)
@@ -86,19 +86,19 @@ def _too_large(session: Session, error: TooLarge) -> str:
     )
 
 
-def _newest(store: Store, here: Workspace) -> str:
+def _newest(store: Store, here: HostWorkspace) -> str:
     return next((each.name for each in store.sessions(label=_label(here), limit=1)), "")
 
 
 def _is_there(store: Store, name: str) -> bool:
     """Whether there is such a session; opening it would make it."""
-    return store._caller.read(conversation.find_session, name) is not None
+    return store._caller.read(sessions.find_session, name) is not None
 
 
 # -- edits and commands ----------------------------------------------------------------------------------------------------
 
 
-def _acted(store: Store, here: Workspace, act: Act) -> str:
+def _acted(store: Store, here: HostWorkspace, act: Act) -> str:
     """Record an edit or a command as an event; one that breaks a rule also as a correction, which the model is told."""
     session = store.session(here.session, labels=here.labels)
     broken = _broken(store, here, session, act)
@@ -122,7 +122,7 @@ def _acted(store: Store, here: Workspace, act: Act) -> str:
     )
 
 
-def _broken(store: Store, here: Workspace, session: Session, act: Act) -> list[tuple[str, int, str]]:
+def _broken(store: Store, here: HostWorkspace, session: Session, act: Act) -> list[tuple[str, int, str]]:
     """The rules that forbid an act by a pattern in their tags."""
     places: list[Any] = [session, *(store.scope(label) for label in here.labels)]
     return [

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.errors import Error
 from perdure.interchange.importers.formats import format_named
-from perdure.interchange.importers.items import Answered, Item, Noted, Remark, Said
+from perdure.interchange.importers.items import ImportedEvent, ImportedResult, ImportedTurn, Item, Remark
 from perdure.interchange.importers.reading import Source
-from perdure.interchange.importers.report import Report, Tally
+from perdure.interchange.importers.report import ImportReport, ReportInProgress
 from perdure.interchange.importers.writing import import_items
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def scope_of(session: str) -> str:
 
 def ingest(
     store: Store, session: str, host: str, format_name: str, path: Path, *, ended: bool = False
-) -> Report | None:
+) -> ImportReport | None:
     """Bring what is new in a transcript into the store; None if nothing is. Idempotent; after a crash, again completes it.
 
     ended: its session is over, so nobody looks at it again by itself. A missing file has nothing new.
@@ -48,7 +48,7 @@ def ingest(
             _note(marks, name, {"path": str(path), "format": format_name, "host": host, "ended": ended})
         return None
     grown = before.get("head") == now["head"] and before.get("size", 0) < now["size"]
-    tally = Tally()
+    tally = ReportInProgress()
     tally.files[format_name] += 1
     found = format_named(format_name).read(Source(path, path.name, is_named=True))
     fresh = _after(found, before.get("lines", 0) if grown else 0)
@@ -57,12 +57,12 @@ def ingest(
     return tally.report(dry_run=False)
 
 
-def ingest_left(store: Store, session: str, host: str) -> list[Report]:
+def ingest_left(store: Store, session: str, host: str) -> list[ImportReport]:
     """Ingest what sessions of a host left that ended without a word, newest marks first."""
     marks = store.scope(scope_of(session))
     left = [each for each in marks.entries(prefix=f"{host}:", limit=1_000) if not (each.value or {}).get("ended")]
     newest = sorted(left, key=lambda each: each.updated_at, reverse=True)[:OTHERS_MAX]
-    reports: list[Report] = []
+    reports: list[ImportReport] = []
     for each in newest:
         known = each.value
         made = ingest(store, session, known["host"], known["format"], Path(known["path"]))
@@ -92,7 +92,11 @@ def _state(path: Path) -> dict[str, Any] | None:
 def _after(found: Iterator[Item | Remark], lines: int) -> Iterator[Item | Remark]:
     """The items after so many lines. The reading itself begins at the first: the names of calls depend on it."""
     for item in found:
-        if not lines or not isinstance(item, (Said, Answered, Noted)) or _line(item.place) > lines:
+        if (
+            not lines
+            or not isinstance(item, (ImportedTurn, ImportedResult, ImportedEvent))
+            or _line(item.place) > lines
+        ):
             yield item
 
 

@@ -30,14 +30,14 @@ class Wanted(NamedTuple):
     store: str
 
 
-class Piece(NamedTuple):
+class PlannedFile(NamedTuple):
     """One file, below the workspace, and what becomes of its text; None: there is no such file yet."""
 
     path: str
     change: Callable[[str | None], str]
 
 
-def plan(host: Host, wanted: Wanted) -> list[Piece]:
+def plan(host: Host, wanted: Wanted) -> list[PlannedFile]:
     """The files of a host."""
     return _PLANS[host.name](wanted)
 
@@ -45,7 +45,7 @@ def plan(host: Host, wanted: Wanted) -> list[Piece]:
 # -- JSON ------------------------------------------------------------------------------------------------------------------
 
 
-def merged(path: str, *changes: Callable[[dict[str, Any]], None]) -> Piece:
+def merged(path: str, *changes: Callable[[dict[str, Any]], None]) -> PlannedFile:
     """A file of JSON, with these changes made."""
 
     def change(text: str | None) -> str:
@@ -57,7 +57,7 @@ def merged(path: str, *changes: Callable[[dict[str, Any]], None]) -> Piece:
             return text
         return json.dumps(document, indent=indent_of(text), ensure_ascii=False) + "\n"
 
-    return Piece(path, change)
+    return PlannedFile(path, change)
 
 
 def _read(text: str | None, path: str) -> dict[str, Any]:
@@ -158,7 +158,7 @@ def _entries(wanted: Wanted, host: str, matcher: str | None, timeout: int, **mor
     ]
 
 
-def _claude_code(wanted: Wanted) -> list[Piece]:
+def _claude_code(wanted: Wanted) -> list[PlannedFile]:
     def entries(matcher: str | None, timeout: int) -> list[dict[str, Any]]:
         return _entries(wanted, "claude-code", matcher, timeout)
 
@@ -178,7 +178,7 @@ def _claude_code(wanted: Wanted) -> list[Piece]:
     ]
 
 
-def _codex(wanted: Wanted) -> list[Piece]:
+def _codex(wanted: Wanted) -> list[PlannedFile]:
     def entries(matcher: str | None, timeout: int, **more: Any) -> list[dict[str, Any]]:
         return _entries(wanted, "codex", matcher, timeout, **more)
 
@@ -203,7 +203,7 @@ def _codex(wanted: Wanted) -> list[Piece]:
     ]
 
 
-def _cursor(wanted: Wanted) -> list[Piece]:
+def _cursor(wanted: Wanted) -> list[PlannedFile]:
     def entry(timeout: int) -> list[dict[str, Any]]:
         return [{"command": _line(wanted, "cursor"), "timeout": timeout}]
 
@@ -222,7 +222,7 @@ def _cursor(wanted: Wanted) -> list[Piece]:
     ]
 
 
-def _gemini(wanted: Wanted) -> list[Piece]:
+def _gemini(wanted: Wanted) -> list[PlannedFile]:
     def entries(matcher: str | None, seconds: int) -> list[dict[str, Any]]:
         return _entries(wanted, "gemini", matcher, seconds * 1_000, name=NAME)  # this host counts milliseconds
 
@@ -239,7 +239,7 @@ def _gemini(wanted: Wanted) -> list[Piece]:
     ]
 
 
-def _opencode(wanted: Wanted) -> list[Piece]:
+def _opencode(wanted: Wanted) -> list[PlannedFile]:
     local = {"type": "local", "command": _args(wanted, "mcp"), "environment": {}, "enabled": True, "timeout": 60_000}
     plugin = skill.PLUGIN.replace("COMMAND", _line(wanted, "opencode"))
     return [
@@ -249,7 +249,7 @@ def _opencode(wanted: Wanted) -> list[Piece]:
     ]
 
 
-def _generic(wanted: Wanted) -> list[Piece]:
+def _generic(wanted: Wanted) -> list[PlannedFile]:
     return [
         merged("mcp.json", _put(_server(wanted, env={}), "mcpServers", NAME)),
         whole(
@@ -259,12 +259,12 @@ def _generic(wanted: Wanted) -> list[Piece]:
     ]
 
 
-def whole(path: str, text: str) -> Piece:
+def whole(path: str, text: str) -> PlannedFile:
     """A file that is ours alone."""
-    return Piece(path, lambda _before: text)
+    return PlannedFile(path, lambda _before: text)
 
 
-def marked(path: str, block: str, heading: str) -> Piece:
+def marked(path: str, block: str, heading: str) -> PlannedFile:
     """A block between two marks in a file of somebody else, which is not parsed. Invalid if its heading stands there already."""
 
     def change(text: str | None) -> str:
@@ -274,7 +274,7 @@ def marked(path: str, block: str, heading: str) -> Piece:
         space = "" if not rest or rest.endswith("\n") else "\n"
         return f"{rest}{space}{BEGIN}\n{block}\n{END}\n"
 
-    return Piece(path, change)
+    return PlannedFile(path, change)
 
 
 def without_marked(text: str) -> str:
@@ -289,7 +289,7 @@ def without_marked(text: str) -> str:
     return "".join(kept)
 
 
-_PLANS: dict[str, Callable[[Wanted], list[Piece]]] = {
+_PLANS: dict[str, Callable[[Wanted], list[PlannedFile]]] = {
     "claude-code": _claude_code, "codex": _codex, "cursor": _cursor, "gemini": _gemini, "opencode": _opencode,
     "generic": _generic,
 }  # fmt: skip

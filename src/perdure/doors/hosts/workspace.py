@@ -13,7 +13,7 @@ from typing import NamedTuple
 DIGEST_CHARS = 8
 
 
-class Workspace(NamedTuple):
+class HostWorkspace(NamedTuple):
     """A folder that is worked in, the session for it, and the labels by which that session reads scopes."""
 
     root: Path
@@ -21,14 +21,14 @@ class Workspace(NamedTuple):
     labels: tuple[str, ...]
 
 
-def workspace_of(folder: Path, session: str = "") -> Workspace:
+def workspace_of(folder: Path, session: str = "") -> HostWorkspace:
     """The workspace of a folder: the repository around it, else the folder itself. session: a name that somebody chose."""
     root = _repository(folder.resolve())
     shared = _shared(root)
     mark = hashlib.sha256(str(shared).encode("utf-8", "surrogateescape")).hexdigest()[:DIGEST_CHARS]
     plain = "".join(each if each.isprintable() and each != "/" else "_" for each in shared.name)[:60] or "root"
     name = session or f"{plain}-{mark}"
-    return Workspace(root, name, (f"project:{name}",))
+    return HostWorkspace(root, name, (f"project:{name}",))
 
 
 def _repository(folder: Path) -> Path:

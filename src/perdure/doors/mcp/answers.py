@@ -43,7 +43,7 @@ class Memory(BaseModel):
     at: str
 
 
-class Recalled(BaseModel):
+class RecalledMemories(BaseModel):
     """Memories that answer a question, best first."""
 
     memories: list[Memory]
@@ -63,7 +63,7 @@ class Match(BaseModel):
     why: str
 
 
-class Found(BaseModel):
+class FoundTexts(BaseModel):
     """Results that share words with a query, best first."""
 
     results: list[Match]

@@ -18,38 +18,40 @@ from perdure.doors.mcp.tools import Ctx, Key, Session
 from perdure.errors import Conflict
 from perdure.handles.atomic import Atomic
 from perdure.model.records.runs import WaitRecord, WaitState
-from perdure.planes import waits
+from perdure.planes.execution import waits
 
 ASKED_BY_CLIENT = "person at the MCP client"
 
 
-class Reply(BaseModel):
+class PersonReply(BaseModel):
     """The answer of a person."""
 
     answer: str = ""
 
 
 @told
-async def reply(ctx: Ctx, question: str, key: str, choices: list[str], session: str) -> Reply | Elicit[Reply]:
+async def reply(
+    ctx: Ctx, question: str, key: str, choices: list[str], session: str
+) -> PersonReply | Elicit[PersonReply]:
     """The answer that is known already, or a question to the client; nothing, if the client cannot show any."""
     asked = await _ask(door_of(ctx), session, key, question, choices)
     capabilities = ctx.client_capabilities
     if asked.state is not WaitState.OPEN or capabilities is None or capabilities.elicitation is None:
-        return Reply()
-    return Elicit(question, _shape(choices) if choices else Reply)
+        return PersonReply()
+    return Elicit(question, _shape(choices) if choices else PersonReply)
 
 
-def _shape(choices: list[str]) -> type[Reply]:
+def _shape(choices: list[str]) -> type[PersonReply]:
     """A reply that is one of these."""
     field: Any = (Literal[tuple(choices)], ...)
-    return create_model("Reply", __base__=Reply, answer=field)
+    return create_model("Reply", __base__=PersonReply, answer=field)
 
 
 async def ask(
     ctx: Ctx,
     question: Annotated[str, Field(description="One question, with what the person needs to know.")],
     key: Key,
-    replied: Annotated[AcceptedElicitation[Reply] | DeclinedElicitation | CancelledElicitation, Resolve(reply)],
+    replied: Annotated[AcceptedElicitation[PersonReply] | DeclinedElicitation | CancelledElicitation, Resolve(reply)],
     choices: Annotated[list[str], Field(description="The answers to choose from; empty for any text.")] = [],  # noqa: B006
     session: Session = "",
 ) -> answers.Asked:

@@ -16,8 +16,8 @@ from perdure.doors.mcp.tools import LISTED_MAX, Ctx, Key, Session
 from perdure.errors import Conflict, InDoubt
 from perdure.handles.atomic import Atomic
 from perdure.model.records.effects import Absent, Declined, EffectRecord, EffectState, Happened, Verdict
-from perdure.model.records.work import TaskStatus
-from perdure.planes.transcript import as_text
+from perdure.model.records.tasks import TaskStatus
+from perdure.planes.conversation.transcript import as_text
 
 EffectId = Annotated[str, Field(description="From `effect_begin` or `open_loops`, such as session:acme/12.")]
 NEXT = {

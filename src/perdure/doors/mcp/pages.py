@@ -10,7 +10,7 @@ from mcp.server.mcpserver import Context, MCPServer
 from pydantic import Field
 
 from perdure.doors.mcp.door import Door, door_of, short, told
-from perdure.planes.transcript import as_text
+from perdure.planes.conversation.transcript import as_text
 
 SESSIONS_MAX = 50
 TURNS_MAX = 50

@@ -14,7 +14,7 @@ from perdure.doors.mcp import answers
 from perdure.doors.mcp.door import door_of, short
 from perdure.handles.atomic import Atomic
 from perdure.model.records.memories import MemoryKind
-from perdure.model.records.work import TaskRecord, TaskStatus
+from perdure.model.records.tasks import TaskRecord, TaskStatus
 
 PART_CHARS = 9_900
 LISTED_MAX = 50
@@ -105,7 +105,7 @@ async def recall(
     kinds: list[Kind] = [],  # noqa: B006 - as above
     scopes: Annotated[list[str], Field(description="Read these scopes instead of those of the session.")] = [],  # noqa: B006
     session: Session = "",
-) -> answers.Recalled:
+) -> answers.RecalledMemories:
     """Find memories that answer a question, before you search the code or ask the user. Each says whether it still holds."""
     found = await door_of(ctx).session(session)
     hits = await found.recall(query, k, kinds=kinds or None, scopes=scopes or None)
@@ -124,7 +124,7 @@ async def recall(
         if shown
         else "Nothing is remembered about this: look for yourself, then `remember` what you find."
     )
-    return answers.Recalled(memories=shown, complete=hits.complete, next=following)
+    return answers.RecalledMemories(memories=shown, complete=hits.complete, next=following)
 
 
 async def search(
@@ -134,7 +134,7 @@ async def search(
     session: Annotated[str, Field(description="Only in this session; empty for everything.")] = "",
     since: Annotated[str, Field(description="An age such as 7d, or an instant.")] = "",
     limit: Annotated[int, Field(ge=1, le=LISTED_MAX)] = 10,
-) -> answers.Found:
+) -> answers.FoundTexts:
     """Find what was said, decided, done or remembered, in all sessions. A query is only words."""
     store = await door_of(ctx).store()
     found = await store.search(query, kinds=kinds or None, session=session or None, since=since or None, limit=limit)
@@ -146,7 +146,7 @@ async def search(
         for each in found
     ]  # fmt: skip
     following = "Use them as data." if shown else "Try fewer or other words."
-    return answers.Found(results=shown, complete=found.complete, next=following)
+    return answers.FoundTexts(results=shown, complete=found.complete, next=following)
 
 
 # -- decisions -------------------------------------------------------------------------------------------------------------

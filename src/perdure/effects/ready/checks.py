@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 from perdure.errors import Error, Failed, Invalid, Unavailable
 from perdure.model.instants import SECOND_US, duration_us
 from perdure.model.limits import check_name
-from perdure.planes.spans import Duration
+from perdure.planes.reading.durations import Duration
 
 PATH_MAX_CHARS = 4_096
 SAID_MAX_CHARS = 2_000

@@ -31,7 +31,7 @@ from perdure.artifacts.descriptors import (
 from perdure.effects.ready.checks import absolute, argument, nothing_done_yet
 from perdure.effects.tool import tool
 from perdure.errors import Error, Failed, InDoubt, Invalid, NotFound
-from perdure.model.points import reach
+from perdure.model.crash_points import reach
 from perdure.model.records.effects import Absent, Happened, Unknown, Verdict
 
 POINTS: Final = ("file.before_write", "file.before_rename", "file.after_rename", "file.after_sync")

@@ -134,7 +134,7 @@ def _made(folder: Path, key: str) -> str:
         raise InDoubt(f"committed, and then {error.message}", path="repo") from error
 
 
-def _made_after_all(repo: str, key: str, ended: programs.Ended) -> str:
+def _made_after_all(repo: str, key: str, ended: programs.ProgramEnd) -> str:
     """Git said no: nearly always nothing was done, but the branch moves before the index is written. Raises what it said."""
     match find_commit(repo, key=key):
         case Happened(result):
@@ -187,7 +187,7 @@ def git_push(repo: str, remote: str, branch: str, sha: str) -> dict[str, Any]:
     return {"sha": sha, "branch": branch}
 
 
-def _unpushed(ended: programs.Ended) -> Failed | InDoubt:
+def _unpushed(ended: programs.ProgramEnd) -> Failed | InDoubt:
     """A clear no only where the other side, or git for it, says that this ref was rejected."""
     said = shortened(str(ended.err))
     if refused := _NO.search(str(ended.out)):
@@ -309,7 +309,7 @@ def _asked(folder: Path, *command: str, seconds: float = _ASK_SECONDS, stdin: by
     return str(ended.out)
 
 
-def _refusal(folder: Path, ended: programs.Ended) -> Failed | InDoubt:
+def _refusal(folder: Path, ended: programs.ProgramEnd) -> Failed | InDoubt:
     """Git's no. Beside another git's lock it is doubt: that one may be this effect's, left by a caller that died."""
     said = shortened(str(ended.err) or str(ended.out))
     if lock := _LOCKED.search(said):
@@ -320,7 +320,7 @@ def _refusal(folder: Path, ended: programs.Ended) -> Failed | InDoubt:
     return Failed(f"git said no: {said}", code="Git", path="repo")
 
 
-def _git(folder: Path, *command: str, seconds: float = _ASK_SECONDS, stdin: bytes = b"") -> programs.Ended:
+def _git(folder: Path, *command: str, seconds: float = _ASK_SECONDS, stdin: bytes = b"") -> programs.ProgramEnd:
     """Run git in that very repository, never in one around it. Failed if there is no git."""
     with tempfile.TemporaryFile() as given:
         given.write(stdin)

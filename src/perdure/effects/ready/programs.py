@@ -61,7 +61,7 @@ class Output:
         return {"text": str(self), "bytes": self.count, "sha256": self._hash.hexdigest()}
 
 
-class Ended(NamedTuple):
+class ProgramEnd(NamedTuple):
     """How a program ended: with an exit status, or by a signal."""
 
     exit: int | None
@@ -74,7 +74,7 @@ class Ended(NamedTuple):
 def run(
     argv: Sequence[str], *, cwd: str | None, env: Mapping[str, str], seconds: float, stdin: IO[bytes] | None = None,
     keep: Sequence[int] = (),
-) -> Ended:  # fmt: skip
+) -> ProgramEnd:  # fmt: skip
     """Run a program to its end, or kill it with its group at the deadline. keep: descriptors that it inherits.
 
     Processes left in its group are killed when it ended, and also when this call is interrupted. Raises OSError if it
@@ -96,7 +96,7 @@ def run(
         child.wait()
         _finish(child, readers)
     code = child.returncode
-    return Ended(code if code >= 0 else None, -code if code < 0 else None, timed_out, out, err)
+    return ProgramEnd(code if code >= 0 else None, -code if code < 0 else None, timed_out, out, err)
 
 
 def _read(pipe: IO[bytes] | None, output: Output) -> threading.Thread:
@@ -136,7 +136,7 @@ def _kill(child: subprocess.Popen[bytes], number: int) -> None:
 # The script --------------------------------------------------------------------------------------------------
 
 
-class Stopped(BaseException):
+class WrapperStopped(BaseException):
     """The wrapper was told to end (SIGTERM): the command is killed, and that is recorded."""
 
 
@@ -157,7 +157,7 @@ def main() -> int:
 
 def _stop(number: int, _: object) -> NoReturn:
     signal.signal(number, signal.SIG_IGN)
-    raise Stopped
+    raise WrapperStopped
 
 
 def _begin(marker: Path, temporary: Path, begun: Mapping[str, str]) -> int | None:
@@ -180,7 +180,7 @@ def _carried_out(order: Mapping[str, Any], lock: int) -> dict[str, Any]:
     nothing = {"exit": None, "signal": None, "timed_out": False, "stopped": False, "stdout": None, "stderr": None}
     try:
         ended = run(order["argv"], cwd=order["cwd"], env=order["env"], seconds=order["seconds"], keep=[lock])
-    except Stopped:
+    except WrapperStopped:
         return {**nothing, "stopped": True}
     except OSError as error:  # as a shell says it: not found, or cannot be run
         said = Output()

@@ -28,7 +28,7 @@ from perdure.model.ids import new_uid
 from perdure.model.limits import KEY_MAX_CHARS, check_name, check_text
 from perdure.model.records.effects import Absent, Happened, Unknown, Verdict
 from perdure.model.values import digest
-from perdure.planes.spans import Duration
+from perdure.planes.reading.durations import Duration
 
 TIMEOUT_MAX_SECONDS: Final = 3_600.0
 _LATE_SECONDS = 30.0  # for the wrapper to start, and to kill and record after the deadline

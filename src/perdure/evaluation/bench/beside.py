@@ -19,7 +19,7 @@ import msgspec
 
 from perdure.errors import Unavailable
 from perdure.evaluation import peers
-from perdure.evaluation.bench.case import Beside, Context, Figure, between
+from perdure.evaluation.bench.case import Context, Figure, PeerFigure, between
 from perdure.evaluation.bench.floor import Rate
 from perdure.evaluation.bench.peers import TURNS
 
@@ -43,7 +43,7 @@ class Counterpart(msgspec.Struct, frozen=True):
     program: str
     about: str
     count: int
-    measure: Callable[[Counterpart, Context], Beside]
+    measure: Callable[[Counterpart, Context], PeerFigure]
     ours: int = 0
     least: int = 100
 
@@ -77,23 +77,23 @@ def ran(peer: str, program: str, folder: Path, count: int, *before: str) -> Rate
 # -- how each is measured ----------------------------------------------------------------------------------------
 
 
-def rate(own: Counterpart, context: Context) -> Beside:
+def rate(own: Counterpart, context: Context) -> PeerFigure:
     """How many a second, beside the floor."""
     with context.scratch() as folder:
         floor, found = between(
             context.sqlite_floor, lambda: ran(own.peer, own.program, folder, own.scaled(context))
         )  # fmt: skip
     said = f"{found.per_second:,.0f}/s of {floor.per_second:,.0f}/s"
-    return Beside(found.per_second / floor.per_second, "× floor", own.detail(said))
+    return PeerFigure(found.per_second / floor.per_second, "× floor", own.detail(said))
 
 
-def syncs(own: Counterpart, context: Context) -> Beside:
+def syncs(own: Counterpart, context: Context) -> PeerFigure:
     """Syncs that reach the kernel for each of them: what twice as many take more, so that setting up does not count."""
     if shutil.which(SYNCS[0]) is None:
-        return Beside(None, "syncs", f"{SYNCS[0]} is not installed")
+        return PeerFigure(None, "syncs", f"{SYNCS[0]} is not installed")
     count = own.scaled(context)
     made = [_synced(own, context, times * count) for times in (1, 2)]
-    return Beside((made[1] - made[0]) / count, "syncs", own.detail(f"{made[1] - made[0]} for {count}"))
+    return PeerFigure((made[1] - made[0]) / count, "syncs", own.detail(f"{made[1] - made[0]} for {count}"))
 
 
 def _synced(own: Counterpart, context: Context, count: int) -> int:
@@ -103,15 +103,15 @@ def _synced(own: Counterpart, context: Context, count: int) -> int:
         return sum("sync(" in line for line in log.read_text().splitlines())
 
 
-def disk(own: Counterpart, context: Context) -> Beside:
+def disk(own: Counterpart, context: Context) -> PeerFigure:
     """The bytes that it takes on disk afterwards."""
     with context.scratch() as folder:
         ran(own.peer, own.program, folder, own.scaled(context))
         size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-    return Beside(size / 1e6, "MB", own.detail(f"{own.scaled(context)} turns"))
+    return PeerFigure(size / 1e6, "MB", own.detail(f"{own.scaled(context)} turns"))
 
 
-def resume(own: Counterpart, context: Context) -> Beside:
+def resume(own: Counterpart, context: Context) -> PeerFigure:
     """A new process until it is where the first one was, interpreter included. It is brought there in memory, which is sooner."""
     count = own.scaled(context)
     with context.scratch() as folder, tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as quick:
@@ -119,7 +119,7 @@ def resume(own: Counterpart, context: Context) -> Beside:
         seconds = min(_resumed(own, Path(quick), folder / str(number), count) for number in range(2))
     # A time, in contrast to a ratio, is another one where less is done.
     unit = f"s, {count:,} steps" if own.ours else "s"
-    return Beside(seconds, unit, own.detail(f"{count:,} steps"))
+    return PeerFigure(seconds, unit, own.detail(f"{count:,} steps"))
 
 
 def _resumed(own: Counterpart, made: Path, folder: Path, count: int) -> float:
@@ -164,8 +164,8 @@ def added(case: str, figures: list[Figure], context: Context, lacking: dict[str,
 
 def _found(
     case: str, figure: Figure, figures: list[Figure], context: Context, lacking: dict[str, str]
-) -> dict[str, Beside]:
-    found: dict[str, Beside] = {}
+) -> dict[str, PeerFigure]:
+    found: dict[str, PeerFigure] = {}
     for each in COUNTERPARTS:
         first = next((other for other in figures if other.measure.startswith(each.figure)), None)
         if each.case == case and first is figure:
@@ -173,10 +173,10 @@ def _found(
     return found
 
 
-def _measured(own: Counterpart, context: Context, lacking: str) -> Beside:
+def _measured(own: Counterpart, context: Context, lacking: str) -> PeerFigure:
     if lacking:
-        return Beside(None, "", lacking)
+        return PeerFigure(None, "", lacking)
     try:
         return own.measure(own, context)
     except Unavailable as error:
-        return Beside(None, "", str(error))
+        return PeerFigure(None, "", str(error))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import perdure
-from perdure.evaluation.bench.case import Case, Context, Figure, at_most, users_environment
+from perdure.evaluation.bench.case import Benchmark, Context, Figure, at_most, users_environment
 
 TASK = "fix the login test on Safari"
 AGES = (100, 10_000, 100_000)  # turns
@@ -113,6 +113,6 @@ def _command_seconds(command: list[str]) -> float:
 
 
 CASES = [
-    Case("boot", "booting for a task at 100, 10,000 and 100,000 turns", ages),
-    Case("boot-command", "perdure boot from the shell, and a boot with 20 checks", from_the_shell),
+    Benchmark("boot", "booting for a task at 100, 10,000 and 100,000 turns", ages),
+    Benchmark("boot-command", "perdure boot from the shell, and a boot with 20 checks", from_the_shell),
 ]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import perdure
-from perdure.evaluation.bench.case import Case, Context, Figure, at_least
+from perdure.evaluation.bench.case import Benchmark, Context, Figure, at_least
 from perdure.evaluation.bench.filling import fill_events, say_many
 from perdure.interchange.move import move
 
@@ -80,6 +80,8 @@ def bundles(context: Context) -> list[Figure]:
 
 
 CASES = [
-    Case("move", "100,000 events: files, SQLite, PostgreSQL, files again, bytes compared", moves, needs_postgres=True),
-    Case("bundle", "100,000 events into a bundle and out of it", bundles),
+    Benchmark(
+        "move", "100,000 events: files, SQLite, PostgreSQL, files again, bytes compared", moves, needs_postgres=True
+    ),
+    Benchmark("bundle", "100,000 events into a bundle and out of it", bundles),
 ]

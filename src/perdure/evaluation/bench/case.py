@@ -16,7 +16,7 @@ from perdure.evaluation.bench.floor import Rate, postgres_floor, sqlite_floor
 from perdure.stores import url as store_url
 
 
-class Beside(msgspec.Struct, frozen=True):
+class PeerFigure(msgspec.Struct, frozen=True):
     """A peer's figure where one of ours has a counterpart. value None: nothing was measured, and `detail` says why."""
 
     value: float | None
@@ -33,7 +33,7 @@ class Figure(msgspec.Struct, frozen=True):
     target: str
     met: bool
     detail: str = ""
-    peers: dict[str, Beside] = {}
+    peers: dict[str, PeerFigure] = {}
 
 
 class Context(msgspec.Struct):
@@ -67,7 +67,7 @@ class Context(msgspec.Struct):
         return postgres_floor(store_url.parse(self.postgres).conninfo, self.count(500, 100))
 
 
-class Case(msgspec.Struct, frozen=True):
+class Benchmark(msgspec.Struct, frozen=True):
     """One benchmark: a name to choose it by, what it needs, and what it does."""
 
     name: str

@@ -34,14 +34,14 @@ def say_many(store: Any, name: str, count: int) -> None:
 def fill_events(store: Any, rows: int, *, kinds: int, actors: int, days: int) -> None:
     """Emit events through the one door, many in a commit, dated over several days."""
     core, tenant = store._caller.core, store._caller.tenant
-    from perdure.planes import happenings  # noqa: PLC0415
+    from perdure.planes.conversation import emitted  # noqa: PLC0415
 
     stream = store.session("many")._stream
 
     def emit_some(tx: Any, first: int) -> None:
         for number in range(first, min(first + _STEP, rows)):
             kind, tx.actor, tx.now = _event(number, rows, kinds, actors, days)
-            happenings.emit(tx, stream, kind, {"number": number})
+            emitted.emit(tx, stream, kind, {"number": number})
 
     for first in range(0, rows, _STEP):
         core.write(emit_some, first, actor="bench", tenant=tenant)

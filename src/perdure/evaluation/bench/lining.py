@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import perdure
-from perdure.evaluation.bench.case import Case, Context, Figure, alternating, at_least, at_most
+from perdure.evaluation.bench.case import Benchmark, Context, Figure, alternating, at_least, at_most
 from perdure.evaluation.bench.floor import Rate, append_floor, timed
 
 TEXT = "x" * 1024
@@ -79,6 +79,6 @@ def opening(context: Context) -> list[Figure]:
 
 
 CASES = [
-    Case("files", "one writer on a files store, young and old, beside synced appends", appending),
-    Case("files-open", "opening a files store of 100,000 lines, with and without its cache", opening),
+    Benchmark("files", "one writer on a files store, young and old, beside synced appends", appending),
+    Benchmark("files-open", "opening a files store of 100,000 lines, with and without its cache", opening),
 ]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import perdure
-from perdure.evaluation.bench.case import Case, Context, Figure, at_least, at_most
+from perdure.evaluation.bench.case import Benchmark, Context, Figure, at_least, at_most
 from perdure.evaluation.bench.filling import say_many
 
 BATCH = 500
@@ -58,6 +58,6 @@ def letting_go(context: Context) -> list[Figure]:
 
 
 CASES = [
-    Case("past", "a session of 20,000 turns as it was, compared and forked", looking_back),
-    Case("retain", "20,000 turns that a summary stands for", letting_go),
+    Benchmark("past", "a session of 20,000 turns as it was, compared and forked", looking_back),
+    Benchmark("retain", "20,000 turns that a summary stands for", letting_go),
 ]

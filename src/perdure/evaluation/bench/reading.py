@@ -12,7 +12,7 @@ from importlib import metadata
 from typing import Any
 
 import perdure
-from perdure.evaluation.bench.case import Case, Context, Figure, at_most
+from perdure.evaluation.bench.case import Benchmark, Context, Figure, at_most
 from perdure.evaluation.bench.filling import DAY_US, fill_events, fill_raw, raw_page, say_many, start_us
 
 KINDS, ACTORS, DAYS = 20, 50, 30
@@ -129,8 +129,8 @@ def _installed(name: str, seen: set[str] | None = None) -> set[str]:
 
 
 CASES = [
-    Case("tail", "the last 20 turns of a 100,000-turn session", tail),
-    Case("page", "a filtered page of 50 over 1 M events, SQLite", page_sqlite),
-    Case("page-postgres", "a filtered page of 50 over 1 M events, PostgreSQL", page_postgres, needs_postgres=True),
-    Case("start", "import time and packages", getting_going),
+    Benchmark("tail", "the last 20 turns of a 100,000-turn session", tail),
+    Benchmark("page", "a filtered page of 50 over 1 M events, SQLite", page_sqlite),
+    Benchmark("page-postgres", "a filtered page of 50 over 1 M events, PostgreSQL", page_postgres, needs_postgres=True),
+    Benchmark("start", "import time and packages", getting_going),
 ]

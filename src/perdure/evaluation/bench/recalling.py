@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import perdure
-from perdure.evaluation.bench.case import Case, Context, Figure, at_least, at_most
+from perdure.evaluation.bench.case import Benchmark, Context, Figure, at_least, at_most
 from perdure.evaluation.recall import labelled, measured
 from perdure.planes.memory import nearest, vectors
 from perdure.planes.memory.embedder import Embedder
@@ -144,7 +144,7 @@ def _searched(store: perdure.Store, many: _Many, count: int, most_ms: float) -> 
 
     def found(number: int, within: list[int] | None) -> list[int]:
         sought = nearest.Sought(many.asked[number].tolist(), state, 0.0, 0.0, bits, near)
-        places = core.read(nearest.nearest, sought, nearest.Within(["turn"], within, {}), 60, tenant=tenant)
+        places = core.read(nearest.nearest, sought, nearest.NearestFilter(["turn"], within, {}), 60, tenant=tenant)
         return [numbers[place[0], place[1] - firsts[place[0]]] for place in places[:10]]
 
     figures = []
@@ -173,12 +173,12 @@ def _on_postgres(context: Context) -> list[Figure]:
 
 
 CASES = (
-    Case(
+    Benchmark(
         "recall",
         "How well what answers a question is found: words, vectors, both, beside others.",
         _quality,
         needs_postgres=True,
     ),
-    Case("vectors", "200,000 vectors on SQLite: what of the exact nearest is found, and how fast.", _on_sqlite),
-    Case("vectors-postgres", "200,000 vectors on PostgreSQL.", _on_postgres, needs_postgres=True),
+    Benchmark("vectors", "200,000 vectors on SQLite: what of the exact nearest is found, and how fast.", _on_sqlite),
+    Benchmark("vectors-postgres", "200,000 vectors on PostgreSQL.", _on_postgres, needs_postgres=True),
 )

@@ -21,13 +21,13 @@ from perdure.evaluation.bench import (
     working,
     writing,
 )
-from perdure.evaluation.bench.case import Case, Context, Figure
+from perdure.evaluation.bench.case import Benchmark, Context, Figure
 
 _KINDS = (writing, reading, recalling, running, working, past, lining, carrying, booting, recalling)
-CASES: dict[str, Case] = {case.name: case for kind in _KINDS for case in kind.CASES}
+CASES: dict[str, Benchmark] = {case.name: case for kind in _KINDS for case in kind.CASES}
 
 
-def chosen(names: Iterable[str]) -> list[Case]:
+def chosen(names: Iterable[str]) -> list[Benchmark]:
     """The cases of these names; all when none is named."""
     wanted = list(names) or list(CASES)
     for name in wanted:
@@ -36,7 +36,7 @@ def chosen(names: Iterable[str]) -> list[Case]:
     return [CASES[name] for name in wanted]
 
 
-def lacking_peers(cases: list[Case], tell: peers.Tell | None) -> dict[str, str]:
+def lacking_peers(cases: list[Benchmark], tell: peers.Tell | None) -> dict[str, str]:
     """The peers of these cases that are not there, and how to get them. tell: get them first, and tell of it."""
     names = beside.wanted([case.name for case in cases])
     missing = {name: peers.lacking(name, beside.HOW, tell=tell) for name in names}
@@ -44,12 +44,12 @@ def lacking_peers(cases: list[Case], tell: peers.Tell | None) -> dict[str, str]:
 
 
 def run(
-    cases: list[Case],
+    cases: list[Benchmark],
     *,
     scale: float,
     postgres: str | None,
     folder: Path | None,
-    tell: Callable[[Case, list[Figure] | str], None],
+    tell: Callable[[Benchmark, list[Figure] | str], None],
     lacking: dict[str, str] | None = None,
 ) -> bool:
     """Run them all; True if every figure that was measured reaches its target. lacking: put peers beside them, but these."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import perdure
 from perdure.evaluation.bench.case import (
-    Case,
+    Benchmark,
     Context,
     Figure,
     alternating,
@@ -173,11 +173,11 @@ def _seconds(command: list[str]) -> float:
 
 
 CASES = [
-    Case("steps", "one run of 1,000 steps of 1 KiB, SQLite", steps_sqlite),
-    Case("steps-postgres", "one run of 1,000 steps of 1 KiB, PostgreSQL", steps_postgres, needs_postgres=True),
-    Case("effects", "effects of one run (dispatch and commit), SQLite", effects_sqlite),
-    Case("runs", "1,000 runs × 20 steps at once, async, SQLite", crowd_sqlite),
-    Case("runs-postgres", "1,000 runs × 20 steps at once, async, PostgreSQL", crowd_postgres, needs_postgres=True),
-    Case("run-syncs", "syncs per step and per effect", syncs),
-    Case("resume", "a run of 10,000 steps in a new process", resuming),
+    Benchmark("steps", "one run of 1,000 steps of 1 KiB, SQLite", steps_sqlite),
+    Benchmark("steps-postgres", "one run of 1,000 steps of 1 KiB, PostgreSQL", steps_postgres, needs_postgres=True),
+    Benchmark("effects", "effects of one run (dispatch and commit), SQLite", effects_sqlite),
+    Benchmark("runs", "1,000 runs × 20 steps at once, async, SQLite", crowd_sqlite),
+    Benchmark("runs-postgres", "1,000 runs × 20 steps at once, async, PostgreSQL", crowd_postgres, needs_postgres=True),
+    Benchmark("run-syncs", "syncs per step and per effect", syncs),
+    Benchmark("resume", "a run of 10,000 steps in a new process", resuming),
 ]

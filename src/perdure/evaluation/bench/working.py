@@ -16,10 +16,10 @@ from typing import Any
 
 import perdure
 from perdure.errors import Unavailable
-from perdure.evaluation.bench.case import Case, Context, Figure, at_most, users_environment
+from perdure.evaluation.bench.case import Benchmark, Context, Figure, at_most, users_environment
 from perdure.evaluation.bench.noting import begin, takeover
 from perdure.handles.working import tree
-from perdure.planes import steps
+from perdure.planes.execution import steps
 
 APP = "perdure.evaluation.bench.noting"
 PATIENCE_SECONDS = 60.0
@@ -165,15 +165,15 @@ def takeover_postgres(context: Context) -> list[Figure]:
 
 
 CASES = [
-    Case("begin", "from start to the first step in an idle worker, SQLite", begin_sqlite),
-    Case(
+    Benchmark("begin", "from start to the first step in an idle worker, SQLite", begin_sqlite),
+    Benchmark(
         "begin-postgres",
         "from start to the first step in an idle worker, PostgreSQL",
         begin_postgres,
         needs_postgres=True,
     ),
-    Case("takeover", "ten runs of a worker that is killed go on in others, SQLite", takeover_sqlite),
-    Case(
+    Benchmark("takeover", "ten runs of a worker that is killed go on in others, SQLite", takeover_sqlite),
+    Benchmark(
         "takeover-postgres",
         "ten runs of a worker that is killed go on in others, PostgreSQL",
         takeover_postgres,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import perdure
-from perdure.evaluation.bench.case import Case, Context, Figure, alternating, at_least, at_most, between
+from perdure.evaluation.bench.case import Benchmark, Context, Figure, alternating, at_least, at_most, between
 from perdure.evaluation.bench.counting import counting_statements, counting_syncs
 from perdure.evaluation.bench.filling import say_many
 from perdure.evaluation.bench.floor import Rate, timed
@@ -212,12 +212,14 @@ def disk(context: Context) -> list[Figure]:
 
 
 CASES = [
-    Case("writer", "one writer, 1 KiB turns, SQLite", one_writer_sqlite),
-    Case("writer-postgres", "one writer, 1 KiB turns, PostgreSQL", one_writer_postgres, needs_postgres=True),
-    Case("crowd", "1,000 sessions × 20 turns at once, async, SQLite", crowd_sqlite),
-    Case("crowd-postgres", "1,000 sessions × 20 turns at once, async, PostgreSQL", crowd_postgres, needs_postgres=True),
-    Case("threads", "1,000 threads × 20 turns at once, SQLite", threads_sqlite),
-    Case("syncs", "syncs per durable write", syncs),
-    Case("flat", "the next 1,000 turns at 10³, 10⁴, 10⁵", flat_cost),
-    Case("disk", "disk after 400 turns with checkpoints", disk),
+    Benchmark("writer", "one writer, 1 KiB turns, SQLite", one_writer_sqlite),
+    Benchmark("writer-postgres", "one writer, 1 KiB turns, PostgreSQL", one_writer_postgres, needs_postgres=True),
+    Benchmark("crowd", "1,000 sessions × 20 turns at once, async, SQLite", crowd_sqlite),
+    Benchmark(
+        "crowd-postgres", "1,000 sessions × 20 turns at once, async, PostgreSQL", crowd_postgres, needs_postgres=True
+    ),
+    Benchmark("threads", "1,000 threads × 20 turns at once, SQLite", threads_sqlite),
+    Benchmark("syncs", "syncs per durable write", syncs),
+    Benchmark("flat", "the next 1,000 turns at 10³, 10⁴, 10⁵", flat_cost),
+    Benchmark("disk", "disk after 400 turns with checkpoints", disk),
 ]

@@ -24,7 +24,7 @@ DIMS = 384
 _KEY_BYTES = 8
 
 
-class Thing(NamedTuple):
+class LabelledThing(NamedTuple):
     """One thing of the history: where, by whom or of which kind, and what."""
 
     id: str
@@ -33,30 +33,30 @@ class Thing(NamedTuple):
     text: str
 
 
-class Question(NamedTuple):
+class LabelledQuestion(NamedTuple):
     """A question, with the ids of what answers it."""
 
     text: str
     evidence: frozenset[str]
 
 
-def history() -> list[Thing]:
+def history() -> list[LabelledThing]:
     """The whole history, in its order."""
-    found: list[Thing] = []
+    found: list[LabelledThing] = []
     session = ""
     for line in _lines("history.txt"):
         if line.startswith("== "):
             session = line[3:]
             continue
         name, kind, text = line.split(" ", 2)
-        found.append(Thing(name, session, kind, text))
+        found.append(LabelledThing(name, session, kind, text))
     return found
 
 
-def questions() -> list[Question]:
+def questions() -> list[LabelledQuestion]:
     """Every question."""
     parts = (line.split(" | ", 1) for line in _lines("questions.txt"))
-    return [Question(text, frozenset(evidence.split())) for evidence, text in parts]
+    return [LabelledQuestion(text, frozenset(evidence.split())) for evidence, text in parts]
 
 
 def _lines(name: str) -> list[str]:
@@ -64,7 +64,7 @@ def _lines(name: str) -> list[str]:
     return [line for line in text.splitlines() if line and not line.startswith("#")]
 
 
-def tell(store: Store, things: Sequence[Thing]) -> dict[tuple[str, int], str]:
+def tell(store: Store, things: Sequence[LabelledThing]) -> dict[tuple[str, int], str]:
     """Say, decide and remember a history; the id of each thing by its session and number there."""
     found: dict[tuple[str, int], str] = {}
     for thing in things:
@@ -110,7 +110,7 @@ def _key(text: str) -> bytes:
     return hashlib.sha256(text.encode()).digest()[:_KEY_BYTES]
 
 
-def as_said(thing: Thing) -> str:
+def as_said(thing: LabelledThing) -> str:
     """A thing's text as the index reads it."""
     if thing.kind == "decision":
         return "\n".join(_decided(thing.text))

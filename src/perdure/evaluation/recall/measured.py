@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import apsw
 
 import perdure
-from perdure.evaluation.recall.labelled import Question, Thing, as_said, tell
+from perdure.evaluation.recall.labelled import LabelledQuestion, LabelledThing, as_said, tell
 from perdure.planes.memory.quantised import cosines, pack
 
 AT = 10
@@ -39,7 +39,7 @@ def ndcg(found: Sequence[str], evidence: Iterable[str]) -> float:
     return gained / sum(1 / math.log2(i + 2) for i in range(min(len(wanted), AT)))
 
 
-def measure(answer: Answer, questions: Sequence[Question]) -> Measured:
+def measure(answer: Answer, questions: Sequence[LabelledQuestion]) -> Measured:
     """Ask everything."""
     found = {question.text: answer(question.text)[:AT] for question in questions}
     gains = [ndcg(found[each.text], each.evidence) for each in questions]
@@ -54,7 +54,9 @@ def overlap(one: Measured, other: Measured) -> float:
     return sum(shares) / len(shares)
 
 
-def legs(url: str, things: Sequence[Thing], questions: Sequence[Question], embed: Any) -> dict[str, Measured]:
+def legs(
+    url: str, things: Sequence[LabelledThing], questions: Sequence[LabelledQuestion], embed: Any
+) -> dict[str, Measured]:
     """Every way to search, measured on a store that is made at this URL."""
     with perdure.open(url, embed=False) as store:
         ids = tell(store, things)
@@ -80,7 +82,7 @@ def searching(store: perdure.Store, ids: dict[tuple[str, int], str]) -> Answer:
     return answer
 
 
-def by_fts5(things: Sequence[Thing]) -> Answer:
+def by_fts5(things: Sequence[LabelledThing]) -> Answer:
     """As SQLite's full-text search answers, with its defaults."""
     connection = apsw.Connection(":memory:")
     connection.execute("CREATE VIRTUAL TABLE said USING fts5(text)")
@@ -98,7 +100,7 @@ def by_fts5(things: Sequence[Thing]) -> Answer:
     return answer
 
 
-def by_cosine(things: Sequence[Thing], embed: Any) -> Answer:
+def by_cosine(things: Sequence[LabelledThing], embed: Any) -> Answer:
     """As vectors answer alone."""
     packed = [pack([float(x) for x in vector]) for vector in embed([as_said(each) for each in things])]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from perdure.evaluation.recovery.interface import Agent, Outside
+from perdure.evaluation.recovery.interface import Outside, SubjectAgent
 
 KINDS = ("renamed", "inserted", "removed")
 MARK = "~new"
@@ -25,7 +25,7 @@ class Edited:
     nothing that others could rest on.
     """
 
-    def __init__(self, agent: Agent, edit: str) -> None:
+    def __init__(self, agent: SubjectAgent, edit: str) -> None:
         self._agent = agent
         self._kind, _, self._name = edit.partition(".")
 

@@ -43,7 +43,7 @@ class Setting(msgspec.Struct, frozen=True):
     modules: tuple[str, ...] = ()
 
 
-class Shown(msgspec.Struct, kw_only=True):
+class ShownCase(msgspec.Struct, kw_only=True):
     """The result of a case. broken: why it could not be tried at all, which is the harness's failure and nobody else's."""
 
     case: Case
@@ -54,7 +54,7 @@ class Shown(msgspec.Struct, kw_only=True):
     broken: str = ""
 
 
-def show(ground: Ground, case: Case) -> Shown:
+def show(ground: Ground, case: Case) -> ShownCase:
     """Run one case."""
     began = time.monotonic()
     story = None
@@ -64,10 +64,10 @@ def show(ground: Ground, case: Case) -> Shown:
         if story.final is None:
             story.finish()
         lives = [" ".join(filter(None, (life.end, life.at, life.said))) for life in story.lives]
-        return Shown(case=case, score=judge(story), note=story.note, lives=lives, seconds=time.monotonic() - began)
+        return ShownCase(case=case, score=judge(story), note=story.note, lives=lives, seconds=time.monotonic() - began)
     except Exception:  # noqa: BLE001 - told as the harness's own failure
         said = traceback.format_exc()[-800:]
-        return Shown(case=case, score=Score(), seconds=time.monotonic() - began, broken=said)
+        return ShownCase(case=case, score=Score(), seconds=time.monotonic() - began, broken=said)
     finally:
         if story is not None:
             story.clear()

@@ -18,7 +18,7 @@ import msgspec
 from perdure.model.limits import LEASE_TTL_SECONDS
 
 
-class Agent(Protocol):
+class SubjectAgent(Protocol):
     """The agent that a task is written over. Names are unique in a task; values are JSON."""
 
     def step(self, name: str, work: Callable[[], Any]) -> Any:
@@ -58,7 +58,7 @@ class Outside(Protocol):
         ...
 
 
-class Place(msgspec.Struct, frozen=True):
+class SubjectPlace(msgspec.Struct, frozen=True):
     """All that a subject is told. A server that it may use has its URL in the file `server` of the folder, and how long a lease
     it is to take stands in the file `lease`.
 
@@ -102,7 +102,7 @@ class Waits(Exception):
         self.doubts = doubts or []
 
 
-class Held(Exception):
+class HeldElsewhere(Exception):
     """Another process is at it: this one leaves it alone."""
 
 
@@ -126,13 +126,13 @@ class Subject(ABC):
     written: ClassVar[bool] = True
     leases: ClassVar[bool] = False
 
-    def __init__(self, place: Place, outside: Outside, inbox: dict[str, Any]) -> None:
+    def __init__(self, place: SubjectPlace, outside: Outside, inbox: dict[str, Any]) -> None:
         self.place = place
         self.outside = outside
         self.inbox = inbox
 
     @abstractmethod
-    def run(self, program: Callable[[Agent], None]) -> None:
+    def run(self, program: Callable[[SubjectAgent], None]) -> None:
         """Begin, or continue: call the program with an agent, which may be `self`. Raises Waits, Held, or what went wrong."""
 
     @abstractmethod
@@ -170,7 +170,7 @@ class Remembering(Subject):
     operation is sent as its key.
     """
 
-    def __init__(self, place: Place, outside: Outside, inbox: dict[str, Any]) -> None:
+    def __init__(self, place: SubjectPlace, outside: Outside, inbox: dict[str, Any]) -> None:
         super().__init__(place, outside, inbox)
         self.kept: dict[str, dict[str, Any]] = {}
 
@@ -182,7 +182,7 @@ class Remembering(Subject):
     def keep(self, section: str, name: str, value: Any) -> None:
         """Keep one more; `self.kept` has it already."""
 
-    def run(self, program: Callable[[Agent], None]) -> None:
+    def run(self, program: Callable[[SubjectAgent], None]) -> None:
         """Continue from what is stored."""
         self.kept = self.load()
         program(self)

@@ -23,7 +23,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from perdure.evaluation.recovery.editing import Edited, EditedOutside
-from perdure.evaluation.recovery.interface import Away, Belief, Held, Place, Subject, Waits
+from perdure.evaluation.recovery.interface import Away, Belief, HeldElsewhere, Subject, SubjectPlace, Waits
 from perdure.evaluation.recovery.outside import WORK_TREE, Reached
 from perdure.evaluation.recovery.subjects import load
 from perdure.evaluation.recovery.tasks import TASKS
@@ -36,7 +36,7 @@ ERROR_CHARS = 400
 PR_SET_PTRACER = 0x59616D61
 
 
-class Order(msgspec.Struct, frozen=True, kw_only=True):
+class LifeOrder(msgspec.Struct, frozen=True, kw_only=True):
     """One life. life: its number; at, how: where it is struck; believing: it only says what it believes.
 
     edit: how its program was changed, see `editing`; errand: what else is done to the store instead, a subject's method and its
@@ -92,7 +92,7 @@ class Life(msgspec.Struct):
     ended: float = 0.0
 
 
-class Child:
+class LifeProcess:
     """A process under way: held at its gate, living, or stopped."""
 
     def __init__(self, pid: int, line: int, gate: int, life: Life) -> None:
@@ -163,13 +163,13 @@ class Lives:
                 importlib.import_module(name)
         gc.freeze()
 
-    def run(self, order: Order) -> Life:
+    def run(self, order: LifeOrder) -> Life:
         """Live one life to its end."""
         child = self.hold(order)
         child.begin()
         return child.wait()
 
-    def hold(self, order: Order) -> Child:
+    def hold(self, order: LifeOrder) -> LifeProcess:
         """Fork a life that waits at its gate."""
         line, tell = os.pipe()
         gate, opener = os.pipe()
@@ -180,13 +180,13 @@ class Lives:
             _be(order, tell, gate)
         os.close(tell)
         os.close(gate)
-        return Child(pid, line, opener, Life(order.life, time.monotonic()))
+        return LifeProcess(pid, line, opener, Life(order.life, time.monotonic()))
 
 
 # -- being a life ------------------------------------------------------------------------------------------------
 
 
-def _be(order: Order, tell: int, gate: int) -> NoReturn:
+def _be(order: LifeOrder, tell: int, gate: int) -> NoReturn:
     """Live, and tell how it ended. A life that takes too long is no life; a subject's threads die with it."""
     signal.alarm(LIFE_SECONDS if TASKS[order.task].by_default else LONG_LIFE_SECONDS)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -201,7 +201,7 @@ def _be(order: Order, tell: int, gate: int) -> NoReturn:
         _live(order, wire)
     except Waits as waits:
         _tell_end(wire, "waiting", asks=waits.asks, doubts=waits.doubts)
-    except Held as held:
+    except HeldElsewhere as held:
         _tell_end(wire, "held", str(held))
     except BaseException as error:  # noqa: BLE001 - whatever a subject does when it fails
         _tell_end(wire, "failed", f"{type(error).__name__}: {error}")
@@ -209,10 +209,10 @@ def _be(order: Order, tell: int, gate: int) -> NoReturn:
     os._exit(0)
 
 
-def _live(order: Order, wire: Wire) -> None:
+def _live(order: LifeOrder, wire: Wire) -> None:
     task = TASKS[order.task]
     tree = order.outside / WORK_TREE if task.git else None
-    place = Place(order.folder, order.task, order.seed, order.port, tree, task.version(order.inbox))
+    place = SubjectPlace(order.folder, order.task, order.seed, order.port, tree, task.version(order.inbox))
     reached = EditedOutside(Reached(order.port, order.case, order.outside, wire.reach))
     subject = load(order.subject)(place, reached, order.inbox)
     if order.errand:

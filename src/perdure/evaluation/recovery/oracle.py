@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from perdure.evaluation.recovery.outside import receipt
-from perdure.evaluation.recovery.tasks import TASKS, Task
+from perdure.evaluation.recovery.tasks import TASKS, RecoveryTask
 
 ANSWER = "yes"  # the answer of people, always
 PHASES = {
@@ -27,7 +27,7 @@ PHASES = {
 UNKNOWN = "an answer that nobody has seen"
 
 
-class Meant(NamedTuple):
+class ExpectedEffect(NamedTuple):
     """An effect that must have happened."""
 
     kind: str
@@ -48,7 +48,7 @@ class Oracle:
         self._given = effects
         self._amended = amended
         self.operations: dict[str, str] = {}
-        self.effects: dict[str, Meant] = {}
+        self.effects: dict[str, ExpectedEffect] = {}
         self.notes: dict[str, Any] = {}
         self.result: Any = None
         self.points: list[str] = []
@@ -61,7 +61,7 @@ class Oracle:
     def act(self, name: str, kind: str, payload: Any) -> Any:
         """The answer of the other side."""
         self._pass("act", name)
-        self.effects[name] = Meant(kind, payload)
+        self.effects[name] = ExpectedEffect(kind, payload)
         return self._given.get(name, receipt(name, kind))
 
     def note(self, key: str, value: Any) -> None:
@@ -96,7 +96,7 @@ def chance(seed: int, name: str, life: int) -> random.Random:
 
 
 def foretell(
-    task: Task,
+    task: RecoveryTask,
     seed: int,
     steps: Mapping[str, Any] | None = None,
     effects: Mapping[str, Any] | None = None,

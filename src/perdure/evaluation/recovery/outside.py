@@ -64,7 +64,7 @@ class Reached:
     def __init__(self, port: int, case: str, folder: Path, reach: Callable[[str, str], None]) -> None:
         self._port = port
         self._case = case
-        self._git = Repository(folder)
+        self._git = OutsideRepository(folder)
         self._reach = reach
 
     def send(self, name: str, kind: str, payload: Any, key: str = "") -> Any:
@@ -89,7 +89,7 @@ class Reached:
         return receipt(name, kind) if arrived else None
 
 
-class Repository:
+class OutsideRepository:
     """A small git repository with a bare remote, in a folder of the other side."""
 
     def __init__(self, folder: Path) -> None:
@@ -166,16 +166,16 @@ def git(folder: Path, *words: str, ok: tuple[int, ...] = (0,)) -> str:
     return ran.stdout.decode()
 
 
-class World:
+class OutsideWorld:
     """The other side of one case, as the harness sees it."""
 
     def __init__(self, seen: witness.Witness, case: str, folder: Path, *, git: bool) -> None:
         self._seen = seen
         self._case = case
         self._from = seen.path.stat().st_size
-        self._git = Repository(folder) if git else None
+        self._git = OutsideRepository(folder) if git else None
         if git:
-            Repository.make(folder)
+            OutsideRepository.make(folder)
 
     def arrivals(self) -> Counter[tuple[str, str]]:
         """The arrivals, by name and mark, and how often. Everything sent before is in it: the witness answers in turn."""

@@ -13,17 +13,17 @@ import msgspec
 
 from perdure.errors import Invalid
 from perdure.evaluation.recovery.faults import FAULTS
-from perdure.evaluation.recovery.faults.fault import Fault
+from perdure.evaluation.recovery.faults.fault import RecoveryFault
 from perdure.evaluation.recovery.outside import needed
 from perdure.evaluation.recovery.story import Case
 from perdure.evaluation.recovery.subjects import CONTROLS, SUBJECTS, load
-from perdure.evaluation.recovery.tasks import TASKS, Task
+from perdure.evaluation.recovery.tasks import TASKS, RecoveryTask
 
 LONG_EVERY = 8
 CONTROL_CASES = 40
 
 
-class Cell(msgspec.Struct, frozen=True):
+class PlanCell(msgspec.Struct, frozen=True):
     """A subject × a task × a fault, with its cases in the order in which they are tried."""
 
     subject: str
@@ -32,14 +32,14 @@ class Cell(msgspec.Struct, frozen=True):
     cases: list[Case]
 
 
-class Plan(msgspec.Struct, frozen=True):
+class EvaluationPlan(msgspec.Struct, frozen=True):
     """The cases that an evaluation will try. controls: by fault; skipped: cases that cannot be tried, with the reason."""
 
     seed: int
     subjects: list[str]
     tasks: list[str]
     faults: list[str]
-    cells: list[Cell]
+    cells: list[PlanCell]
     controls: dict[str, list[Case]]
     skipped: dict[str, str]
 
@@ -52,7 +52,7 @@ class Plan(msgspec.Struct, frozen=True):
                     yield cell.cases[own]
 
 
-def _own_turn(cell: Cell, turn: int) -> int | None:
+def _own_turn(cell: PlanCell, turn: int) -> int | None:
     """Which of its cases a cell is to try now; none, if it is not its turn: a long task has every eighth, from the eighth on."""
     if not TASKS[cell.task].long:
         return turn
@@ -85,14 +85,14 @@ def check(tasks: Iterable[str], faults: Iterable[str]) -> None:
 
 def make(
     subjects: Iterable[str], tasks: Iterable[str], faults: Iterable[str], seed: int, lacking: dict[str, str]
-) -> Plan:
+) -> EvaluationPlan:
     """Plan an evaluation. lacking: subjects that cannot run here, with the reason. Raises Invalid for names that do not exist."""
     own = named_subjects(subjects)
     works = chosen(tasks, TASKS, "task") or [name for name, task in TASKS.items() if task.by_default]
     wrongs = chosen(faults, FAULTS, "fault") or list(FAULTS)
     skipped = {f"subject {name}": why for name, why in lacking.items() if name in own}
     skipped |= {f"fault {name}": why for name in wrongs if (why := FAULTS[name].missing())}
-    cells: list[Cell] = []
+    cells: list[PlanCell] = []
     for fault in [FAULTS[name] for name in wrongs if f"fault {name}" not in skipped]:
         for task in [TASKS[name] for name in works]:
             schedules = fault.schedules(task, seed)
@@ -100,16 +100,18 @@ def make(
                 if why := _unfit(subject, task, fault):
                     skipped[f"{subject}/{task.name}/{fault.name}"] = why
                 else:
-                    cells.append(Cell(subject, task.name, fault.name, _cases(subject, task, fault, schedules, seed)))
-    return Plan(seed, own, works, wrongs, cells, _controls(wrongs, skipped, seed), skipped)
+                    cells.append(
+                        PlanCell(subject, task.name, fault.name, _cases(subject, task, fault, schedules, seed))
+                    )
+    return EvaluationPlan(seed, own, works, wrongs, cells, _controls(wrongs, skipped, seed), skipped)
 
 
-def _unfit(subject: str, task: Task, fault: Fault) -> str:
+def _unfit(subject: str, task: RecoveryTask, fault: RecoveryFault) -> str:
     return (needed() if task.git else "") or fault.unfit(load(subject), task)
 
 
 def _cases(
-    subject: str, task: Task, fault: Fault, schedules: list[str], seed: int, *, control: bool = False
+    subject: str, task: RecoveryTask, fault: RecoveryFault, schedules: list[str], seed: int, *, control: bool = False
 ) -> list[Case]:
     mixed = [*schedules]
     random.Random(f"{seed}/{subject}/{task.name}/{fault.name}").shuffle(mixed)

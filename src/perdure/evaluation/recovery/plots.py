@@ -12,7 +12,7 @@ DASHES = ("", "6 3", "2 3")
 NOTHING = "<p class=none>Nothing was measured.</p>"
 
 
-class Line(NamedTuple):
+class PlotLine(NamedTuple):
     """One line of a plot: its name, its values from left to right, and the figure beside its name."""
 
     name: str
@@ -33,7 +33,7 @@ def bars(drawn: list[tuple[str, float, str]]) -> str:
     return f"<div class=bars>{''.join(rows)}</div>"
 
 
-def lines(drawn: list[Line]) -> str:
+def lines(drawn: list[PlotLine]) -> str:
     """Lines over fifths, on a logarithmic scale, with a legend that can be read."""
     scale = _Scale([value for each in drawn for value in each.values])
     body = [*scale.grid(), *(_line(each, number, scale) for number, each in enumerate(drawn))]
@@ -76,7 +76,7 @@ def x(number: int) -> float:
     return LEFT + 20 + number * (WIDTH - LEFT - 40) / 4
 
 
-def _line(each: Line, number: int, scale: _Scale) -> str:
+def _line(each: PlotLine, number: int, scale: _Scale) -> str:
     points = " ".join(f"{x(at):.1f},{scale.y(value):.1f}" for at, value in enumerate(each.values))
     return f"<polyline points='{points}' {_pen(number)} />"
 

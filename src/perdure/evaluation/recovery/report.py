@@ -8,7 +8,7 @@ from html import escape
 from itertools import groupby
 
 from perdure.evaluation.recovery.faults import FAULTS
-from perdure.evaluation.recovery.plots import Line, bars, lines
+from perdure.evaluation.recovery.plots import PlotLine, bars, lines
 from perdure.evaluation.recovery.score import grown
 from perdure.evaluation.recovery.scorecard import Failure, Scorecard, Subjected, Tally
 
@@ -212,13 +212,13 @@ def _growth(card: Scorecard) -> str:
     )  # fmt: skip
 
 
-def _drawn(card: Scorecard, task: str) -> Iterator[Line]:
+def _drawn(card: Scorecard, task: str) -> Iterator[PlotLine]:
     """The subjects that were counted at a task that is long enough for its fifths to say something."""
     for name, each in card.subjects.items():
         cell = each.cells.get(task, {}).get("none")
         if cell is not None and cell.bytes_fifths and cell.sums["operations"] >= LONG:
             fifths = cell.bytes_fifths
-            yield Line(name, fifths, f"{fifths[-1]:,.0f} B, × {grown(fifths):.2f}")
+            yield PlotLine(name, fifths, f"{fifths[-1]:,.0f} B, × {grown(fifths):.2f}")
 
 
 LONG = 100  # operations

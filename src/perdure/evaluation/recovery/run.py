@@ -26,8 +26,8 @@ from perdure.errors import Conflict, Error, Invalid, NotFound, Unavailable
 from perdure.evaluation import peers
 from perdure.evaluation.recovery import SCRATCH, VERSION, host
 from perdure.evaluation.recovery.faults import FAULTS
-from perdure.evaluation.recovery.host import Setting, Shown
-from perdure.evaluation.recovery.plan import Plan
+from perdure.evaluation.recovery.host import Setting, ShownCase
+from perdure.evaluation.recovery.plan import EvaluationPlan
 from perdure.evaluation.recovery.story import Case
 from perdure.evaluation.recovery.subjects import load
 from perdure.testing.scratch import MEMORY, scratch
@@ -70,7 +70,7 @@ class Ledger:
     def __init__(self, folder: Path, seed: int) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / CASES
-        self.shown: dict[str, Shown] = {}
+        self.shown: dict[str, ShownCase] = {}
         self._file: BinaryIO = self.path.open("a+b")
         self._mutex = threading.Lock()
         try:
@@ -101,10 +101,10 @@ class Ledger:
                 f"this folder holds an evaluation of {found}", path=str(self.path), hint="name another folder"
             )
         for line in lines[1:]:
-            shown = msgspec.json.decode(line, type=Shown)
+            shown = msgspec.json.decode(line, type=ShownCase)
             self.shown[shown.case.id] = shown
 
-    def add(self, shown: Shown) -> None:
+    def add(self, shown: ShownCase) -> None:
         """Write one down. For any thread."""
         with self._mutex:
             self._append(shown)
@@ -121,7 +121,7 @@ class Ledger:
         self._file.close()
 
 
-class Host:
+class HostProgram:
     """A host program, as the evaluation sees it. peer: in whose interpreter; none: ours."""
 
     def __init__(self, seed: int, folder: Path, postgres: str, peer: str = "") -> None:
@@ -131,14 +131,14 @@ class Host:
         self._program = subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: S603
         self._say(Setting(seed, str(folder), postgres, peers.peer(peer).modules if peer else ()))
 
-    def show(self, case: Case) -> Shown:
+    def show(self, case: Case) -> ShownCase:
         """Run one case. Raises Unavailable if the host is gone."""
         assert self._program.stdout is not None
         self._say(case)
         line = self._program.stdout.readline()
         if not line:
             raise Unavailable(f"the host died in {case.id}", path="evaluate", hint="its words are on standard error")
-        return msgspec.json.decode(line, type=Shown)
+        return msgspec.json.decode(line, type=ShownCase)
 
     def _say(self, what: msgspec.Struct) -> None:
         assert self._program.stdin is not None
@@ -162,14 +162,14 @@ class Hosts:
 
     def __init__(self, seed: int, folder: Path, postgres: str) -> None:
         self._about = (seed, folder, postgres)
-        self._hosts: dict[str, Host] = {}
+        self._hosts: dict[str, HostProgram] = {}
 
-    def show(self, case: Case) -> Shown:
+    def show(self, case: Case) -> ShownCase:
         """Run one case where its subject lives. Raises Unavailable if that host is gone."""
         peer = load(case.subject).peer
         if peer not in self._hosts:
             seed, folder, postgres = self._about
-            self._hosts[peer] = Host(seed, folder.with_name(f"{folder.name}-{peer or 'own'}"), postgres, peer)
+            self._hosts[peer] = HostProgram(seed, folder.with_name(f"{folder.name}-{peer or 'own'}"), postgres, peer)
         return self._hosts[peer].show(case)
 
     def close(self) -> None:
@@ -178,18 +178,25 @@ class Hosts:
             each.close()
 
 
-class Told:
+class Progress:
     """The reports of an evaluation on the way, for a door to show. Called by several threads."""
 
     def begins(self, case: Case) -> None:
         """This case is being tried now."""
 
-    def ends(self, shown: Shown) -> None:
+    def ends(self, shown: ShownCase) -> None:
         """And this came of it."""
 
 
 def evaluate(
-    plan: Plan, ledger: Ledger, *, postgres: str, jobs: int, until: float, told: Told, count: int | None = None
+    plan: EvaluationPlan,
+    ledger: Ledger,
+    *,
+    postgres: str,
+    jobs: int,
+    until: float,
+    told: Progress,
+    count: int | None = None,
 ) -> None:
     """Try the controls, then the cases, until the time (of time.monotonic) is over. Raises what a host died of.
 
@@ -228,7 +235,9 @@ def _join(workers: list[threading.Thread], errors: list[BaseException]) -> None:
             worker.join()
 
 
-def _work(own: Hosts, take: Callable[[], Case | None], ledger: Ledger, told: Told, errors: list[BaseException]) -> None:
+def _work(
+    own: Hosts, take: Callable[[], Case | None], ledger: Ledger, told: Progress, errors: list[BaseException]
+) -> None:
     try:
         while (case := take()) is not None:
             told.begins(case)
@@ -241,7 +250,7 @@ def _work(own: Hosts, take: Callable[[], Case | None], ledger: Ledger, told: Tol
         own.close()
 
 
-def _wanted(plan: Plan, ledger: Ledger, until: float, count: int | None) -> Iterator[Case]:
+def _wanted(plan: EvaluationPlan, ledger: Ledger, until: float, count: int | None) -> Iterator[Case]:
     """The controls until each is caught, then the cases until the time is over; what was shown before is not tried again."""
     for fault, cases in plan.controls.items():
         for case in cases:
@@ -256,7 +265,7 @@ def _wanted(plan: Plan, ledger: Ledger, until: float, count: int | None) -> Iter
             yield case
 
 
-def caught(ledger: Ledger, fault: str, cases: list[Case]) -> Shown | None:
+def caught(ledger: Ledger, fault: str, cases: list[Case]) -> ShownCase | None:
     """The case that shows that a fault bites: its control did what it must not."""
     control = FAULTS[fault].control
     assert control is not None
@@ -267,7 +276,7 @@ def caught(ledger: Ledger, fault: str, cases: list[Case]) -> Shown | None:
     return None
 
 
-def show_one(case: Case, seed: int, postgres: str, tries: int = 1) -> Shown:
+def show_one(case: Case, seed: int, postgres: str, tries: int = 1) -> ShownCase:
     """Run a single case until it shows a violation, so often at most, and write nothing down."""
     with scratch(SCRATCH) as folder:
         own = Hosts(seed, folder / "h0", postgres)

@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from perdure.evaluation.recovery.host import Shown
-from perdure.evaluation.recovery.plan import Plan
+from perdure.evaluation.recovery.host import ShownCase
+from perdure.evaluation.recovery.plan import EvaluationPlan
 from perdure.evaluation.recovery.run import Header, Ledger, caught, cores, header_of
 from perdure.evaluation.recovery.score import VIOLATIONS
 from perdure.evaluation.recovery.subjects import load
@@ -91,7 +91,7 @@ class Scorecard(msgspec.Struct):
     skipped: dict[str, str]
 
 
-def tally(shown: Iterable[Shown], planned: int) -> Tally:
+def tally(shown: Iterable[ShownCase], planned: int) -> Tally:
     """Sum up some cases."""
     cases = list(shown)
     scores = [each.score for each in cases]
@@ -105,7 +105,7 @@ def tally(shown: Iterable[Shown], planned: int) -> Tally:
     )  # fmt: skip
 
 
-def made(plan: Plan, ledger: Ledger, out: Path, command: str = "") -> Scorecard:
+def made(plan: EvaluationPlan, ledger: Ledger, out: Path, command: str = "") -> Scorecard:
     """The scorecard of what was shown so far of a plan. command: what it was asked with, for who wants to do the same."""
     shown = [found for cell in plan.cells for case in cell.cases if (found := ledger.shown.get(case.id)) is not None]
     controls = {fault: _caught(ledger, fault, cases) for fault, cases in plan.controls.items()}
@@ -128,7 +128,7 @@ def _caught(ledger: Ledger, fault: str, cases: list[Any]) -> Caught:
     return Caught(cases[0].subject, found.case.id if found else "", sum(case.id in ledger.shown for case in cases))
 
 
-def _subjected(name: str, plan: Plan, shown: list[Shown]) -> Subjected:
+def _subjected(name: str, plan: EvaluationPlan, shown: list[ShownCase]) -> Subjected:
     own = [each for each in shown if each.case.subject == name]
     cells: dict[str, dict[str, Tally]] = {}
     for cell in plan.cells:
@@ -139,7 +139,7 @@ def _subjected(name: str, plan: Plan, shown: list[Shown]) -> Subjected:
     return Subjected(load(name).about, tally(own, planned), cells)
 
 
-def failures(shown: Iterable[Shown], out: Path) -> list[Failure]:
+def failures(shown: Iterable[ShownCase], out: Path) -> list[Failure]:
     """The cases with a violation, each with the line that shows it again; so many of each subject at most."""
     found: list[Failure] = []
     seen: dict[str, int] = {}

@@ -19,9 +19,9 @@ import msgspec
 
 from perdure.evaluation.recovery.editing import canonical
 from perdure.evaluation.recovery.interface import Belief
-from perdure.evaluation.recovery.lives import Child, Life, Lives, Order
+from perdure.evaluation.recovery.lives import Life, LifeOrder, LifeProcess, Lives
 from perdure.evaluation.recovery.oracle import ANSWER, effects_of
-from perdure.evaluation.recovery.outside import World
+from perdure.evaluation.recovery.outside import OutsideWorld
 from perdure.evaluation.recovery.subjects import load
 from perdure.evaluation.recovery.tasks import TASKS
 from perdure.testing.witness import Witness
@@ -73,7 +73,7 @@ class Story:
         self.top = Path(tempfile.mkdtemp(prefix=f"{self.name}-", dir=ground.folder))
         self.name = self.top.name
         self.folder = self.top / "subject" / self.name
-        self.world = World(ground.witness, self.name, self.top / "outside", git=self.task.git)
+        self.world = OutsideWorld(ground.witness, self.name, self.top / "outside", git=self.task.git)
         self.lives: list[Life] = []
         self.inbox: dict[str, Any] = {}
         self.final: Belief | None = None
@@ -91,7 +91,7 @@ class Story:
         if load(self.case.subject).needs == "postgres":
             (self.folder / "server").write_text(self.ground.postgres)
 
-    def order(self, **given: Any) -> Order:
+    def order(self, **given: Any) -> LifeOrder:
         """The next life."""
         about = {"subject": self.case.subject, "task": self.case.task, "seed": self.ground.seed}
         where = {
@@ -100,7 +100,9 @@ class Story:
             "port": self.ground.witness.port,
         }
         number = given.pop("life", len(self.lives))
-        return Order(**about, **where, case=self.name, life=number, inbox=dict(self.inbox), clock=self.clock, **given)
+        return LifeOrder(
+            **about, **where, case=self.name, life=number, inbox=dict(self.inbox), clock=self.clock, **given
+        )
 
     def live(self, **given: Any) -> Life:
         """Live one more life, to its end."""
@@ -121,7 +123,7 @@ class Story:
             pass
         return life
 
-    def stop(self, at: str) -> Child | None:
+    def stop(self, at: str) -> LifeProcess | None:
         """Live until a boundary is reached, and stand still there; None if a life ended otherwise."""
         for _ in range(LIVES_MAX):
             child = self.ground.lives.hold(self.order(at=at, how="stop"))

@@ -32,7 +32,7 @@ class Played(Protocol):
     def done(self, result: Any) -> None: ...  # noqa: D102
 
 
-class Task(msgspec.Struct, frozen=True):
+class RecoveryTask(msgspec.Struct, frozen=True):
     """A task. by_default: whether it is part of an evaluation that names none. long: too many boundaries to try them all.
 
     before: the program as it was until the ask `deploy` is answered; `play` is what was deployed then.
@@ -178,18 +178,18 @@ def handover(agent: Played) -> None:
 # -- a deploy while a person is asked ----------------------------------------------------------------------------
 
 
-class Shape(NamedTuple):
+class ProgramShape(NamedTuple):
     """The view of a case by one version of the program: how it finds it, and how it understands what an older one kept."""
 
     find: Callable[[random.Random], dict[str, Any]]
     upgrade: Callable[[dict[str, Any]], dict[str, Any]]
 
 
-OLD = Shape(lambda rng: {"customer": rng.randrange(10_000), "amount": rng.randrange(5, 90)}, lambda case: case)
-NEW = Shape(lambda rng: OLD.find(rng) | {"currency": "USD"}, lambda case: {"currency": "EUR", **case})
+OLD = ProgramShape(lambda rng: {"customer": rng.randrange(10_000), "amount": rng.randrange(5, 90)}, lambda case: case)
+NEW = ProgramShape(lambda rng: OLD.find(rng) | {"currency": "USD"}, lambda case: {"currency": "EUR", **case})
 
 
-def deploy(agent: Played, shape: Shape) -> None:
+def deploy(agent: Played, shape: ProgramShape) -> None:
     """A case is kept, a person is asked; before the answer a version is deployed that keeps cases with a currency."""
     agent.note("case", agent.step("find", shape.find))
     draft = agent.step("draft", lambda rng: " ".join(rng.sample(WORDS, 3)))
@@ -206,20 +206,20 @@ def deploy(agent: Played, shape: Shape) -> None:
 TASKS = {
     task.name: task
     for task in (
-        Task("relay-5", "five tasks, each on the result of the one before", lambda agent: relay(agent, 5)),
-        Task("support", "a conversation: an answer to wait for, a refund, a ticket, a mail", support),
-        Task("coding", "file writes, commits, a push, a pull request", coding, git=True),
-        Task("handover", "one worker begins, another one takes over and ends it", handover),
-        Task(
+        RecoveryTask("relay-5", "five tasks, each on the result of the one before", lambda agent: relay(agent, 5)),
+        RecoveryTask("support", "a conversation: an answer to wait for, a refund, a ticket, a mail", support),
+        RecoveryTask("coding", "file writes, commits, a push, a pull request", coding, git=True),
+        RecoveryTask("handover", "one worker begins, another one takes over and ends it", handover),
+        RecoveryTask(
             "deploy",
             "a person is asked; before the answer another version is deployed, with more in its state",
             lambda agent: deploy(agent, NEW),
             before=lambda agent: deploy(agent, OLD),
             deploy="approval",
         ),
-        Task("relay-500", "five hundred dependent tasks", lambda agent: relay(agent, 500), long=True),
-        Task("research-500", "500 steps with a growing history", lambda agent: research(agent, 500), long=True),
-        Task(
+        RecoveryTask("relay-500", "five hundred dependent tasks", lambda agent: relay(agent, 500), long=True),
+        RecoveryTask("research-500", "500 steps with a growing history", lambda agent: research(agent, 500), long=True),
+        RecoveryTask(
             "relay-50000",
             "fifty thousand dependent tasks",
             lambda agent: relay(agent, 50_000),

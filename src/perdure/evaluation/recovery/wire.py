@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from perdure.evaluation.recovery.interface import Agent
+from perdure.evaluation.recovery.interface import SubjectAgent
 from perdure.evaluation.recovery.oracle import chance
 
 SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
@@ -59,7 +59,7 @@ def written_bytes() -> int:
 class Watched:
     """An agent with its boundaries: every operation is told when it is acknowledged."""
 
-    def __init__(self, agent: Agent, wire: Wire, seed: int, life: int) -> None:
+    def __init__(self, agent: SubjectAgent, wire: Wire, seed: int, life: int) -> None:
         self._agent = agent
         self._wire = wire
         self._seed = seed

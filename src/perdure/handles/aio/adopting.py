@@ -8,7 +8,7 @@ from perdure.effects import adopting
 from perdure.handles.aio.base import AsyncStoreHandle
 from perdure.handles.aio.runs import AsyncRunHandle
 from perdure.model.records.envelope import Envelope
-from perdure.planes import runs
+from perdure.planes.execution import runs
 
 
 class AsyncAdopting(AsyncStoreHandle):

@@ -10,9 +10,9 @@ from perdure.artifacts.local import Source, save_file
 from perdure.handles.aio.base import AsyncStoreHandle, AsyncStreamHandle
 from perdure.model.records.artifacts import ArtifactRecord
 from perdure.model.refs import Ref
-from perdure.planes import artifacts
-from perdure.planes.paging import Page
-from perdure.planes.spans import Instant
+from perdure.planes.conversation import artifacts
+from perdure.planes.reading.durations import Instant
+from perdure.planes.reading.paging import Page
 from perdure.runtime.callers import AsyncCaller
 
 

@@ -7,7 +7,7 @@ from os import PathLike
 from typing import Any
 
 from perdure.boot import checking, making
-from perdure.boot.manifest import Manifest
+from perdure.boot.manifest import PackManifest
 from perdure.boot.pack import Pack
 from perdure.handles.aio.base import AsyncStreamHandle
 
@@ -47,7 +47,7 @@ class AsyncBooting(AsyncStreamHandle):
         caller = self._caller
         return await caller.work(making.boot, caller.core, caller.tenant, self._stream, task, asked, looking)
 
-    async def boots(self) -> list[Manifest]:
+    async def boots(self) -> list[PackManifest]:
         """The manifests of the last boots of this session, the newest first, at most 20: what was shown, by handle, how it
         stood and what was left out. `perdure.boot.manifest.difference` compares two. Writes nothing.
         """

@@ -6,9 +6,9 @@ from typing import Any
 
 from perdure.handles.aio.base import AsyncStreamHandle
 from perdure.model.records.checkpoints import CheckpointRecord, PruneReport
-from perdure.planes import checkpoints
-from perdure.planes.paging import Page
-from perdure.planes.spans import Duration
+from perdure.planes.reading.durations import Duration
+from perdure.planes.reading.paging import Page
+from perdure.planes.recovery import checkpoints
 
 
 class AsyncCheckpoints(AsyncStreamHandle):

@@ -24,10 +24,10 @@ from perdure.model.records.conversation import (
     StatusName,
     Turn,
 )
-from perdure.planes import conversation, covers, turns
-from perdure.planes.paging import Page
-from perdure.planes.spans import Instant
-from perdure.planes.transcript import Transcript
+from perdure.planes.conversation import sessions, summaries, turns
+from perdure.planes.conversation.transcript import Transcript
+from perdure.planes.reading.durations import Instant
+from perdure.planes.reading.paging import Page
 from perdure.stores.tx import Tx
 
 P = ParamSpec("P")
@@ -73,7 +73,7 @@ class AsyncConversation(AsyncStreamHandle):
         heartbeat = self._caller.heartbeat
         if self._stream.id in heartbeat.spoken:
             return await self._write(verb, *args, **kwargs)
-        said = await self._write(conversation.reopening(verb), *args, **kwargs)
+        said = await self._write(sessions.reopening(verb), *args, **kwargs)
         if self._stream.id in heartbeat.attended:  # else it is not committed yet
             heartbeat.spoken.add(self._stream.id)
         return said
@@ -125,12 +125,12 @@ class AsyncConversation(AsyncStreamHandle):
         part a call from its result. NotFound if there are no such turns. Not idempotent: the newest of two
         equal ranges stands.
         """
-        names = await self._read(covers.keys_of, upto, text, from_=from_) if keys is None else keys
-        return await self._write(covers.summarise, upto, text, from_=from_, keys=names)
+        names = await self._read(summaries.keys_of, upto, text, from_=from_) if keys is None else keys
+        return await self._write(summaries.summarise, upto, text, from_=from_, keys=names)
 
     async def lacking(self, cover: Cover) -> list[str]:
         """The identifiers of what a summary covers that neither its text nor its keys say. Writes nothing."""
-        return await self._read(covers.lacking, cover)
+        return await self._read(summaries.lacking, cover)
 
     async def due(self, *, width: int = 50, fan: int = 10) -> Due | None:
         """The range to summarise next, so that opening this session stays quick; None while there is nothing to do.
@@ -138,13 +138,13 @@ class AsyncConversation(AsyncStreamHandle):
         As soon as twice `width` turns follow the last summary, the first `width` of them; as soon as `fan` summaries of about
         the same size stand in a row, these. `summarise(due.last_seq, text, from_=due.first_seq)` does it. Writes nothing.
         """
-        return await self._read(covers.due, width=width, fan=fan)
+        return await self._read(summaries.due, width=width, fan=fan)
 
     async def covers(self, *, nested: bool = False) -> list[Cover]:
         """The summaries that stand, in the order of what they cover; nested: also those that others have
         swallowed.
         """
-        return await self._read(covers.covers, nested=nested)
+        return await self._read(summaries.covers, nested=nested)
 
     async def transcript(
         self, format: Shape = "openai", *, full: bool = False, last: int | None = None  # noqa: A002 - the users' word
@@ -156,13 +156,13 @@ class AsyncConversation(AsyncStreamHandle):
         the newest turns, and more where a call would be parted from its result. A call whose result never
         came gets one that says so.
         """
-        return await self._read(covers.transcript, format, full=full, last=last)
+        return await self._read(summaries.transcript, format, full=full, last=last)
 
     # -- status ----------------------------------------------------------------------------------------------
 
     async def get_status(self) -> Status:
         """active, waiting, completed or failed; crashed when whoever was at it has died without leaving."""
-        return await self._read(conversation.get_status)
+        return await self._read(sessions.get_status)
 
     # async-only
     @property
@@ -178,15 +178,15 @@ class AsyncConversation(AsyncStreamHandle):
 
     async def info(self) -> SessionRecord:
         """All about the session but its contents."""
-        return await self._read(conversation.info)
+        return await self._read(sessions.info)
 
     async def mark_waiting(self) -> None:
         """The session waits for somebody. Idempotent. Conflict if it is closed."""
-        await self._write(conversation.mark_waiting)
+        await self._write(sessions.mark_waiting)
 
     async def mark_active(self) -> None:
         """The session goes on after waiting. Idempotent. Conflict if it is closed."""
-        await self._write(conversation.mark_active)
+        await self._write(sessions.mark_active)
 
     async def close(self, status: Ending = "completed") -> None:
         """End the session as completed or failed. Idempotent; Conflict if it ended the other way.
@@ -194,33 +194,33 @@ class AsyncConversation(AsyncStreamHandle):
         Closing is a statement, not a lock: what is said afterwards is kept, and opens it again. Another process that is at work
         in it just then may still say something without opening it.
         """
-        await self._write(conversation.close_session, status, self._caller.core.holder)
+        await self._write(sessions.close_session, status, self._caller.core.holder)
         self._caller.heartbeat.step_out(self._stream)
 
     async def reopen(self) -> None:
         """Make a closed session active again. Idempotent: an open one stays as it is."""
-        await self._write(conversation.reopen)
+        await self._write(sessions.reopen)
 
     async def archive(self) -> None:
         """Leave the session out of listings; all of it stays, and it can be opened by its name. Idempotent.
 
         Conflict for one that is open: what is not over must stay in sight. Opening it again ends that.
         """
-        await self._write(conversation.archive)
+        await self._write(sessions.archive)
 
     async def unarchive(self) -> None:
         """Let listings have the session again. Idempotent."""
-        await self._write(conversation.unarchive)
+        await self._write(sessions.unarchive)
 
     # -- goal, labels, pins ----------------------------------------------------------------------------------
 
     async def get_goal(self) -> str | None:
         """The goal of the session, if one was set."""
-        return await self._read(conversation.get_goal)
+        return await self._read(sessions.get_goal)
 
     async def set_goal(self, goal: str | None) -> None:
         """Say what the session is for; None lets the goal go. Idempotent."""
-        await self._write(conversation.set_goal, goal)
+        await self._write(sessions.set_goal, goal)
 
     # async-only
     @property
@@ -244,15 +244,15 @@ class AsyncConversation(AsyncStreamHandle):
 
     async def set_title(self, title: str) -> None:
         """Give the session another title. Idempotent. Its name, by which it is opened, stays as it is."""
-        await self._write(conversation.set_title, title)
+        await self._write(sessions.set_title, title)
 
     async def label(self, *labels: str) -> tuple[str, ...]:
         """Add labels; returns all of them. Idempotent."""
-        return await self._write(conversation.label, labels)
+        return await self._write(sessions.label, labels)
 
     async def unlabel(self, *labels: str) -> tuple[str, ...]:
         """Take labels away; returns those that stay. Idempotent."""
-        return await self._write(conversation.unlabel, labels)
+        return await self._write(sessions.unlabel, labels)
 
     async def pin(
         self,
@@ -268,13 +268,13 @@ class AsyncConversation(AsyncStreamHandle):
         The text of the prompt is hashed, not kept. Every later event of this handle, and of handles that are
         opened from now on, carries the digest.
         """
-        pins: Pins = await self._write(conversation.pin, model=model, prompt=prompt, tools=tools, commit=commit)
+        pins: Pins = await self._write(sessions.pin, model=model, prompt=prompt, tools=tools, commit=commit)
         self._pin = pins.digest
         return pins
 
     async def pins(self) -> Pins | None:
         """The software versions that are pinned, if any."""
-        return await self._read(conversation.get_pins)
+        return await self._read(sessions.get_pins)
 
 
 class AsyncConversationAcross(AsyncStoreHandle):
@@ -303,6 +303,6 @@ class AsyncConversationAcross(AsyncStoreHandle):
         Raises Invalid with the path of a filter that makes no sense.
         """
         return await self._caller.read(
-            conversation.sessions, status=status, label=label, creator=creator, since=since, until=until,
+            sessions.sessions, status=status, label=label, creator=creator, since=since, until=until,
             expired=expired, archived=archived, limit=limit, after=after,
         )  # fmt: skip

@@ -10,9 +10,9 @@ from perdure.handles.aio.base import AsyncStoreHandle, AsyncStreamHandle
 from perdure.log.change import Stream
 from perdure.model.records.decisions import DecisionRecord, DecisionStatus, DecisionStatusName, Reference
 from perdure.model.refs import Ref
-from perdure.planes import decisions
-from perdure.planes.paging import Page
-from perdure.planes.spans import Instant
+from perdure.planes.execution import decisions
+from perdure.planes.reading.durations import Instant
+from perdure.planes.reading.paging import Page
 from perdure.runtime.callers import AsyncCaller
 
 

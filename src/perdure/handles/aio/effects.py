@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, TypeVar, overload
 
-from perdure.effects import deciding, ledger, left, permitting, settling
-from perdure.effects.answers import Ends, answering, checkpointing, of
+from perdure.effects import approvals, ledger, operator_verbs, orphaned, settling
 from perdure.effects.commands import Steps
-from perdure.effects.judging import in_doubt, outcome_of
+from perdure.effects.composed import Ends, answering, checkpointing, of
+from perdure.effects.intents import intend, named_args
 from perdure.effects.ledger import Outcome, error_of
-from perdure.effects.meaning import intend, named_args
+from perdure.effects.outcomes import in_doubt, outcome_of
 from perdure.effects.tool import as_tool, kind_of
 from perdure.errors import Conflict, Invalid, Refused
 from perdure.handles.aio.base import AsyncStoreHandle, AsyncStreamHandle
@@ -30,12 +30,12 @@ from perdure.model.records.effects import (
     ToolKindName,
     Verdict,
 )
-from perdure.planes import checkpoints
-from perdure.planes.paging import Page
-from perdure.planes.spans import Duration, Instant, store_now
+from perdure.planes.reading.durations import Duration, Instant, store_now
+from perdure.planes.reading.paging import Page
+from perdure.planes.recovery import checkpoints
 from perdure.runtime.callers import AsyncCaller
 from perdure.runtime.shells import AsyncShell, acting_in
-from perdure.stores.tide import Dispatch
+from perdure.stores.rollback_guard import Dispatch
 
 T = TypeVar("T")
 
@@ -117,7 +117,7 @@ class AsyncEffect(AsyncActing):
 
         Only reads. A caller that acts with its key, recovers or settles it finds it in doubt.
         """
-        return await self._caller.read(left.is_left, self._record, left.here(self._caller.core))
+        return await self._caller.read(orphaned.is_left, self._record, orphaned.here(self._caller.core))
 
     async def dispatch(self) -> AsyncEffect:
         """Make the intent durable: only after this may it be sent (P2). Conflict if somebody has dispatched it already.
@@ -128,7 +128,7 @@ class AsyncEffect(AsyncActing):
         self._check_own()
         acting = acting_in(self._caller, self._stream)
         self._caller.core.living.begin()
-        dispatching = acting.move("dispatch", permitting.dispatch, self._record.seq, acting.sender)
+        dispatching = acting.move("dispatch", approvals.dispatch, self._record.seq, acting.sender)
         self._record = await self._run(dispatching)
         if self._record.state is EffectState.WITHDRAWN:
             outcome_of(self._record)
@@ -156,11 +156,11 @@ class AsyncEffect(AsyncActing):
         may still send it. force: you know that it will not.
         """
         who = check_name(self._caller.actor if by is None else by, "by")
-        deciding.check_verdict(verdict)
+        operator_verbs.check_verdict(verdict)
         self._record = await self._run(acting_in(self._caller, self._stream).looked_at(self._record))
         if isinstance(verdict, Absent) and not force:
             self._check_quiet()
-        self._record = await self._write(deciding.settle, self._record.seq, verdict, who)
+        self._record = await self._write(operator_verbs.settle, self._record.seq, verdict, who)
         return self
 
     async def _end(self, arrow: str, verb: Ends[int, int, Outcome], outcome: Outcome, state: Any = ...) -> AsyncEffect:
@@ -321,7 +321,7 @@ class AsyncEffectsAcross(AsyncStoreHandle):
         what a what-if fork copied from another run (`effect.record.what_if`): nothing was done for those.
         """
         found = await self._caller.read(
-            left.effects_of_store, left.here(self._caller.core), state=state, tool=tool, in_doubt=in_doubt, errors=errors,
+            orphaned.effects_of_store, orphaned.here(self._caller.core), state=state, tool=tool, in_doubt=in_doubt, errors=errors,
             what_if=what_if, since=since, until=until, limit=limit, after=after,
         )  # fmt: skip
         return found.each(lambda each: AsyncEffect(self._caller, each[0], "", each[1]))

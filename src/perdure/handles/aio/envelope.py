@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from perdure.effects import envelope, timeline
-from perdure.effects.envelope import Witness
+from perdure.effects.envelope import EnvelopeWitness
 from perdure.effects.tool import DECLARED
 from perdure.handles.aio.base import AsyncStreamHandle
 from perdure.model.records.envelope import Envelope
 from perdure.model.records.timeline import TimelineRecord
-from perdure.planes.paging import Page
+from perdure.planes.reading.paging import Page
 
 
 class AsyncEnveloping(AsyncStreamHandle):
@@ -46,4 +46,4 @@ class AsyncEnveloping(AsyncStreamHandle):
         known = await self._read(envelope.holders)
         dead = frozenset(each for each in known if core.living.is_dead(each))
         probes = frozenset(name for name, tool in DECLARED.items() if tool.probe is not None)
-        return Witness(core.uid, core.epoch, dead, probes)
+        return EnvelopeWitness(core.uid, core.epoch, dead, probes)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from perdure.effects import gone, ledger, left
+from perdure.effects import gone_machines, ledger, orphaned
 from perdure.effects.acting import Settling
 from perdure.effects.tool import DECLARED, Tool, as_tool
 from perdure.errors import Conflict, InDoubt, NotFound, Waiting
@@ -18,8 +18,9 @@ from perdure.handles.aio.runs import AsyncRuns
 from perdure.log.change import Stream
 from perdure.model.records.effects import EffectRecord, EffectState
 from perdure.model.records.recovery import Recovered
-from perdure.planes import presence, runs
-from perdure.planes.paging import DamagedRow, Page
+from perdure.planes.execution import runs
+from perdure.planes.reading.paging import DamagedRow, Page
+from perdure.planes.recovery import presence
 from perdure.runtime.shells import AsyncShell
 
 UNDER_WAY = (EffectState.DISPATCHED, EffectState.IN_DOUBT)
@@ -64,10 +65,10 @@ class AsyncRecovery(AsyncRuns):
         """
         streams = await self._left_runs(self._known(agents))
         driven = [await self._caller.read(runs.run, stream) for stream in streams]
-        here = left.here(self._caller.core)
+        here = orphaned.here(self._caller.core)
         doubts = [
             record for _, record in await self._left()
-            if record.state is EffectState.IN_DOUBT or await self._caller.read(left.is_left, record, here)
+            if record.state is EffectState.IN_DOUBT or await self._caller.read(orphaned.is_left, record, here)
         ]  # fmt: skip
         return Recovered(tuple(driven), (), tuple(doubts))
 
@@ -79,7 +80,7 @@ class AsyncRecovery(AsyncRuns):
         that lives sends twice. Recorded with each effect, by this actor. NotFound if nothing of it is open; Conflict while it
         gives signs of life, unless `force`. Idempotent; after a crash say it again.
         """
-        found = await self._caller.read(gone.left_by, who)
+        found = await self._caller.read(gone_machines.left_by, who)
         if not found:
             hint = "`perdure workers` and `perdure effects --in-doubt --json` name machines and holders"
             raise NotFound(f"nothing that {who!r} sent is open", path="who", hint=hint)
@@ -93,7 +94,7 @@ class AsyncRecovery(AsyncRuns):
         if not apply:
             return [record for _, record in found]
         by = self._caller.actor
-        return [await self._caller.write(gone.declare, stream, record, by) for stream, record in found]
+        return [await self._caller.write(gone_machines.declare, stream, record, by) for stream, record in found]
 
     async def _left(self) -> Page[tuple[Stream, EffectRecord]]:
         """The effects of sessions that are under way or in doubt, oldest first. Those of runs are settled with them."""

@@ -9,8 +9,8 @@ from perdure.handles.aio.base import AsyncStreamHandle
 from perdure.handles.atomic import Atomic, run_atomic
 from perdure.model.functions import plain
 from perdure.model.records.runs import WaitRecord
-from perdure.planes import requests, waits
-from perdure.planes.spans import Duration
+from perdure.planes.execution import requests, waits
+from perdure.planes.reading.durations import Duration
 
 T = TypeVar("T")
 

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from perdure.errors import NotFound
 from perdure.handles.aio.upkeep import AsyncUpkeep
 from perdure.model.records.retention import Retained, RetainReport, Retention
-from perdure.planes import collect, conversation, retain
-from perdure.planes.spans import Duration
+from perdure.planes.conversation import sessions
+from perdure.planes.reading.durations import Duration
+from perdure.planes.retention import collect, retain
 
 
 class AsyncRetaining(AsyncUpkeep):
@@ -52,14 +53,14 @@ class AsyncRetaining(AsyncUpkeep):
         was forked or has a run that is not over. After a crash, call it again.
         Raises NotFound if there is none of this name, Conflict while it is open.
         """
-        found = await self._caller.read(conversation.find_session, session)
+        found = await self._caller.read(sessions.find_session, session)
         if found is None:
             raise NotFound(f"there is no session {session!r}", path="session", hint="`perdure sessions` lists them")
-        await self._caller.read(conversation.check_over, found[0])
+        await self._caller.read(sessions.check_over, found[0])
         rule = Retention(sessions=True, runs=True, checkpoints=1, values=1, emitted=0, session=session)
         report = await self.retain(rule, dry_run=dry_run)
         if not dry_run:
-            await self._caller.write(conversation.archive, found[0])
+            await self._caller.write(sessions.archive, found[0])
         return report
 
     async def _judged(self) -> list[retain.Judged]:

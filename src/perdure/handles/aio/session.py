@@ -7,13 +7,13 @@ from perdure.handles.aio.boot import AsyncBooting
 from perdure.handles.aio.checkpoints import AsyncCheckpoints
 from perdure.handles.aio.conversation import AsyncConversation
 from perdure.handles.aio.decisions import AsyncDecisions
-from perdure.handles.aio.happenings import AsyncHappenings
+from perdure.handles.aio.emitted import AsyncEmitted
+from perdure.handles.aio.history import AsyncPast, AsyncTime
 from perdure.handles.aio.memory import AsyncMemories
 from perdure.handles.aio.requests import AsyncRequests
 from perdure.handles.aio.responding import AsyncResponding
-from perdure.handles.aio.time import AsyncPast, AsyncTime
+from perdure.handles.aio.tasks import AsyncWork
 from perdure.handles.aio.values import AsyncValues
-from perdure.handles.aio.work import AsyncWork
 
 
 class AsyncSession(
@@ -24,7 +24,7 @@ class AsyncSession(
     AsyncMemories,
     AsyncBooting,
     AsyncCheckpoints,
-    AsyncHappenings,
+    AsyncEmitted,
     AsyncArtifacts,
     AsyncResponding,
     AsyncRequests,

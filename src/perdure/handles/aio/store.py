@@ -11,21 +11,22 @@ from perdure.handles.aio.artifacts import AsyncArtifactsAcross
 from perdure.handles.aio.conversation import AsyncConversationAcross
 from perdure.handles.aio.decisions import AsyncDecisionsAcross
 from perdure.handles.aio.effects import AsyncEffectsAcross
-from perdure.handles.aio.happenings import AsyncHappeningsAcross
+from perdure.handles.aio.emitted import AsyncEmittedAcross
 from perdure.handles.aio.interchange import AsyncInterchange
 from perdure.handles.aio.memory import AsyncMemoriesAcross
 from perdure.handles.aio.recovery import AsyncRecovery
 from perdure.handles.aio.retention import AsyncRetaining
 from perdure.handles.aio.session import AsyncScope, AsyncSession
-from perdure.handles.aio.work import AsyncWorkAcross
+from perdure.handles.aio.tasks import AsyncWorkAcross
 from perdure.handles.atomic import Atomic, run_atomic, run_inside, run_on
 from perdure.model.functions import plain
 from perdure.model.limits import check_name
-from perdure.planes import conversation, values
-from perdure.planes.spans import Duration
+from perdure.planes.conversation import sessions
+from perdure.planes.memory import values
+from perdure.planes.reading.durations import Duration
 from perdure.runtime.callers import AsyncCaller
-from perdure.stores.asking import ask
 from perdure.stores.url import without_password
+from perdure.stores.user_query import ask
 
 T = TypeVar("T")
 
@@ -35,7 +36,7 @@ class AsyncStore(
     AsyncWorkAcross,
     AsyncDecisionsAcross,
     AsyncMemoriesAcross,
-    AsyncHappeningsAcross,
+    AsyncEmittedAcross,
     AsyncArtifactsAcross,
     AsyncEffectsAcross,
     AsyncRecovery,
@@ -79,8 +80,8 @@ class AsyncStore(
         versions, see `session.pin`. Raises Invalid with the path of what is wrong.
         """
         options = {"title": title, "labels": labels, "goal": goal, "ttl": ttl, "pins": pins}
-        found = await self._caller.read(conversation.find_session, name)
-        stream, pin = found or await self._caller.write(conversation.open_session, name, **options)
+        found = await self._caller.read(sessions.find_session, name)
+        stream, pin = found or await self._caller.write(sessions.open_session, name, **options)
         return AsyncSession(self._caller, stream, pin)
 
     async def scope(self, name: str) -> AsyncScope:

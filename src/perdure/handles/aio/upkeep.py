@@ -11,9 +11,11 @@ from perdure.log.anchor import Anchor
 from perdure.model.records.actors import ActorRecord
 from perdure.model.records.artifacts import CollectReport
 from perdure.model.records.integrity import Backup, Problem, Report
-from perdure.planes import actors, collect, integrity, retain
-from perdure.planes.spans import Duration
-from perdure.stores import backup
+from perdure.planes import actors
+from perdure.planes.audit import verify
+from perdure.planes.reading.durations import Duration
+from perdure.planes.retention import collect, retain
+from perdure.upkeep import backup
 
 
 class AsyncUpkeep(AsyncStoreHandle):
@@ -39,7 +41,7 @@ class AsyncUpkeep(AsyncStoreHandle):
         progress: called with (events done, events in all), on another thread in async code.
         """
         task = partial(
-            integrity.verify_store,
+            verify.verify_store,
             self._caller.core,
             anchor=anchor,
             public_key=public_key,
@@ -57,7 +59,7 @@ class AsyncUpkeep(AsyncStoreHandle):
         missing.
         """
         caller = self._caller
-        return await caller.work(integrity.anchor_store, caller.core, private_key, caller.actor)
+        return await caller.work(verify.anchor_store, caller.core, private_key, caller.actor)
 
     async def actors(self) -> list[ActorRecord]:
         """Everybody who has written in this tenant, with the random name that stands for each in the headers of events.
@@ -85,7 +87,7 @@ class AsyncUpkeep(AsyncStoreHandle):
         and new damage in the same stream is a problem again. Costs a `verify`. Raises NotFound when nothing is wrong with it.
         """
         caller = self._caller
-        task = partial(integrity.quarantine_stream, caller.core, stream, because, caller.actor, apply=apply)
+        task = partial(verify.quarantine_stream, caller.core, stream, because, caller.actor, apply=apply)
         return await caller.work(task)
 
     async def backup(self, path: str | Path, progress: Callable[[int, int], None] | None = None) -> Backup:

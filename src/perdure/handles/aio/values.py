@@ -13,9 +13,10 @@ from perdure.handles.aio.base import AsyncStreamHandle
 from perdure.log.change import Stream
 from perdure.model.functions import plain
 from perdure.model.records.values import Entry, LockRecord
-from perdure.planes import locks, values
-from perdure.planes.paging import Page
-from perdure.planes.spans import Duration, pauses
+from perdure.planes.memory import values
+from perdure.planes.reading.durations import Duration, pauses
+from perdure.planes.reading.paging import Page
+from perdure.planes.recovery import locks
 from perdure.runtime import fences
 from perdure.runtime.callers import AsyncCaller
 
@@ -130,7 +131,7 @@ class AsyncLock(AsyncStreamHandle):
         self._ttl = ttl
         self._wait = wait
         self._held: LockRecord | None = None
-        self._block: fences.Block | None = None
+        self._block: fences.LockBlock | None = None
 
     @property
     def name(self) -> str:

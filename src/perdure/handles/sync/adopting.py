@@ -9,7 +9,7 @@ from perdure.effects import adopting
 from perdure.handles.sync.base import StoreHandle
 from perdure.handles.sync.runs import RunHandle
 from perdure.model.records.envelope import Envelope
-from perdure.planes import runs
+from perdure.planes.execution import runs
 
 
 class Adopting(StoreHandle):

@@ -8,7 +8,7 @@ from os import PathLike
 from typing import Any
 
 from perdure.boot import checking, making
-from perdure.boot.manifest import Manifest
+from perdure.boot.manifest import PackManifest
 from perdure.boot.pack import Pack
 from perdure.handles.sync.base import StreamHandle
 
@@ -48,7 +48,7 @@ class Booting(StreamHandle):
         caller = self._caller
         return caller.work(making.boot, caller.core, caller.tenant, self._stream, task, asked, looking)
 
-    def boots(self) -> list[Manifest]:
+    def boots(self) -> list[PackManifest]:
         """The manifests of the last boots of this session, the newest first, at most 20: what was shown, by handle, how it
         stood and what was left out. `perdure.boot.manifest.difference` compares two. Writes nothing.
         """

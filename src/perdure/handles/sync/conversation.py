@@ -25,10 +25,10 @@ from perdure.model.records.conversation import (
     StatusName,
     Turn,
 )
-from perdure.planes import conversation, covers, turns
-from perdure.planes.paging import Page
-from perdure.planes.spans import Instant
-from perdure.planes.transcript import Transcript
+from perdure.planes.conversation import sessions, summaries, turns
+from perdure.planes.conversation.transcript import Transcript
+from perdure.planes.reading.durations import Instant
+from perdure.planes.reading.paging import Page
 from perdure.stores.tx import Tx
 
 P = ParamSpec("P")
@@ -72,7 +72,7 @@ class Conversation(StreamHandle):
         heartbeat = self._caller.heartbeat
         if self._stream.id in heartbeat.spoken:
             return self._write(verb, *args, **kwargs)
-        said = self._write(conversation.reopening(verb), *args, **kwargs)
+        said = self._write(sessions.reopening(verb), *args, **kwargs)
         if self._stream.id in heartbeat.attended:  # else it is not committed yet
             heartbeat.spoken.add(self._stream.id)
         return said
@@ -122,12 +122,12 @@ class Conversation(StreamHandle):
         part a call from its result. NotFound if there are no such turns. Not idempotent: the newest of two
         equal ranges stands.
         """
-        names = self._read(covers.keys_of, upto, text, from_=from_) if keys is None else keys
-        return self._write(covers.summarise, upto, text, from_=from_, keys=names)
+        names = self._read(summaries.keys_of, upto, text, from_=from_) if keys is None else keys
+        return self._write(summaries.summarise, upto, text, from_=from_, keys=names)
 
     def lacking(self, cover: Cover) -> list[str]:
         """The identifiers of what a summary covers that neither its text nor its keys say. Writes nothing."""
-        return self._read(covers.lacking, cover)
+        return self._read(summaries.lacking, cover)
 
     def due(self, *, width: int = 50, fan: int = 10) -> Due | None:
         """The range to summarise next, so that opening this session stays quick; None while there is nothing to do.
@@ -135,13 +135,13 @@ class Conversation(StreamHandle):
         As soon as twice `width` turns follow the last summary, the first `width` of them; as soon as `fan` summaries of about
         the same size stand in a row, these. `summarise(due.last_seq, text, from_=due.first_seq)` does it. Writes nothing.
         """
-        return self._read(covers.due, width=width, fan=fan)
+        return self._read(summaries.due, width=width, fan=fan)
 
     def covers(self, *, nested: bool = False) -> list[Cover]:
         """The summaries that stand, in the order of what they cover; nested: also those that others have
         swallowed.
         """
-        return self._read(covers.covers, nested=nested)
+        return self._read(summaries.covers, nested=nested)
 
     def transcript(
         self, format: Shape = "openai", *, full: bool = False, last: int | None = None  # noqa: A002 - the users' word
@@ -153,13 +153,13 @@ class Conversation(StreamHandle):
         the newest turns, and more where a call would be parted from its result. A call whose result never
         came gets one that says so.
         """
-        return self._read(covers.transcript, format, full=full, last=last)
+        return self._read(summaries.transcript, format, full=full, last=last)
 
     # -- status ----------------------------------------------------------------------------------------------
 
     def get_status(self) -> Status:
         """active, waiting, completed or failed; crashed when whoever was at it has died without leaving."""
-        return self._read(conversation.get_status)
+        return self._read(sessions.get_status)
 
     @property
     def status(self) -> Status:
@@ -168,15 +168,15 @@ class Conversation(StreamHandle):
 
     def info(self) -> SessionRecord:
         """All about the session but its contents."""
-        return self._read(conversation.info)
+        return self._read(sessions.info)
 
     def mark_waiting(self) -> None:
         """The session waits for somebody. Idempotent. Conflict if it is closed."""
-        self._write(conversation.mark_waiting)
+        self._write(sessions.mark_waiting)
 
     def mark_active(self) -> None:
         """The session goes on after waiting. Idempotent. Conflict if it is closed."""
-        self._write(conversation.mark_active)
+        self._write(sessions.mark_active)
 
     def close(self, status: Ending = "completed") -> None:
         """End the session as completed or failed. Idempotent; Conflict if it ended the other way.
@@ -184,33 +184,33 @@ class Conversation(StreamHandle):
         Closing is a statement, not a lock: what is said afterwards is kept, and opens it again. Another process that is at work
         in it just then may still say something without opening it.
         """
-        self._write(conversation.close_session, status, self._caller.core.holder)
+        self._write(sessions.close_session, status, self._caller.core.holder)
         self._caller.heartbeat.step_out(self._stream)
 
     def reopen(self) -> None:
         """Make a closed session active again. Idempotent: an open one stays as it is."""
-        self._write(conversation.reopen)
+        self._write(sessions.reopen)
 
     def archive(self) -> None:
         """Leave the session out of listings; all of it stays, and it can be opened by its name. Idempotent.
 
         Conflict for one that is open: what is not over must stay in sight. Opening it again ends that.
         """
-        self._write(conversation.archive)
+        self._write(sessions.archive)
 
     def unarchive(self) -> None:
         """Let listings have the session again. Idempotent."""
-        self._write(conversation.unarchive)
+        self._write(sessions.unarchive)
 
     # -- goal, labels, pins ----------------------------------------------------------------------------------
 
     def get_goal(self) -> str | None:
         """The goal of the session, if one was set."""
-        return self._read(conversation.get_goal)
+        return self._read(sessions.get_goal)
 
     def set_goal(self, goal: str | None) -> None:
         """Say what the session is for; None lets the goal go. Idempotent."""
-        self._write(conversation.set_goal, goal)
+        self._write(sessions.set_goal, goal)
 
     @property
     def goal(self) -> str | None:
@@ -223,15 +223,15 @@ class Conversation(StreamHandle):
 
     def set_title(self, title: str) -> None:
         """Give the session another title. Idempotent. Its name, by which it is opened, stays as it is."""
-        self._write(conversation.set_title, title)
+        self._write(sessions.set_title, title)
 
     def label(self, *labels: str) -> tuple[str, ...]:
         """Add labels; returns all of them. Idempotent."""
-        return self._write(conversation.label, labels)
+        return self._write(sessions.label, labels)
 
     def unlabel(self, *labels: str) -> tuple[str, ...]:
         """Take labels away; returns those that stay. Idempotent."""
-        return self._write(conversation.unlabel, labels)
+        return self._write(sessions.unlabel, labels)
 
     def pin(
         self,
@@ -247,13 +247,13 @@ class Conversation(StreamHandle):
         The text of the prompt is hashed, not kept. Every later event of this handle, and of handles that are
         opened from now on, carries the digest.
         """
-        pins: Pins = self._write(conversation.pin, model=model, prompt=prompt, tools=tools, commit=commit)
+        pins: Pins = self._write(sessions.pin, model=model, prompt=prompt, tools=tools, commit=commit)
         self._pin = pins.digest
         return pins
 
     def pins(self) -> Pins | None:
         """The software versions that are pinned, if any."""
-        return self._read(conversation.get_pins)
+        return self._read(sessions.get_pins)
 
 
 class ConversationAcross(StoreHandle):
@@ -282,6 +282,6 @@ class ConversationAcross(StoreHandle):
         Raises Invalid with the path of a filter that makes no sense.
         """
         return self._caller.read(
-            conversation.sessions, status=status, label=label, creator=creator, since=since, until=until,
+            sessions.sessions, status=status, label=label, creator=creator, since=since, until=until,
             expired=expired, archived=archived, limit=limit, after=after,
         )  # fmt: skip

@@ -7,9 +7,9 @@ import logging
 from collections.abc import Iterator
 
 from perdure.model.ids import new_uid
-from perdure.model.records.happenings import EventRecord
-from perdure.planes import feed, subscriptions
-from perdure.planes.spans import Duration, pauses
+from perdure.model.records.emitted import EventRecord
+from perdure.planes.audit import feed, subscriptions
+from perdure.planes.reading.durations import Duration, pauses
 from perdure.runtime.callers import Caller
 
 log = logging.getLogger("perdure.feed")

@@ -17,8 +17,8 @@ from perdure.model.records.memories import Found, Indexed, MemoryKind, MemoryRec
 from perdure.model.refs import Ref
 from perdure.planes.memory import making, memories, search, upkeep
 from perdure.planes.memory.search import Results
-from perdure.planes.paging import Page
-from perdure.planes.spans import Instant
+from perdure.planes.reading.durations import Instant
+from perdure.planes.reading.paging import Page
 from perdure.runtime.callers import Caller
 
 

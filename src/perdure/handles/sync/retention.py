@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 from perdure.errors import NotFound
 from perdure.handles.sync.upkeep import Upkeep
 from perdure.model.records.retention import Retained, RetainReport, Retention
-from perdure.planes import collect, conversation, retain
-from perdure.planes.spans import Duration
+from perdure.planes.conversation import sessions
+from perdure.planes.reading.durations import Duration
+from perdure.planes.retention import collect, retain
 
 
 class Retaining(Upkeep):
@@ -53,14 +54,14 @@ class Retaining(Upkeep):
         was forked or has a run that is not over. After a crash, call it again.
         Raises NotFound if there is none of this name, Conflict while it is open.
         """
-        found = self._caller.read(conversation.find_session, session)
+        found = self._caller.read(sessions.find_session, session)
         if found is None:
             raise NotFound(f"there is no session {session!r}", path="session", hint="`perdure sessions` lists them")
-        self._caller.read(conversation.check_over, found[0])
+        self._caller.read(sessions.check_over, found[0])
         rule = Retention(sessions=True, runs=True, checkpoints=1, values=1, emitted=0, session=session)
         report = self.retain(rule, dry_run=dry_run)
         if not dry_run:
-            self._caller.write(conversation.archive, found[0])
+            self._caller.write(sessions.archive, found[0])
         return report
 
     def _judged(self) -> list[retain.Judged]:

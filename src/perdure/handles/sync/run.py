@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Concatenate, Generic, Self, overload
 
 from perdure.effects.consulting import Known
-from perdure.effects.meaning import named_args
+from perdure.effects.intents import named_args
 from perdure.effects.tool import as_tool
 from perdure.errors import Invalid, TimedOut
 from perdure.handles.atomic import Atomic, Done, run_atomic_step
@@ -26,12 +26,12 @@ from perdure.model.limits import check_name, check_question
 from perdure.model.records.effects import Reply
 from perdure.model.records.runs import RunRecord, WaitKind, WaitRecord, WaitState
 from perdure.model.values import digest
-from perdure.planes import waits
-from perdure.planes.spans import Duration
+from perdure.planes.execution import waits
+from perdure.planes.reading.durations import Duration
 from perdure.runtime import course, cutting, outward, places, undoing, waiting
 from perdure.runtime.agent import as_agent
 from perdure.runtime.driving import Driving
-from perdure.runtime.places import Branch, Mark
+from perdure.runtime.places import Branch, BranchPoint
 from perdure.runtime.placing import known_of, step
 from perdure.runtime.shells import RunShell
 
@@ -270,7 +270,7 @@ class Run:
         time to arrive. Raises Parked when an undo fails: what it was to undo stays `undoing`.
         """
         here = self._here()
-        return self._shell.run(undoing.undo_since(self._driving, here, Mark(here.path), sys.exception()))
+        return self._shell.run(undoing.undo_since(self._driving, here, BranchPoint(here.path), sys.exception()))
 
     # -- waiting ---------------------------------------------------------------------------------------------------------------
 
@@ -370,7 +370,7 @@ class Saga:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._branch = run._branch
-        self._mark = Mark()
+        self._mark = BranchPoint()
 
     def __enter__(self) -> Self:
         driving = self._run._driving

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, Concatenate, Generic, overload
 
-from perdure.effects import adopting, deciding, ending, ledger, supposing, timeline
-from perdure.effects.judging import in_doubt_about
+from perdure.effects import adopting, ending, ledger, operator_verbs, timeline, what_if
+from perdure.effects.outcomes import in_doubt_about
 from perdure.effects.settling import settle_with
 from perdure.errors import (
     Cancelled,
@@ -42,11 +42,13 @@ from perdure.model.records.runs import (
     WaitState,
     WaitStateName,
 )
-from perdure.planes import difference, leasing, runs, steps, time, waits, workers
-from perdure.planes.leasing import Lease
-from perdure.planes.origins import check_seq
-from perdure.planes.paging import Page
-from perdure.planes.spans import Duration, Instant, pauses, store_now
+from perdure.planes.audit import diff, history
+from perdure.planes.execution import runs, steps, waits, workers
+from perdure.planes.reading.durations import Duration, Instant, pauses, store_now
+from perdure.planes.reading.origins import check_seq
+from perdure.planes.reading.paging import Page
+from perdure.planes.recovery import leases
+from perdure.planes.recovery.leases import Lease
 from perdure.runtime import course, shells
 from perdure.runtime.agent import DECLARED, Agent, as_agent, by_name, unknown
 from perdure.runtime.callers import FrozenCaller
@@ -88,13 +90,13 @@ class RunHandle(Enveloping, Generic[R_co]):
         self._record = self._read(runs.run)
         return self
 
-    def at(self, moment: time.Moment) -> RunHandle[R_co]:
+    def at(self, moment: history.Moment) -> RunHandle[R_co]:
         """This run as it was after an event, at an instant, or some time ago ("2h"): for reading only.
 
         Its steps, effects, waits and timeline, as they stood. Costs a fold of its history up to that point, into memory.
         Writing raises ReadOnly; Invalid when there was nothing then, and for a moment that has not come yet.
         """
-        view = self._read(time.view, moment, self._caller.core)
+        view = self._read(history.view, moment, self._caller.core)
         frozen = FrozenCaller(view.core, self._caller.actor, view.tenant)
         return RunHandle(frozen, view.stream, frozen.read(runs.run, view.stream))
 
@@ -106,9 +108,9 @@ class RunHandle(Enveloping, Generic[R_co]):
         starts runs or writes to sessions, unless `allow_effects`. Atomic; not idempotent. Raises
         NotFound for no such place, Conflict while that has no result, Invalid for a value that cannot be kept.
         """
-        target = self._read(supposing.target, at)
+        target = self._read(what_if.target, at)
         past = self.at(target.known_at)
-        made = past._read(supposing.suppose, target, replace, self._witness(), acts=bool(allow_effects))
+        made = past._read(what_if.suppose, target, replace, self._witness(), acts=bool(allow_effects))
         stream = self._caller.write(adopting.adopt, made.envelope, made.luggage, self._caller.core.epoch)
         return RunHandle(self._caller, stream, self._caller.read(runs.run, stream))
 
@@ -119,7 +121,7 @@ class RunHandle(Enveloping, Generic[R_co]):
         """
         if not isinstance(other, RunHandle):
             raise Invalid(f"expected a run, got {type(other).__name__}", path="other")
-        return difference.diff_runs(self._read(timeline.stand), other._read(timeline.stand))
+        return diff.diff_runs(self._read(timeline.stand), other._read(timeline.stand))
 
     def result(self, timeout: Duration | None = None) -> R_co:
         """Its result, waiting for its end if need be, from any process. timeout: TimedOut after it; None: do not wait.
@@ -184,20 +186,20 @@ class RunHandle(Enveloping, Generic[R_co]):
         vouch: after a restore, say that all it did outside is recorded here: nobody is asked any more before it does
         something unsafe. Conflict for one that was handed over: see `unpark`.
         """
-        return self._told(deciding.resume, self._caller.core.epoch if vouch else None)
+        return self._told(operator_verbs.resume, self._caller.core.epoch if vouch else None)
 
     def retry(self) -> RunHandle[R_co]:
         """Try it again where it failed: what it did is kept, what failed last is done anew; its time begins anew if it is over.
 
         Raises Conflict if it did not fail, was handed over, or undid what it did when it failed.
         """
-        return self._told(deciding.retry)
+        return self._told(operator_verbs.retry)
 
     def unpark(self) -> RunHandle[R_co]:
         """Let a parked run go on; one that was handed over only if it was adopted nowhere, and what was handed over with it comes
         back too. An undo that failed is tried again. Conflict if it is not parked.
         """
-        return self._told(deciding.unpark)
+        return self._told(operator_verbs.unpark)
 
     def pin(self, program: str | None) -> RunHandle[R_co]:
         """Let only workers with this very program take it; None: any. Conflict if it is completed.
@@ -278,7 +280,7 @@ class Runs(StoreHandle):
         """
         made = as_agent(agent)
         made.check(args, kwargs, key=key, session=session)
-        wanted = runs.Wanted(made.name, list(args), kwargs, key, session, None, made.program, made.timeout)
+        wanted = runs.RunRequest(made.name, list(args), kwargs, key, session, None, made.program, made.timeout)
         stream, begun = self._caller.write(runs.start, wanted, self._caller.core.epoch)
         return self._handle(stream) if begun is None else RunHandle(self._caller, stream, begun)
 
@@ -371,7 +373,7 @@ class Runs(StoreHandle):
         gone = {holder} if holder and (holder == core.holder or core.living.is_dead(holder)) else ()
         try:
             return self._caller.write(
-                leasing.claim, stream, holder=core.holder, program=agent.program, epoch=core.epoch, dead=gone
+                leases.claim, stream, holder=core.holder, program=agent.program, epoch=core.epoch, dead=gone
             )
         except Exception:
             raise
@@ -518,7 +520,7 @@ class Runs(StoreHandle):
         Raises Conflict if it was answered, expired or withdrawn, or its run was handed over, Invalid if it is no choice,
         NotFound if there is none.
         """
-        stream, seq = self._caller.read(deciding.locate, ask, "ask")
+        stream, seq = self._caller.read(operator_verbs.locate, ask, "ask")
         return self._caller.write(waits.answer, stream, seq, value, self._caller.actor if by is None else by)
 
     def signal(self, run: str, name: str, payload: Any = None) -> None:
@@ -527,7 +529,7 @@ class Runs(StoreHandle):
 
     def effect(self, name: str) -> Effect:
         """The effect that people call so: `run:4f1c/12`."""
-        stream, seq = self._caller.read(deciding.locate, name, "effect")
+        stream, seq = self._caller.read(operator_verbs.locate, name, "effect")
         return Effect(self._caller, stream, "", self._caller.read(ledger.effect, stream, seq))
 
     def _handle(self, stream: Stream) -> RunHandle:

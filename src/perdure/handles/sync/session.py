@@ -8,13 +8,13 @@ from perdure.handles.sync.boot import Booting
 from perdure.handles.sync.checkpoints import Checkpoints
 from perdure.handles.sync.conversation import Conversation
 from perdure.handles.sync.decisions import Decisions
-from perdure.handles.sync.happenings import Happenings
+from perdure.handles.sync.emitted import Emitted
+from perdure.handles.sync.history import Past, Time
 from perdure.handles.sync.memory import Memories
 from perdure.handles.sync.requests import Requests
 from perdure.handles.sync.responding import Responding
-from perdure.handles.sync.time import Past, Time
+from perdure.handles.sync.tasks import Work
 from perdure.handles.sync.values import Values
-from perdure.handles.sync.work import Work
 
 
 class Session(
@@ -25,7 +25,7 @@ class Session(
     Memories,
     Booting,
     Checkpoints,
-    Happenings,
+    Emitted,
     Artifacts,
     Responding,
     Requests,

@@ -13,20 +13,21 @@ from perdure.handles.sync.artifacts import ArtifactsAcross
 from perdure.handles.sync.conversation import ConversationAcross
 from perdure.handles.sync.decisions import DecisionsAcross
 from perdure.handles.sync.effects import EffectsAcross
-from perdure.handles.sync.happenings import HappeningsAcross
+from perdure.handles.sync.emitted import EmittedAcross
 from perdure.handles.sync.interchange import Interchange
 from perdure.handles.sync.memory import MemoriesAcross
 from perdure.handles.sync.recovery import Recovery
 from perdure.handles.sync.retention import Retaining
 from perdure.handles.sync.session import Scope, Session
-from perdure.handles.sync.work import WorkAcross
+from perdure.handles.sync.tasks import WorkAcross
 from perdure.model.functions import plain
 from perdure.model.limits import check_name
-from perdure.planes import conversation, values
-from perdure.planes.spans import Duration
+from perdure.planes.conversation import sessions
+from perdure.planes.memory import values
+from perdure.planes.reading.durations import Duration
 from perdure.runtime.callers import Caller
-from perdure.stores.asking import ask
 from perdure.stores.url import without_password
+from perdure.stores.user_query import ask
 
 T = TypeVar("T")
 
@@ -36,7 +37,7 @@ class Store(
     WorkAcross,
     DecisionsAcross,
     MemoriesAcross,
-    HappeningsAcross,
+    EmittedAcross,
     ArtifactsAcross,
     EffectsAcross,
     Recovery,
@@ -80,8 +81,8 @@ class Store(
         versions, see `session.pin`. Raises Invalid with the path of what is wrong.
         """
         options = {"title": title, "labels": labels, "goal": goal, "ttl": ttl, "pins": pins}
-        found = self._caller.read(conversation.find_session, name)
-        stream, pin = found or self._caller.write(conversation.open_session, name, **options)
+        found = self._caller.read(sessions.find_session, name)
+        stream, pin = found or self._caller.write(sessions.open_session, name, **options)
         return Session(self._caller, stream, pin)
 
     def scope(self, name: str) -> Scope:

@@ -3,7 +3,7 @@
 A record of a user or of the assistant is one turn (an answer of several blocks is several records there, and here);
 sub-agents (`isSidechain`) become sessions of their own, named below theirs. The tree of `parentUuid` is
 kept in the origins. The format is not documented by its makers: record kinds that are not known here are kept whole, as
-happenings.
+emitted events.
 """
 
 from __future__ import annotations
@@ -11,10 +11,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from perdure.interchange.importers.items import Item, Kept, LeftOut, Noted, Opened, Origin, PassedOver, Remark, kind_of
+from perdure.interchange.importers.items import (
+    ImportedEvent,
+    ImportedFrom,
+    ImportedValue,
+    Item,
+    LeftOut,
+    Opened,
+    PassedOver,
+    Remark,
+    kind_of,
+)
 from perdure.interchange.importers.messages import Spot, message_items
 from perdure.interchange.importers.naming import Calls, Occurrences, named, word
-from perdure.interchange.importers.reading import Head, Record, Source, each_record
+from perdure.interchange.importers.reading import FileHead, Record, Source, each_record
 
 NAME = "claude-code"
 SPOKEN = frozenset({"user", "assistant"})
@@ -39,7 +49,7 @@ def looks_right(record: dict[str, Any]) -> bool:
     )
 
 
-def recognises(head: Head) -> bool:
+def recognises(head: FileHead) -> bool:
     """Whether a file is one: one of its first records is spoken, or they are all its own bookkeeping."""
     spoken = any(kind_of(record) in SPOKEN and looks_right(record) for record in head.records)
     return spoken or (bool(head.records) and all(map(looks_right, head.records)) and _is_own(head.records))
@@ -90,7 +100,7 @@ class _Reading:
         if name not in self._placed and record.data.get("cwd"):
             self._placed.add(name)
             facts = {ours: record.data[theirs] for ours, theirs in FACTS.items() if record.data.get(theirs)}
-            yield Kept("origin", facts, record.place, session=name)
+            yield ImportedValue("origin", facts, record.place, session=name)
 
     def _name(self, data: dict[str, Any]) -> str:
         return named(NAME, data.get("sessionId") or self._own, _agent(data))
@@ -108,7 +118,7 @@ class _Reading:
         yield from self._session(record)
         key = named(str(record.data.get("uuid") or self._seen.key(record.data)))
         what = f"{NAME}.{word(record.data.get('subtype') or kind)}"
-        yield Noted(self._name(record.data), key, what, record.data, _origin(record.data), record.place)
+        yield ImportedEvent(self._name(record.data), key, what, record.data, _origin(record.data), record.place)
 
 
 def _agent(data: dict[str, Any]) -> str:
@@ -118,10 +128,10 @@ def _agent(data: dict[str, Any]) -> str:
     return f"agent-{data.get('agentId') or 'unnamed'}"
 
 
-def _origin(data: dict[str, Any]) -> Origin:
+def _origin(data: dict[str, Any]) -> ImportedFrom:
     message = data["message"] if isinstance(data.get("message"), dict) else {}
     more = {
         "parent": data.get("parentUuid"), "message": message.get("id"), "model": message.get("model"),
         "usage": message.get("usage"), "meta": data.get("isMeta") or data.get("isCompactSummary"),
     }  # fmt: skip
-    return Origin(NAME, str(data.get("uuid") or ""), str(data.get("timestamp") or ""), more)
+    return ImportedFrom(NAME, str(data.get("uuid") or ""), str(data.get("timestamp") or ""), more)

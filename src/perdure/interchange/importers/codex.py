@@ -1,7 +1,7 @@
 """Codex sessions: `~/.codex/sessions/…/rollout-*.jsonl`, one record a line.
 
 `response_item` records are the conversation, in the Responses shape; `event_msg` records tell the same once more for the
-screen and are passed over; `compacted`, and kinds that are not known here, are kept whole as happenings. Files of the first
+screen and are passed over; `compacted`, and kinds that are not known here, are kept whole as emitted events. Files of the first
 versions, whose lines are bare items behind a line about the session, are read too. A fork's file may begin where the fork was
 made: its first record, and so the value `origin`, names the session that has the turns before it. Records have no ids: a
 record's identity is what it says, and the how-manieth this is in its file that says so.
@@ -12,10 +12,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from perdure.interchange.importers.items import Item, Kept, LeftOut, Noted, Opened, Origin, PassedOver, Remark, kind_of
+from perdure.interchange.importers.items import (
+    ImportedEvent,
+    ImportedFrom,
+    ImportedValue,
+    Item,
+    LeftOut,
+    Opened,
+    PassedOver,
+    Remark,
+    kind_of,
+)
 from perdure.interchange.importers.messages import Spot, is_message, response_items
 from perdure.interchange.importers.naming import Calls, Occurrences, named, word
-from perdure.interchange.importers.reading import Head, Record, Source, each_record
+from perdure.interchange.importers.reading import FileHead, Record, Source, each_record
 
 NAME = "codex"
 WRAPPED = frozenset({"session_meta", "response_item", "event_msg", "turn_context", "compacted"})
@@ -41,7 +51,7 @@ def _is_old_start(record: dict[str, Any]) -> bool:
     return "type" not in record and {"id", "timestamp"} <= set(record) and ("instructions" in record or "git" in record)
 
 
-def recognises(head: Head) -> bool:
+def recognises(head: FileHead) -> bool:
     """Whether a file is one: it has a wrapped record, or begins as the first versions did."""
     wrapped = any(kind_of(record) in WRAPPED and looks_right(record) for record in head.records)
     return wrapped or (bool(head.records) and _is_old_start(head.records[0]))
@@ -92,7 +102,7 @@ class _Reading:
         yield from self._opened(record)
         facts = {name: about[name] for name in FACTS if about.get(name)}
         if facts:
-            yield Kept("origin", facts, record.place, session=self._session)
+            yield ImportedValue("origin", facts, record.place, session=self._session)
 
     def _opened(self, record: Record) -> Iterator[Item]:
         if not self._begun:
@@ -112,10 +122,12 @@ class _Reading:
         spot = Spot(self._session, self._seen.key(item), self._origin(record, item), record.place, self._calls)
         yield from response_items(item, spot)
 
-    def _noted(self, record: Record, kind: str) -> Noted:
+    def _noted(self, record: Record, kind: str) -> ImportedEvent:
         key = self._seen.key(record.data)
-        return Noted(self._session, key, f"{NAME}.{word(kind)}", record.data, self._origin(record, {}), record.place)
+        return ImportedEvent(
+            self._session, key, f"{NAME}.{word(kind)}", record.data, self._origin(record, {}), record.place
+        )
 
-    def _origin(self, record: Record, item: dict[str, Any]) -> Origin:
+    def _origin(self, record: Record, item: dict[str, Any]) -> ImportedFrom:
         at = str(record.data.get("timestamp") or "")
-        return Origin(NAME, str(item.get("id") or ""), at, {"line": record.line, "model": self._model})
+        return ImportedFrom(NAME, str(item.get("id") or ""), at, {"line": record.line, "model": self._model})

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from perdure.errors import Error, Invalid, Refused
+from perdure.interchange.foreign_sqlite import ForeignFile, is_sqlite
 from perdure.interchange.importers import claude_code, codex, google_adk, langgraph, mcp_memory, openai_agents, plain
 from perdure.interchange.importers.items import Item, Remark
-from perdure.interchange.importers.reading import Head, Source, document, head_of
-from perdure.stores.foreign import Foreign, is_sqlite
+from perdure.interchange.importers.reading import FileHead, Source, document, head_of
 
 GROUP = "perdure.importers"
 ENDINGS = frozenset({".json", ".jsonl", ".db", ".sqlite", ".sqlite3"})
@@ -23,26 +23,26 @@ ENDINGS = frozenset({".json", ".jsonl", ".db", ".sqlite", ".sqlite3"})
 Read = Callable[[Source], Iterator[Item | Remark]]
 
 
-class Format(NamedTuple):
+class ImportFormat(NamedTuple):
     """One of them: its name, what it is, whether a file of lines is one, and what is in it."""
 
     name: str
     about: str
     read: Read
-    recognises: Callable[[Head], bool] = lambda _: False
+    recognises: Callable[[FileHead], bool] = lambda _: False
     has_tables: Callable[[dict[str, frozenset[str]]], bool] = lambda _: False
 
 
 _KNOWN = (
-    Format(claude_code.NAME, "Claude Code sessions (JSON lines)", claude_code.read, claude_code.recognises),
-    Format(codex.NAME, "Codex sessions (rollout files, JSON lines)", codex.read, codex.recognises),
-    Format(mcp_memory.NAME, "the MCP memory server's graph (JSON lines)", mcp_memory.read, mcp_memory.recognises),
-    Format(langgraph.NAME, "LangGraph checkpoints (SQLite)", langgraph.read, has_tables=langgraph.has_tables),
-    Format(
+    ImportFormat(claude_code.NAME, "Claude Code sessions (JSON lines)", claude_code.read, claude_code.recognises),
+    ImportFormat(codex.NAME, "Codex sessions (rollout files, JSON lines)", codex.read, codex.recognises),
+    ImportFormat(mcp_memory.NAME, "the MCP memory server's graph (JSON lines)", mcp_memory.read, mcp_memory.recognises),
+    ImportFormat(langgraph.NAME, "LangGraph checkpoints (SQLite)", langgraph.read, has_tables=langgraph.has_tables),
+    ImportFormat(
         openai_agents.NAME, "OpenAI Agents sessions (SQLite)", openai_agents.read, has_tables=openai_agents.has_tables
     ),
-    Format(google_adk.NAME, "Google ADK sessions (SQLite)", google_adk.read, has_tables=google_adk.has_tables),
-    Format(plain.NAME, "JSON files of messages as OpenAI or Anthropic write them", plain.read, plain.recognises),
+    ImportFormat(google_adk.NAME, "Google ADK sessions (SQLite)", google_adk.read, has_tables=google_adk.has_tables),
+    ImportFormat(plain.NAME, "JSON files of messages as OpenAI or Anthropic write them", plain.read, plain.recognises),
 )
 FORMATS = {found.name: found for found in _KNOWN}
 
@@ -52,7 +52,7 @@ def _declared() -> dict[str, EntryPoint]:
     return {each.name: each for each in entry_points(group=GROUP) if each.name not in FORMATS}
 
 
-def _loaded(declared: EntryPoint) -> Format:
+def _loaded(declared: EntryPoint) -> ImportFormat:
     """The format that a package declares. Refused if it cannot be loaded, or is none."""
     hint = "reinstall it or take it away; --from FORMAT says what the files are"
     try:
@@ -60,19 +60,19 @@ def _loaded(declared: EntryPoint) -> Format:
     except Exception as error:
         said = f"the package that declares the format {declared.name} cannot be loaded: {type(error).__name__}: {error}"
         raise Refused(said, path="from", hint=hint) from error
-    if not isinstance(found, Format) or found.name != declared.name:
+    if not isinstance(found, ImportFormat) or found.name != declared.name:
         raise Refused(f"{declared.value} is no format of the name {declared.name}", path="from", hint=hint)
     return found
 
 
-def _all() -> Iterator[Format]:
+def _all() -> Iterator[ImportFormat]:
     """Every format, in the order in which a file is tried: what could be anybody's messages comes last."""
     yield from (each for each in _KNOWN if each.name != plain.NAME)
     yield from map(_loaded, _declared().values())
     yield FORMATS[plain.NAME]
 
 
-def format_named(name: str) -> Format:
+def format_named(name: str) -> ImportFormat:
     """One of them. Invalid for what is none."""
     if name in FORMATS:
         return FORMATS[name]
@@ -82,11 +82,11 @@ def format_named(name: str) -> Format:
     return _loaded(declared[name])
 
 
-def detect(path: Path) -> Format | None:
+def detect(path: Path) -> ImportFormat | None:
     """The format of a file; None if it has none of them. Unavailable if it cannot be read."""
     head = head_of(path)
     if is_sqlite(head.data):
-        with Foreign(path) as foreign:
+        with ForeignFile(path) as foreign:
             return next((each for each in _all() if each.has_tables(foreign.tables)), None)
     found = next((each for each in _all() if each.recognises(head)), None)
     if found is None and head.data.lstrip(b"\xef\xbb\xbf\xff\xfe\0 \t\r\n")[:1] in (b"{", b"["):

@@ -12,12 +12,21 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from perdure.errors import Invalid
-from perdure.interchange.importers.items import Item, Kept, LeftOut, Noted, Opened, Origin, PassedOver, Remark
-from perdure.interchange.importers.messages import Given, Spot, Wanted, answer, content_of, turn
+from perdure.interchange.foreign_sqlite import ForeignFile
+from perdure.interchange.importers.items import (
+    ImportedEvent,
+    ImportedFrom,
+    ImportedValue,
+    Item,
+    LeftOut,
+    Opened,
+    PassedOver,
+    Remark,
+)
+from perdure.interchange.importers.messages import Given, ImportedCall, Spot, answer, content_of, turn
 from perdure.interchange.importers.naming import Calls, named
 from perdure.interchange.importers.reading import Source
 from perdure.interchange.importers.rows import Tables, as_json, as_text, instant_of
-from perdure.stores.foreign import Foreign
 from perdure.stores.statements import Statements
 
 NAME = "google-adk"
@@ -44,7 +53,7 @@ def has_tables(tables: dict[str, frozenset[str]]) -> bool:
 
 def read(source: Source) -> Iterator[Item | Remark]:
     """All sessions, then what users and apps share."""
-    with Foreign(source.path) as foreign:
+    with ForeignFile(source.path) as foreign:
         tables = Tables(foreign, source)
         first = {"app": "", "user": "", "session": ""}
         yield from tables.each(
@@ -68,7 +77,7 @@ def _state(data: object, place: str, *, session: str = "", scope: str = "") -> I
         yield LeftOut(place, error.message)
         return
     for name, value in state.items() if isinstance(state, dict) else ():
-        yield Kept(named(name), value, place, session=session, scope=scope)
+        yield ImportedValue(named(name), value, place, session=session, scope=scope)
 
 
 def _session(tables: Tables, owner: Owner, state: object) -> Iterator[Item | Remark]:
@@ -94,7 +103,7 @@ def _event(tables: Tables, session: str, calls: Calls, row: tuple[Any, ...]) -> 
     more = {name: event[name] for name in _KEPT if event.get(name)}
     more |= {"invocation": as_text(invocation), "author": event.get("author"), "usage": event.get("usage_metadata")}
     when = instant_of(event.get("timestamp") or at)
-    spot = Spot(session, named(as_text(id_)), Origin(NAME, as_text(id_), when, more), place, calls)
+    spot = Spot(session, named(as_text(id_)), ImportedFrom(NAME, as_text(id_), when, more), place, calls)
     yield from _said(event, spot)
 
 
@@ -121,17 +130,19 @@ def _said(event: dict[str, Any], spot: Spot) -> Iterator[Item | Remark]:
 
 
 def _silent(event: dict[str, Any], spot: Spot) -> Iterator[Item | Remark]:
-    """An event that says nothing: what it did is kept as a happening, if it did something."""
+    """An event that says nothing: what it did is kept as an emitted event, if it did something."""
     actions = event["actions"] if isinstance(event.get("actions"), dict) else {}
     did = {name: value for name, value in actions.items() if value}
     if did or any(event.get(name) for name in _KEPT):
-        yield Noted(spot.session, spot.key, f"{NAME}.event", event, spot.origin, spot.place)
+        yield ImportedEvent(spot.session, spot.key, f"{NAME}.event", event, spot.origin, spot.place)
     else:
         yield PassedOver(f"{NAME} event without content")
 
 
-def _wanted(call: dict[str, Any]) -> Wanted:
-    return Wanted(str(call.get("id") or call.get("name") or ""), str(call.get("name") or ""), call.get("args") or {})
+def _wanted(call: dict[str, Any]) -> ImportedCall:
+    return ImportedCall(
+        str(call.get("id") or call.get("name") or ""), str(call.get("name") or ""), call.get("args") or {}
+    )
 
 
 def _given(response: dict[str, Any]) -> Given:

@@ -12,10 +12,10 @@ from typing import Protocol
 
 from perdure.errors import Damaged, Invalid, NotFound, Refused, Unavailable
 from perdure.interchange.importers import state
-from perdure.interchange.importers.formats import Format, detect, format_named, may_be_broken
+from perdure.interchange.importers.formats import ImportFormat, detect, format_named, may_be_broken
 from perdure.interchange.importers.items import Item, LeftOut, PassedOver, Remark
 from perdure.interchange.importers.reading import Source
-from perdure.interchange.importers.report import Report, Tally
+from perdure.interchange.importers.report import ImportReport, ReportInProgress
 from perdure.interchange.importers.state import Mapping
 from perdure.interchange.importers.writing import Writer, import_items
 
@@ -39,7 +39,7 @@ def import_files(
     format_name: str | None = None,
     mapping: Mapping | None = None,
     progress: Progress = lambda *_: None,
-) -> Report:
+) -> ImportReport:
     """Import files, and all files in folders, into a store; without a store, only say what is in them.
 
     Idempotent, file by file and item by item. format_name: take every file for one of this format; else each is recognised
@@ -47,7 +47,7 @@ def import_files(
     Invalid for a format that is none, and what the store raises when it cannot continue: then the same again continues.
     """
     given = _given(format_name, mapping)
-    tally = Tally()
+    tally = ReportInProgress()
     sources = [source for path in paths for source in _sources(path, tally)]
     for done, source in enumerate(sources):
         progress(done, len(sources))
@@ -63,10 +63,10 @@ def check_given(paths: Iterable[Path], format_name: str | None = None, mapping: 
         _check_there(path)
 
 
-def _given(format_name: str | None, mapping: Mapping | None) -> Format | None:
+def _given(format_name: str | None, mapping: Mapping | None) -> ImportFormat | None:
     """The format that somebody named, for all files."""
     if mapping is not None:
-        return Format(state.NAME, "a state file", state.reader_of(mapping))
+        return ImportFormat(state.NAME, "a state file", state.reader_of(mapping))
     return None if format_name is None else format_named(format_name)
 
 
@@ -80,7 +80,7 @@ def _mark_of(source: Source) -> str:
     return hashlib.sha256(os.fsencode(source.path.absolute())).hexdigest()[:16]
 
 
-def _tell(progress: Progress, tally: Tally, _count: int) -> None:
+def _tell(progress: Progress, tally: ReportInProgress, _count: int) -> None:
     """Of one file it is known how many items were read, not how many there are."""
     progress(sum(tally.read.values()), 0)
 
@@ -88,7 +88,7 @@ def _tell(progress: Progress, tally: Tally, _count: int) -> None:
 def _quiet(_count: int) -> None: ...
 
 
-def _items(source: Source, given: Format | None, tally: Tally) -> Iterator[Item | Remark]:
+def _items(source: Source, given: ImportFormat | None, tally: ReportInProgress) -> Iterator[Item | Remark]:
     """Everything in one file. A fault of the file as a whole leaves it out, and does not stop the others."""
     try:
         found = given or detect(source.path)
@@ -111,7 +111,7 @@ def _unknown(source: Source) -> Remark:
     return PassedOver("file of no known format")
 
 
-def _sources(path: Path, tally: Tally) -> Iterator[Source]:
+def _sources(path: Path, tally: ReportInProgress) -> Iterator[Source]:
     """A file, or the files below a folder in the order of their names. Links in a folder are not followed."""
     _check_there(path)
     if path.is_file():
@@ -120,7 +120,7 @@ def _sources(path: Path, tally: Tally) -> Iterator[Source]:
         yield from _below(path, tally)
 
 
-def _below(folder: Path, tally: Tally) -> Iterator[Source]:
+def _below(folder: Path, tally: ReportInProgress) -> Iterator[Source]:
     """A folder that cannot be looked into is left out, and does not stop the others: somebody else's, mostly."""
 
     def closed(error: OSError) -> None:

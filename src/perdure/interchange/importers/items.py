@@ -13,7 +13,7 @@ import msgspec
 from perdure.model.records.conversation import Call
 
 
-class Origin(msgspec.Struct, frozen=True):
+class ImportedFrom(msgspec.Struct, frozen=True):
     """Where something was before: kept with it as data. Instants are as they were written there."""
 
     format: str
@@ -36,30 +36,30 @@ class Opened(msgspec.Struct, frozen=True):
     title: str = ""
 
 
-class Said(msgspec.Struct, frozen=True):
+class ImportedTurn(msgspec.Struct, frozen=True):
     """A turn of the system, the user or the assistant."""
 
     session: str
     key: str
     role: str
     content: Any
-    origin: Origin
+    origin: ImportedFrom
     place: str
     calls: tuple[Call, ...] = ()
 
 
-class Answered(msgspec.Struct, frozen=True):
+class ImportedResult(msgspec.Struct, frozen=True):
     """The result of a call."""
 
     session: str
     call: str
     content: Any
-    origin: Origin
+    origin: ImportedFrom
     place: str
     error: bool = False
 
 
-class Kept(msgspec.Struct, frozen=True):
+class ImportedValue(msgspec.Struct, frozen=True):
     """A value under a name, of a session or (session "") of a scope. `source` is set by the writer: which file says so."""
 
     name: str
@@ -76,7 +76,7 @@ class Planned(msgspec.Struct, frozen=True):
     session: str
     key: str
     title: str
-    origin: Origin
+    origin: ImportedFrom
     place: str
     status: str = "todo"
     detail: Any = None
@@ -92,21 +92,21 @@ class Decided(msgspec.Struct, frozen=True):
     key: str
     text: str
     because: str
-    origin: Origin
+    origin: ImportedFrom
     place: str
     then: str | None = None
     outcome: str | None = None
     tags: tuple[str, ...] = ()
 
 
-class Noted(msgspec.Struct, frozen=True):
-    """A happening: anything else that was written down, as it was."""
+class ImportedEvent(msgspec.Struct, frozen=True):
+    """An emitted event: anything else that was written down, as it was."""
 
     session: str
     key: str
     kind: str
     data: Any
-    origin: Origin
+    origin: ImportedFrom
     place: str
 
 
@@ -117,7 +117,7 @@ class LeftOut(msgspec.Struct, frozen=True):
     why: str
 
 
-class Mended(msgspec.Struct, frozen=True):
+class ImportedRepair(msgspec.Struct, frozen=True):
     """Something that was taken, but not as it was."""
 
     place: str
@@ -130,8 +130,8 @@ class PassedOver(msgspec.Struct, frozen=True):
     what: str
 
 
-Item: TypeAlias = Opened | Said | Answered | Kept | Planned | Decided | Noted
-Remark: TypeAlias = LeftOut | Mended | PassedOver
+Item: TypeAlias = Opened | ImportedTurn | ImportedResult | ImportedValue | Planned | Decided | ImportedEvent
+Remark: TypeAlias = LeftOut | ImportedRepair | PassedOver
 
 
 def kind_of(record: object) -> str:

@@ -3,7 +3,7 @@
 A checkpoint repeats the whole state, so a thread is read from its oldest one on and what is new is taken: also what was removed
 later was said. Messages are known by their id. The line of the newest checkpoint is the session; a branch that was left (time
 travel) is a session of its own, whole. Other channels of the newest checkpoint become values; what tasks wrote after it (an
-interrupt, an error, a half-done step) becomes happenings. Nothing is imported or called to read it, see `packed`.
+interrupt, an error, a half-done step) becomes emitted events. Nothing is imported or called to read it, see `packed`.
 """
 
 from __future__ import annotations
@@ -13,13 +13,21 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from perdure.errors import Error
-from perdure.interchange.importers.items import Item, Kept, LeftOut, Noted, Opened, Origin, Remark
+from perdure.interchange.foreign_sqlite import ForeignFile
+from perdure.interchange.importers.items import (
+    ImportedEvent,
+    ImportedFrom,
+    ImportedValue,
+    Item,
+    LeftOut,
+    Opened,
+    Remark,
+)
 from perdure.interchange.importers.messages import Spot, message_items
 from perdure.interchange.importers.naming import Calls, Occurrences, named
-from perdure.interchange.importers.packed import CLASS, Packed, plain, unpack
+from perdure.interchange.importers.packed import CLASS, PackedObject, plain, unpack
 from perdure.interchange.importers.reading import Source
 from perdure.interchange.importers.rows import Tables, as_text
-from perdure.stores.foreign import Foreign
 from perdure.stores.statements import Statements
 
 NAME = "langgraph"
@@ -40,7 +48,7 @@ def has_tables(tables: dict[str, frozenset[str]]) -> bool:
 
 def read(source: Source) -> Iterator[Item | Remark]:
     """All threads, one after the other."""
-    with Foreign(source.path) as foreign:
+    with ForeignFile(source.path) as foreign:
         tables = Tables(foreign, source)
         for row in foreign.query(Q.first_thread):
             yield from _thread(tables, row)
@@ -127,15 +135,15 @@ class _Thread:
         """The rest of the newest checkpoint."""
         for channel, value in found.channels.items():
             if not channel.startswith(OWN) and not _are_messages(value):
-                yield Kept(named(channel), plain(value), place, session=branch.session)
+                yield ImportedValue(named(channel), plain(value), place, session=branch.session)
         if _START in found.channels:  # given, and not taken in by any step yet
             data = {"channel": _START, "value": plain(found.channels[_START])}
-            yield Noted(
+            yield ImportedEvent(
                 branch.session,
                 named(found.id, _START),
                 f"{NAME}.pending",
                 data,
-                Origin(NAME, found.id, found.at),
+                ImportedFrom(NAME, found.id, found.at),
                 place,
             )
 
@@ -177,9 +185,9 @@ class _Thread:
             yield LeftOut(place, error.message)
             return
         if value is not None or not str(channel).startswith(OWN):
-            what, origin = f"{NAME}.{KINDS.get(channel, 'pending')}", Origin(NAME, f"{newest}/{task}/{idx}")
+            what, origin = f"{NAME}.{KINDS.get(channel, 'pending')}", ImportedFrom(NAME, f"{newest}/{task}/{idx}")
             told = {"channel": channel, "value": value}
-            yield Noted(self._name, named(newest, task, idx), what, told, origin, place)
+            yield ImportedEvent(self._name, named(newest, task, idx), what, told, origin, place)
 
 
 def _sessions_of(parents: dict[str, str], name: str) -> dict[str, str]:
@@ -197,7 +205,7 @@ def _sessions_of(parents: dict[str, str], name: str) -> dict[str, str]:
 
 
 def _is_message(value: Any) -> bool:
-    return isinstance(value, Packed) and (
+    return isinstance(value, PackedObject) and (
         value.module.startswith(_MESSAGES) or value.module.startswith("langchain.schema")
     )
 
@@ -211,7 +219,9 @@ def _are_messages(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(map(_is_message, value))
 
 
-def _new_messages(messages: list[Packed], found: _Checkpoint, branch: _Branch, place: str) -> Iterator[Item | Remark]:
+def _new_messages(
+    messages: list[PackedObject], found: _Checkpoint, branch: _Branch, place: str
+) -> Iterator[Item | Remark]:
     counted = Occurrences()
     for message in messages:
         fields = plain(message.made_of)
@@ -228,7 +238,7 @@ def _new_messages(messages: list[Packed], found: _Checkpoint, branch: _Branch, p
             "name": fields.get("name"),
             "usage": fields.get("usage_metadata"),
         }
-        spot = Spot(branch.session, key, Origin(NAME, id_, found.at, more), place, branch.calls)
+        spot = Spot(branch.session, key, ImportedFrom(NAME, id_, found.at, more), place, branch.calls)
         yield from message_items(_as_message(fields), spot)
 
 

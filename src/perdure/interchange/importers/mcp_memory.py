@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from perdure.interchange.importers.items import Item, Kept, LeftOut, Remark
+from perdure.interchange.importers.items import ImportedValue, Item, LeftOut, Remark
 from perdure.interchange.importers.naming import named, named_apart
-from perdure.interchange.importers.reading import Head, Record, Source, each_record
+from perdure.interchange.importers.reading import FileHead, Record, Source, each_record
 
 NAME = "mcp-memory"
 ENTITY = ("name", "entityType", "observations")
@@ -26,7 +26,7 @@ def looks_right(record: dict[str, Any]) -> bool:
     return as_entity or (all(name in record for name in RELATION) and kind in ("relation", None))
 
 
-def recognises(head: Head) -> bool:
+def recognises(head: FileHead) -> bool:
     """Whether a file is one."""
     return bool(head.records) and all(map(looks_right, head.records))
 
@@ -40,11 +40,11 @@ def _items(record: Record) -> Iterator[Item | Remark]:
     yield _value(record) if looks_right(record.data) else LeftOut(record.place, "neither an entity nor a relation")
 
 
-def _value(record: Record) -> Kept:
+def _value(record: Record) -> ImportedValue:
     data = record.data
     if all(name in data for name in ENTITY):
         more = {name: value for name, value in data.items() if name not in (*ENTITY, "type")}
         value = {"name": data["name"], "type": data["entityType"], "observations": data["observations"], **more}
-        return Kept(named("entity", data["name"]), value, record.place, scope=NAME)
+        return ImportedValue(named("entity", data["name"]), value, record.place, scope=NAME)
     name = named_apart("relation", data["from"], data["relationType"], data["to"])
-    return Kept(name, {field: data[field] for field in RELATION}, record.place, scope=NAME)
+    return ImportedValue(name, {field: data[field] for field in RELATION}, record.place, scope=NAME)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from perdure.interchange.importers.items import Answered, Item, Noted, Origin, Said, kind_of
+from perdure.interchange.importers.items import ImportedEvent, ImportedFrom, ImportedResult, ImportedTurn, Item, kind_of
 from perdure.interchange.importers.naming import Calls, named, word
 from perdure.interchange.importers.reading import LENIENT
 from perdure.model.records.conversation import Call
@@ -30,12 +30,12 @@ class Spot(NamedTuple):
 
     session: str
     key: str
-    origin: Origin
+    origin: ImportedFrom
     place: str
     calls: Calls
 
 
-class Wanted(NamedTuple):
+class ImportedCall(NamedTuple):
     """A call as its source tells it."""
 
     id: str
@@ -74,7 +74,7 @@ def message_items(message: dict[str, Any], spot: Spot) -> Iterator[Item]:
         yield turn(ROLES.get(role, "user"), content_of(parts), wanted, spot)
 
 
-def turn(role: str, content: Any, wanted: list[Wanted], spot: Spot) -> Said:
+def turn(role: str, content: Any, wanted: list[ImportedCall], spot: Spot) -> ImportedTurn:
     """A turn. Only the assistant makes calls; whoever else is said to have made some, was the assistant."""
     calls = tuple(
         Call(spot.calls.made(each.id, spot.key, number), named(each.tool) if each.tool else "unknown", each.args)
@@ -82,16 +82,16 @@ def turn(role: str, content: Any, wanted: list[Wanted], spot: Spot) -> Said:
     )
     nothing = None if calls else ""
     said = nothing if content in (None, "", []) else content
-    return Said(spot.session, spot.key, "assistant" if calls else role, said, spot.origin, spot.place, calls)
+    return ImportedTurn(spot.session, spot.key, "assistant" if calls else role, said, spot.origin, spot.place, calls)
 
 
-def answer(given: Given, spot: Spot) -> Answered:
+def answer(given: Given, spot: Spot) -> ImportedResult:
     """A result."""
     call = spot.calls.answered(given.call)
-    return Answered(spot.session, call, given.content, spot.origin, spot.place, given.error)
+    return ImportedResult(spot.session, call, given.content, spot.origin, spot.place, given.error)
 
 
-def _sorted_parts(content: Any) -> tuple[Any, list[Wanted], list[Given]]:
+def _sorted_parts(content: Any) -> tuple[Any, list[ImportedCall], list[Given]]:
     """The text, the calls and the results among the parts of a content."""
     if not isinstance(content, list):
         return content, [], []
@@ -99,7 +99,7 @@ def _sorted_parts(content: Any) -> tuple[Any, list[Wanted], list[Given]]:
     for part in content:
         kind = kind_of(part)
         if kind in ("tool_use", "server_tool_use"):
-            wanted.append(Wanted(str(part.get("id") or ""), str(part.get("name") or ""), part.get("input")))
+            wanted.append(ImportedCall(str(part.get("id") or ""), str(part.get("name") or ""), part.get("input")))
         elif kind in ("tool_result", "web_search_tool_result"):
             call, error = str(part.get("tool_use_id") or ""), bool(part.get("is_error"))
             given.append(Given(call, content_of(part.get("content")), error))
@@ -108,12 +108,12 @@ def _sorted_parts(content: Any) -> tuple[Any, list[Wanted], list[Given]]:
     return said, wanted, given
 
 
-def _chat_call(call: dict[str, Any]) -> Wanted:
+def _chat_call(call: dict[str, Any]) -> ImportedCall:
     function = call.get("function") if isinstance(call.get("function"), dict) else call.get("custom")
     if not isinstance(function, dict):
-        return Wanted(str(call.get("id") or ""), str(call.get("name") or ""), call.get("args"))
+        return ImportedCall(str(call.get("id") or ""), str(call.get("name") or ""), call.get("args"))
     given = function.get("arguments", function.get("input"))
-    return Wanted(str(call.get("id") or ""), str(function.get("name") or ""), arguments(given))
+    return ImportedCall(str(call.get("id") or ""), str(function.get("name") or ""), arguments(given))
 
 
 def arguments(given: Any) -> Any:
@@ -166,7 +166,7 @@ _HOSTED_CALLS = frozenset({
 
 
 def response_items(item: dict[str, Any], spot: Spot) -> Iterator[Item]:
-    """One item of the Responses shape: a message, a call, a result, a thought; what is none of them becomes a happening."""
+    """One item of the Responses shape: a message, a call, a result, a thought; what is none of them becomes an emitted event."""
     kind = kind_of(item) or ("message" if is_message(item) else "")
     if kind == "message":
         yield from message_items(item, spot)
@@ -182,13 +182,15 @@ def response_items(item: dict[str, Any], spot: Spot) -> Iterator[Item]:
     elif kind == "reasoning":
         yield turn("assistant", [{"type": "thinking", "thinking": _thought(item)}], [], spot)
     else:
-        yield Noted(spot.session, spot.key, f"{word(spot.origin.format)}.{word(kind)}", item, spot.origin, spot.place)
+        yield ImportedEvent(
+            spot.session, spot.key, f"{word(spot.origin.format)}.{word(kind)}", item, spot.origin, spot.place
+        )
 
 
 def _called(item: dict[str, Any], tool: str, args: Any, spot: Spot) -> Iterator[Item]:
     """A call, and its result where the same item has it."""
     call = str(item.get("call_id") or item.get("id") or "")
-    yield turn("assistant", None, [Wanted(call, tool, args)], spot)
+    yield turn("assistant", None, [ImportedCall(call, tool, args)], spot)
     if item.get("output") is not None or item.get("error") is not None:
         yield answer(_output(item), spot)
 

@@ -38,7 +38,7 @@ def _marked(name: str, identity: str) -> str:
 
 
 def word(text: object) -> str:
-    """A text as a word of a kind of happenings: letters, digits, _ and -."""
+    """A text as a word of a kind of emitted events: letters, digits, _ and -."""
     kept = "".join(each if each.isascii() and (each.isalnum() or each in "_-") else "_" for each in str(text)[:60])
     return kept or "unknown"
 

@@ -7,12 +7,12 @@ from functools import partial
 from typing import Any
 
 from perdure.errors import Invalid
-from perdure.interchange.importers.items import Item, LeftOut, Opened, Origin, Remark
+from perdure.interchange.foreign_sqlite import ForeignFile
+from perdure.interchange.importers.items import ImportedFrom, Item, LeftOut, Opened, Remark
 from perdure.interchange.importers.messages import Spot, response_items
 from perdure.interchange.importers.naming import Calls, named
 from perdure.interchange.importers.reading import Source
 from perdure.interchange.importers.rows import Tables, as_json, as_text
-from perdure.stores.foreign import Foreign
 from perdure.stores.statements import Statements
 
 NAME = "openai-agents"
@@ -26,7 +26,7 @@ def has_tables(tables: dict[str, frozenset[str]]) -> bool:
 
 def read(source: Source) -> Iterator[Item | Remark]:
     """All sessions, one after the other."""
-    with Foreign(source.path) as foreign:
+    with ForeignFile(source.path) as foreign:
         tables = Tables(foreign, source)
         for statement in (Q.sessions_page, Q.strays_page):
             yield from tables.each(statement, {"after": ""}, partial(_session, tables))
@@ -51,5 +51,5 @@ def _message(tables: Tables, session: str, calls: Calls, row: tuple[Any, ...]) -
     if not isinstance(item, dict):
         yield LeftOut(place, "no JSON object")
         return
-    origin = Origin(NAME, str(item.get("id") or number), as_text(at))
+    origin = ImportedFrom(NAME, str(item.get("id") or number), as_text(at))
     yield from response_items(item, Spot(session, f"row-{number}", origin, place, calls))

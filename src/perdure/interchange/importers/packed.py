@@ -22,7 +22,7 @@ _KNOWN = range(6)  # the codes of objects: [module, class, what it is made of, â
 _LISTS = frozenset({"builtins.set", "builtins.frozenset", "collections.deque"})
 
 
-class Packed(msgspec.Struct, frozen=True):
+class PackedObject(msgspec.Struct, frozen=True):
     """An object that was packed: its class, and its fields or arguments."""
 
     module: str
@@ -58,8 +58,8 @@ def _object(code: int, data: memoryview) -> Any:
     if code == _SNAPSHOT:
         return found
     if code in _KNOWN and isinstance(found, list) and len(found) > 2:
-        return Packed(str(found[0]), str(found[1]), found[2])
-    return Packed("msgpack", f"ext{code}", found)
+        return PackedObject(str(found[0]), str(found[1]), found[2])
+    return PackedObject("msgpack", f"ext{code}", found)
 
 
 def _revived(value: Any) -> Any:
@@ -71,14 +71,14 @@ def _revived(value: Any) -> Any:
     path = value.get("id")
     if "lc" in value and isinstance(path, list) and path:
         made_of = value.get("kwargs") or value.get("args")
-        return Packed(".".join(map(str, path[:-1])), str(path[-1]), _revived(made_of))
+        return PackedObject(".".join(map(str, path[:-1])), str(path[-1]), _revived(made_of))
     return {name: _revived(item) for name, item in value.items()}
 
 
 def plain(value: Any) -> Any:  # noqa: PLR0911 - one line a kind
     """A value that a store keeps."""
     match value:
-        case Packed():
+        case PackedObject():
             return _plain_object(value)
         case dict():
             return {name if isinstance(name, str) else str(name): plain(item) for name, item in value.items()}
@@ -93,7 +93,7 @@ def plain(value: Any) -> Any:  # noqa: PLR0911 - one line a kind
     return value
 
 
-def _plain_object(packed: Packed) -> Any:
+def _plain_object(packed: PackedObject) -> Any:
     made_of = packed.made_of
     if packed.path in _LISTS and isinstance(made_of, (list, tuple)):
         return plain(made_of)

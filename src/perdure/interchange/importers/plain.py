@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from perdure.errors import Error, Invalid
-from perdure.interchange.importers.items import Item, Kept, LeftOut, Opened, Origin, Remark, kind_of
+from perdure.interchange.importers.items import ImportedFrom, ImportedValue, Item, LeftOut, Opened, Remark, kind_of
 from perdure.interchange.importers.messages import Spot, is_message, response_items
 from perdure.interchange.importers.naming import Calls, named
 from perdure.interchange.importers.reading import (
-    Head,
+    FileHead,
     Record,
     Source,
     head_of,
@@ -38,7 +38,7 @@ def is_item(value: object) -> bool:
     return is_message(value) or kind_of(value) in _ITEMS
 
 
-def recognises(head: Head) -> bool:
+def recognises(head: FileHead) -> bool:
     """Whether a file of JSON lines is one; documents are recognised by `holds_messages`."""
     return bool(head.records) and all(map(is_message, head.records))
 
@@ -109,7 +109,7 @@ def _is_id(value: object) -> bool:
 def _values(facts: dict[str, Any], messages: list[Any], session: str, source: Source) -> Iterator[Item]:
     for field, value in facts.items():
         if value is not messages:
-            yield Kept(named(field), value, f"{source.name}:{field[:80]}", session=session)
+            yield ImportedValue(named(field), value, f"{source.name}:{field[:80]}", session=session)
 
 
 def _one(message: Any, number: int, session: str, place: str, calls: Calls) -> Iterator[Item | Remark]:
@@ -118,7 +118,7 @@ def _one(message: Any, number: int, session: str, place: str, calls: Calls) -> I
         return
     at = next((str(message[field]) for field in TIMES if message.get(field)), "")
     own = str(message["id"]) if _is_id(message.get("id")) else ""
-    spot = Spot(session, named(own or f"m{number}"), Origin(NAME, own, at), place, calls)
+    spot = Spot(session, named(own or f"m{number}"), ImportedFrom(NAME, own, at), place, calls)
     yield from response_items(message, spot)
 
 

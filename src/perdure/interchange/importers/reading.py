@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from perdure.errors import Invalid, TooLarge, Unavailable
-from perdure.interchange.importers.items import Item, LeftOut, Mended, Remark
+from perdure.interchange.importers.items import ImportedRepair, Item, LeftOut, Remark
 from perdure.model.limits import VALUE_MAX_BYTES
 
 LINE_MAX_BYTES = VALUE_MAX_BYTES
@@ -49,7 +49,7 @@ class Source(NamedTuple):
     is_named: bool = False
 
 
-def records(source: Source, looks_right: Looks) -> Iterator[Record | LeftOut | Mended]:
+def records(source: Source, looks_right: Looks) -> Iterator[Record | LeftOut | ImportedRepair]:
     """The records of a file of JSON lines, in order. looks_right: whether an object can be one, asked where lines are broken."""
     for number, line in _lines(source.path):
         place = f"{source.name}:{number}"
@@ -95,7 +95,7 @@ def _utf16_lines(path: Path) -> Iterator[tuple[int, bytes | None]]:
             yield number, line.encode("utf-8", "replace")
 
 
-def _parsed(line: bytes, place: str, number: int, looks_right: Looks) -> Iterator[Record | LeftOut | Mended]:
+def _parsed(line: bytes, place: str, number: int, looks_right: Looks) -> Iterator[Record | LeftOut | ImportedRepair]:
     try:
         data = msgspec.json.decode(line)
     except RecursionError:
@@ -106,11 +106,11 @@ def _parsed(line: bytes, place: str, number: int, looks_right: Looks) -> Iterato
         yield Record(data, place, number) if isinstance(data, dict) else LeftOut(place, "no JSON object")
 
 
-def _salvaged(line: bytes, place: str, number: int, looks_right: Looks) -> Iterator[Record | LeftOut | Mended]:
+def _salvaged(line: bytes, place: str, number: int, looks_right: Looks) -> Iterator[Record | LeftOut | ImportedRepair]:
     """The whole records on a line that is not whole: records that stand one behind the other, or behind a torn one."""
     text = line.decode("utf-8", "replace")
     if "\ufffd" in text and b"\xef\xbf\xbd" not in line:
-        yield Mended(place, "bytes that are no UTF-8 were replaced")
+        yield ImportedRepair(place, "bytes that are no UTF-8 were replaced")
     at, torn = 0, ""
     for _ in range(TRIES):
         data, after = _object_at(text, at)
@@ -208,14 +208,14 @@ def torn_list(text: str, names: tuple[str, ...]) -> Torn | None:
     return Torn(fields, elements, f"broken JSON at character {at + 1}: {text[at : at + 60]!r}")
 
 
-class Head(NamedTuple):
+class FileHead(NamedTuple):
     """The beginning of a file, for recognising it: its first bytes, and the objects on its first lines."""
 
     data: bytes
     records: list[dict[str, Any]]
 
 
-def head_of(path: Path) -> Head:
+def head_of(path: Path) -> FileHead:
     """Read the beginning. Unavailable if it cannot be read."""
     try:
         with path.open("rb") as file:
@@ -223,7 +223,7 @@ def head_of(path: Path) -> Head:
     except OSError as error:
         raise Unavailable(f"cannot be read: {error.strerror}", path=str(path)) from error
     text = data.decode("utf-16" if data[:2] in _UTF16 else "utf-8-sig", "replace")
-    return Head(data, [found for line in text.split("\n", 50)[:50] if (found := _first_object(line)) is not None])
+    return FileHead(data, [found for line in text.split("\n", 50)[:50] if (found := _first_object(line)) is not None])
 
 
 def _first_object(line: str) -> dict[str, Any] | None:

@@ -6,12 +6,12 @@ from collections import Counter
 
 import msgspec
 
-from perdure.interchange.importers.items import LeftOut, Mended
+from perdure.interchange.importers.items import ImportedRepair, LeftOut
 
 LISTED_MAX = 1_000  # remarks of one kind that are kept word by word; the rest is counted
 
 
-class Report(msgspec.Struct, frozen=True):
+class ImportReport(msgspec.Struct, frozen=True):
     """The whole import. `files` are those that were read, by format; `read`, `added` and `standing` count items by kind.
 
     `added` is new in the store, `standing` was there already. `ok`: nothing was left out.
@@ -26,12 +26,12 @@ class Report(msgspec.Struct, frozen=True):
     standing: dict[str, int]
     left_out: tuple[LeftOut, ...]
     left_out_count: int
-    mended: tuple[Mended, ...]
+    mended: tuple[ImportedRepair, ...]
     mended_count: int
     passed_over: dict[str, int]
 
 
-class Tally:
+class ReportInProgress:
     """A report in the making."""
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class Tally:
         self.passed_over: Counter[str] = Counter()
         self._sessions: dict[str, None] = {}
         self._left_out: list[LeftOut] = []
-        self._mended: list[Mended] = []
+        self._mended: list[ImportedRepair] = []
         self._counts: Counter[str] = Counter()
 
     def session(self, name: str) -> None:
@@ -55,15 +55,15 @@ class Tally:
         if len(self._left_out) < LISTED_MAX:
             self._left_out.append(remark)
 
-    def mend(self, remark: Mended) -> None:
+    def mend(self, remark: ImportedRepair) -> None:
         """Something was mended."""
         self._counts["mended"] += 1
         if len(self._mended) < LISTED_MAX:
             self._mended.append(remark)
 
-    def report(self, *, dry_run: bool) -> Report:
+    def report(self, *, dry_run: bool) -> ImportReport:
         """How it came out."""
-        return Report(
+        return ImportReport(
             not self._counts["left out"], dry_run, dict(self.files), tuple(self._sessions), dict(self.read), dict(self.added),
             dict(self.standing), tuple(self._left_out), self._counts["left out"], tuple(self._mended), self._counts["mended"],
             dict(self.passed_over),

@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 
 from perdure.errors import Damaged, Invalid, Unavailable
+from perdure.interchange.foreign_sqlite import ForeignFile
 from perdure.interchange.importers.items import Item, LeftOut, Remark
 from perdure.interchange.importers.reading import Source
-from perdure.stores.foreign import Foreign
 from perdure.stores.statements import Statement
 
 ReadRow = Callable[[tuple[Any, ...]], Iterator[Item | Remark]]
@@ -23,7 +23,7 @@ ReadRow = Callable[[tuple[Any, ...]], Iterator[Item | Remark]]
 class Tables:
     """An open file of a source."""
 
-    def __init__(self, foreign: Foreign, source: Source) -> None:
+    def __init__(self, foreign: ForeignFile, source: Source) -> None:
         self.foreign = foreign
         self.source = source
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from perdure.errors import Invalid, Refused, TooLarge
-from perdure.interchange.importers.items import LeftOut, Mended
+from perdure.interchange.importers.items import ImportedRepair, LeftOut
 from perdure.interchange.importers.packed import plain
 from perdure.interchange.importers.reading import Record, Source, parsed_document, records, text_of
 from perdure.model.limits import VALUE_MAX_DEPTH
@@ -33,7 +33,7 @@ class Row(NamedTuple):
     name: str = ""
 
 
-def rows_of(source: Source) -> Iterator[Row | LeftOut | Mended]:
+def rows_of(source: Source) -> Iterator[Row | LeftOut | ImportedRepair]:
     """The rows of a file. Invalid if it is none of these."""
     if source.path.suffix.lower() in YAML_ENDINGS:
         yield from _tree_rows(_yaml(text_of(source.path), source), source)
@@ -54,7 +54,7 @@ def _first_line(text: str) -> str:
 # -- trees -------------------------------------------------------------------------------------------------------
 
 
-def _json_rows(text: str, source: Source) -> Iterator[Row | LeftOut | Mended]:
+def _json_rows(text: str, source: Source) -> Iterator[Row | LeftOut | ImportedRepair]:
     try:
         tree = parsed_document(text, source.path)
     except Invalid:
@@ -114,7 +114,7 @@ def _look_through(yaml: Any, text: str, source: Source) -> None:
 # -- cells -------------------------------------------------------------------------------------------------------
 
 
-def _cells(text: str, source: Source) -> Iterator[Row | LeftOut | Mended]:
+def _cells(text: str, source: Source) -> Iterator[Row | LeftOut | ImportedRepair]:
     csv.field_size_limit(CELL_MAX_CHARS)
     head = _first_line(text)
     delimiter = max(DELIMITERS, key=head.count)
@@ -148,7 +148,7 @@ def _headings(rows: Iterator[list[str]], source: Source) -> list[str]:
     return found
 
 
-def _doubled(headings: list[str], place: str) -> Iterator[Mended]:
+def _doubled(headings: list[str], place: str) -> Iterator[ImportedRepair]:
     for name, count in Counter(name.strip() for name in headings).items():
         if name and count > 1:
-            yield Mended(place, f"{count} columns are called {name[:40]!r}: the last one is read")
+            yield ImportedRepair(place, f"{count} columns are called {name[:40]!r}: the last one is read")

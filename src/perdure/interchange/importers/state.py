@@ -14,13 +14,13 @@ import msgspec
 from perdure.errors import Invalid
 from perdure.interchange.importers.items import (
     Decided,
+    ImportedEvent,
+    ImportedFrom,
+    ImportedRepair,
+    ImportedValue,
     Item,
-    Kept,
     LeftOut,
-    Mended,
-    Noted,
     Opened,
-    Origin,
     Planned,
     Remark,
 )
@@ -109,15 +109,15 @@ class _Reading:
         found: Iterator[Item | Remark] = (item for row in rows_of(self._source) for item in self._of(row))
         yield from _in_order(found) if self._mapping.kind == "tasks" else found
 
-    def _of(self, row: Row | LeftOut | Mended) -> Iterator[Item | Remark]:
+    def _of(self, row: Row | LeftOut | ImportedRepair) -> Iterator[Item | Remark]:
         if not isinstance(row, Row):
             yield row
             return
         make = {"tasks": self._task, "decisions": self._decision, "events": self._event, "values": self._value}
         yield from make[self._mapping.kind](row, _Fields(row, self._mapping))
 
-    def _origin(self, fields: _Fields) -> Origin:
-        return Origin(NAME, fields.text("id"), fields.text("at"), {"file": self._source.name})
+    def _origin(self, fields: _Fields) -> ImportedFrom:
+        return ImportedFrom(NAME, fields.text("id"), fields.text("at"), {"file": self._source.name})
 
     def _task(self, row: Row, fields: _Fields) -> Iterator[Item | Remark]:
         title = " ".join(fields.text("title").split())
@@ -126,10 +126,12 @@ class _Reading:
             return
         said = fields.text("status").strip().lower()
         if said not in _STATUS_OF:
-            yield Mended(row.place, f"the status {said[:40]!r} is not known here: taken as todo")
+            yield ImportedRepair(row.place, f"the status {said[:40]!r} is not known here: taken as todo")
         priority = fields.whole("priority")
         if priority is None:
-            yield Mended(row.place, f"the priority {fields.text('priority')[:40]!r} is no whole number: taken as 0")
+            yield ImportedRepair(
+                row.place, f"the priority {fields.text('priority')[:40]!r} is no whole number: taken as 0"
+            )
         key = fields.text("id") or row.name or self._seen.key(title)
         yield Planned(
             self._session, named(key), title[:200], self._origin(fields), row.place, _STATUS_OF.get(said, "todo"),
@@ -150,7 +152,7 @@ class _Reading:
     def _event(self, row: Row, fields: _Fields) -> Iterator[Item | Remark]:
         kind = _kind(fields.text("kind"))
         key = fields.text("id") or row.name or self._seen.key(row.cells)
-        yield Noted(self._session, named(key), kind, fields.rest(), self._origin(fields), row.place)
+        yield ImportedEvent(self._session, named(key), kind, fields.rest(), self._origin(fields), row.place)
 
     def _value(self, row: Row, fields: _Fields) -> Iterator[Item | Remark]:
         name = row.name or fields.text("name")
@@ -158,7 +160,7 @@ class _Reading:
             yield LeftOut(row.place, fields.why_not("name"))
             return
         value = row.cells if row.name and set(row.cells) != {"value"} else fields.get("value", fields.rest())
-        yield Kept(named(name), value, row.place, session=self._session, scope=self._mapping.scope)
+        yield ImportedValue(named(name), value, row.place, session=self._session, scope=self._mapping.scope)
 
 
 class _Fields:
@@ -231,7 +233,7 @@ def _in_order(found: Iterator[Item | Remark]) -> Iterator[Item | Remark]:
         waiting = [task for task in waiting if set(task.needs) - known] if free else waiting
         for task in free or waiting:
             if lost := set(task.needs) - known:
-                yield Mended(
+                yield ImportedRepair(
                     task.place, f"it needs {', '.join(sorted(lost))[:80]}, which cannot come before it: not kept"
                 )
             known.add(task.key)

@@ -1,4 +1,4 @@
-"""The one writer: items become turns, results, values, tasks, decisions and happenings, by the planes' own verbs.
+"""The one writer: items become turns, results, values, tasks, decisions and emitted events, by the planes' own verbs.
 
 Bounded commits; every item is idempotent by itself: turns and tasks by their keys, results by their calls, and the rest by a
 mark that is set in the same commit, in the scope `imported/SESSION`. So importing again adds nothing, a file that has grown
@@ -15,27 +15,29 @@ import msgspec
 
 from perdure.errors import Conflict, Error, Invalid, KeyReused
 from perdure.interchange.importers.items import (
-    Answered,
     Decided,
+    ImportedEvent,
+    ImportedRepair,
+    ImportedResult,
+    ImportedTurn,
+    ImportedValue,
     Item,
-    Kept,
     LeftOut,
-    Mended,
-    Noted,
     Opened,
     PassedOver,
     Planned,
     Remark,
-    Said,
 )
 from perdure.interchange.importers.mending import mend
 from perdure.interchange.importers.naming import named
-from perdure.interchange.importers.report import Tally
+from perdure.interchange.importers.report import ReportInProgress
 from perdure.log.change import Stream
 from perdure.model.records.conversation import Call
-from perdure.model.records.work import TaskRecord, TaskStatus
+from perdure.model.records.tasks import TaskRecord, TaskStatus
 from perdure.model.values import digest
-from perdure.planes import conversation, decisions, happenings, turns, values, work
+from perdure.planes.conversation import emitted, sessions, turns
+from perdure.planes.execution import decisions, tasks
+from perdure.planes.memory import values
 from perdure.stores.tx import Tx
 
 BATCH_ITEMS = 200
@@ -44,8 +46,9 @@ LABEL = "imported"
 MARKS = "imported"
 SOURCES_MAX = 50  # files of which a value's mark knows what they said last
 WORDS: dict[type[Item], str] = {
-    Opened: "sessions", Said: "turns", Answered: "results", Kept: "values", Planned: "tasks", Decided: "decisions",
-    Noted: "happenings",
+    Opened: "sessions", ImportedTurn: "turns", ImportedResult: "results", ImportedValue: "values", Planned: "tasks",
+    Decided: "decisions",
+    ImportedEvent: "events",
 }  # fmt: skip
 MOVES = {"done": "done", "failed": "fail", "cancelled": "cancel", "blocked": "block"}
 
@@ -58,7 +61,7 @@ class Writer(Protocol):
         ...
 
 
-class Outcome(NamedTuple):
+class ItemOutcome(NamedTuple):
     """The outcome of an item: whether it is new, or why it was left out."""
 
     item: Item
@@ -72,7 +75,7 @@ class Outcome(NamedTuple):
 def import_items(
     caller: Writer | None,
     found: Iterable[Item | Remark],
-    tally: Tally,
+    tally: ReportInProgress,
     source: str = "",
     told: Callable[[int], None] = lambda _: None,
 ) -> None:
@@ -82,35 +85,35 @@ def import_items(
     Raises what the store raises when it cannot continue (Unavailable, Full); what was committed until then stays.
     """
     for batch in _batches(_prepared(found, tally, source)):
-        for outcome in caller.write(write, batch) if caller else map(Outcome, batch):
+        for outcome in caller.write(write, batch) if caller else map(ItemOutcome, batch):
             _count(outcome, tally, written=caller is not None)
         told(len(batch))
 
 
-def _count(outcome: Outcome, tally: Tally, *, written: bool) -> None:
+def _count(outcome: ItemOutcome, tally: ReportInProgress, *, written: bool) -> None:
     if outcome.refused:
         tally.leave_out(LeftOut(outcome.item.place, outcome.refused))
     elif written:
         (tally.added if outcome.added else tally.standing)[WORDS[type(outcome.item)]] += 1
 
 
-def _prepared(found: Iterable[Item | Remark], tally: Tally, source: str) -> Iterator[tuple[Item, int]]:
+def _prepared(found: Iterable[Item | Remark], tally: ReportInProgress, source: str) -> Iterator[tuple[Item, int]]:
     """Items that can be written, and about how large they are; remarks go to the tally."""
     for item in found:
         match item:
             case LeftOut():
                 tally.leave_out(item)
-            case Mended():
+            case ImportedRepair():
                 tally.mend(item)
             case PassedOver():
                 tally.passed_over[item.what] += 1
-            case Kept():
+            case ImportedValue():
                 yield from _mended(msgspec.structs.replace(item, source=source), tally)
             case _:
                 yield from _mended(item, tally)
 
 
-def _mended(item: Item, tally: Tally) -> Iterator[tuple[Item, int]]:
+def _mended(item: Item, tally: ReportInProgress) -> Iterator[tuple[Item, int]]:
     fields = {name: getattr(item, name) for name in item.__struct_fields__ if name not in ("origin", "calls")}
     try:
         own = mend(fields)
@@ -122,7 +125,7 @@ def _mended(item: Item, tally: Tally) -> Iterator[tuple[Item, int]]:
     if changed:
         made = tuple(Call(*call.value) for call in calls)
         item = msgspec.structs.replace(item, **own.value, **({"calls": made} if made else {}))
-        tally.mend(Mended(item.place, "characters that no store keeps (NUL, lone surrogates) were replaced"))
+        tally.mend(ImportedRepair(item.place, "characters that no store keeps (NUL, lone surrogates) were replaced"))
     tally.read[WORDS[type(item)]] += 1
     if isinstance(item, Opened):
         tally.session(item.session)
@@ -145,35 +148,35 @@ def _batches(found: Iterable[tuple[Item, int]]) -> Iterator[list[Item]]:
 # -- inside the transaction --------------------------------------------------------------------------------------
 
 
-def write(tx: Tx, batch: list[Item]) -> list[Outcome]:
+def write(tx: Tx, batch: list[Item]) -> list[ItemOutcome]:
     """The verb: every item, or why not. Each checks everything before it records anything, so a refused one leaves no trace."""
     return [_outcome(tx, item) for item in batch]
 
 
-def _outcome(tx: Tx, item: Item) -> Outcome:
+def _outcome(tx: Tx, item: Item) -> ItemOutcome:
     try:
-        return Outcome(item, _VERBS[type(item)](tx, item))
+        return ItemOutcome(item, _VERBS[type(item)](tx, item))
     except KeyReused as error:
-        return Outcome(
+        return ItemOutcome(
             item, refused=f"it stands with other content, at {error.facts.get('seq')}: the first import stays"
         )
     except (Invalid, Conflict) as error:
-        return Outcome(item, refused=str(error))
+        return ItemOutcome(item, refused=str(error))
 
 
 def _session(tx: Tx, name: str) -> Stream:
-    return conversation.open_session(tx, name, labels=(LABEL,))[0]
+    return sessions.open_session(tx, name, labels=(LABEL,))[0]
 
 
 def _open(tx: Tx, item: Opened) -> bool:
     if tx.find_stream("session", item.session) is not None:
         return False
     title = item.title.strip().splitlines()[0][:200] if item.title.strip() else ""
-    conversation.open_session(tx, item.session, title=title, labels=(LABEL, item.format))
+    sessions.open_session(tx, item.session, title=title, labels=(LABEL, item.format))
     return True
 
 
-def _say(tx: Tx, item: Said) -> bool:
+def _say(tx: Tx, item: ImportedTurn) -> bool:
     stream = _session(tx, item.session)
     before = tx.seq(stream)
     origin = item.origin.as_document()
@@ -181,7 +184,7 @@ def _say(tx: Tx, item: Said) -> bool:
     return said.seq > before
 
 
-def _answer(tx: Tx, item: Answered) -> bool:
+def _answer(tx: Tx, item: ImportedResult) -> bool:
     stream = _session(tx, item.session)
     before = tx.seq(stream)
     origin = item.origin.as_document()
@@ -192,8 +195,8 @@ def _answer(tx: Tx, item: Answered) -> bool:
 # Things without a key of their own: a mark beside them says what was imported, and where it stands.
 
 
-def _marks(tx: Tx, item: Kept | Planned | Decided | Noted) -> Stream:
-    owner = item.session or (item.scope if isinstance(item, Kept) else "")
+def _marks(tx: Tx, item: ImportedValue | Planned | Decided | ImportedEvent) -> Stream:
+    owner = item.session or (item.scope if isinstance(item, ImportedValue) else "")
     return values.open_scope(tx, named(MARKS, owner))
 
 
@@ -202,7 +205,7 @@ def _mark(tx: Tx, marks: Stream, key: str) -> dict[str, Any] | None:
     return found.value if found is not None and isinstance(found.value, dict) else None
 
 
-def _keep(tx: Tx, item: Kept) -> bool:
+def _keep(tx: Tx, item: ImportedValue) -> bool:
     """Set a value, unless this file said the same before; what was changed here since is not overwritten.
 
     The mark has what each file said last: two files that disagree do not take turns with every import.
@@ -231,7 +234,7 @@ def _plan(tx: Tx, item: Planned) -> bool:
     mark = _mark(tx, marks, key)
     detail = {"origin": item.origin.as_document()} | ({} if item.detail is None else {"detail": item.detail})
     needs = [seq for need in item.needs if (seq := _seq_of(tx, marks, named("task", need))) is not None]
-    task = work.add(
+    task = tasks.add(
         tx, stream, item.title, key=item.key, detail=detail, priority=item.priority, labels=item.labels, needs=needs
     )  # fmt: skip
     if mark is not None and mark.get("status") == item.status:
@@ -250,11 +253,11 @@ def _move(tx: Tx, stream: Stream, task: TaskRecord, status: str) -> None:
     if task.status is TaskStatus.DONE:
         raise Conflict(f"task {task.id} is done, and stays so")
     if task.status in (TaskStatus.FAILED, TaskStatus.CANCELLED):
-        work.move(tx, stream, task.id, "reopen")
+        tasks.move(tx, stream, task.id, "reopen")
     elif task.status is TaskStatus.BLOCKED and status == TaskStatus.TODO:
-        work.move(tx, stream, task.id, "unblock")
+        tasks.move(tx, stream, task.id, "unblock")
     if status in MOVES:
-        work.move(tx, stream, task.id, MOVES[status])
+        tasks.move(tx, stream, task.id, MOVES[status])
 
 
 def _seq_of(tx: Tx, marks: Stream, key: str) -> int | None:
@@ -282,15 +285,16 @@ def _decided(tx: Tx, stream: Stream, item: Decided) -> int:
     return decisions.decide(tx, stream, item.text, because=item.because, then=item.then, tags=item.tags).seq
 
 
-def _note(tx: Tx, item: Noted) -> bool:
+def _note(tx: Tx, item: ImportedEvent) -> bool:
     stream, marks, key = _session(tx, item.session), _marks(tx, item), named("happening", item.key)
     if _mark(tx, marks, key) is not None:
         return False
     data = {"origin": item.origin.as_document(), "data": item.data}
-    values.put(tx, marks, key, {"seq": happenings.emit(tx, stream, item.kind, data).seq})
+    values.put(tx, marks, key, {"seq": emitted.emit(tx, stream, item.kind, data).seq})
     return True
 
 
 _VERBS: dict[type[Item], Callable[[Tx, Any], bool]] = {
-    Opened: _open, Said: _say, Answered: _answer, Kept: _keep, Planned: _plan, Decided: _decide, Noted: _note,
+    Opened: _open, ImportedTurn: _say, ImportedResult: _answer, ImportedValue: _keep, Planned: _plan,
+    Decided: _decide, ImportedEvent: _note,
 }  # fmt: skip

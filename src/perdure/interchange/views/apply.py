@@ -19,13 +19,16 @@ from perdure.interchange.views import forms
 from perdure.interchange.views.edits import VERBS, Edit, compare, list_of, number_of, value_of
 from perdure.interchange.views.gather import gather, short
 from perdure.interchange.views.keeping import keep, layout_of
-from perdure.interchange.views.view import Head, View
+from perdure.interchange.views.view import PageHead, SessionPage
 from perdure.log.change import Stream
 from perdure.model.limits import REFS_MAX
-from perdure.planes import conversation, decisions, happenings, time, values, work
+from perdure.planes.audit import history
+from perdure.planes.conversation import emitted, sessions
+from perdure.planes.execution import decisions, tasks
+from perdure.planes.memory import values
 from perdure.stores.core import Core
-from perdure.stores.files.seal import content
-from perdure.stores.files.within import Within
+from perdure.stores.files.folder_access import Within
+from perdure.stores.files.page_digest import content
 from perdure.stores.store import Reads
 from perdure.stores.tx import LOG, Tx
 
@@ -73,7 +76,7 @@ def _in_file(path: Path, where: str) -> str:
 # -- what the page was made from -------------------------------------------------------------------------------------
 
 
-def _stream(reads: Reads, head: Head) -> Stream:
+def _stream(reads: Reads, head: PageHead) -> Stream:
     rows = reads.query(LOG.stream_by_uid, uid=bytes.fromhex(head.uid), tenant=reads.tenant)
     found = [Stream(*row) for row in rows]
     if not found or found[0].kind != "session":
@@ -83,7 +86,7 @@ def _stream(reads: Reads, head: Head) -> Stream:
     return found[0]
 
 
-def _base(core: Core, tenant: int, stream: Stream, head: Head) -> View:
+def _base(core: Core, tenant: int, stream: Stream, head: PageHead) -> SessionPage:
     """The content of the page when it was made. Conflict if the log has no such event (any more)."""
     now = core.read(gather, stream, tenant=tenant)
     if now.head == head:
@@ -93,19 +96,19 @@ def _base(core: Core, tenant: int, stream: Stream, head: Head) -> View:
         raise Conflict(
             message, path="view", hint="perdure views --discard FILE makes it anew; keep a copy of your edits"
         )
-    past = core.read(time.view, stream, head.seq, core, tenant=tenant)
+    past = core.read(history.view, stream, head.seq, core, tenant=tenant)
     return msgspec.structs.replace(past.core.read(gather, past.stream, tenant=past.tenant), head=head)
 
 
 def _hash_at(reads: Reads, stream: Stream, seq: int) -> str:
-    return short(time.point(reads, stream, seq).hash) if seq else ""
+    return short(history.point(reads, stream, seq).hash) if seq else ""
 
 
 # -- the transaction -------------------------------------------------------------------------------------------------
 
 
 def _run(
-    core: Core, tenant: int, actor: str, stream: Stream, edits: list[Edit], base: View, *, dry_run: bool
+    core: Core, tenant: int, actor: str, stream: Stream, edits: list[Edit], base: SessionPage, *, dry_run: bool
 ) -> list[str]:
     if dry_run:
         left = core.read(still_to_do, stream, edits, base.head.seq, tenant=tenant)
@@ -124,7 +127,7 @@ def _is_held(edit: Edit) -> bool:
 def _rehearse(core: Core, tenant: int, actor: str, stream: Stream, edits: list[Edit]) -> None:
     """Do them in a copy of the session that nobody keeps: what a verb refuses is refused by a dry run, too."""
     if edits:
-        here = core.read(time.now_in, stream, core, tenant=tenant)
+        here = core.read(history.now_in, stream, core, tenant=tenant)
         here.core.write(lambda tx: [_do(tx, here.stream, edit) for edit in edits], actor=actor, tenant=here.tenant)
 
 
@@ -140,7 +143,7 @@ def record(tx: Tx, stream: Stream, edits: list[Edit], seq: int) -> list[str]:
         "added": [[edit.section, edit.after] for edit in left if edit.before is None],
     }
     refs = [each for each in made if each is not None][:REFS_MAX]
-    happenings.emit(tx, stream, APPLIED, data, refs=refs)
+    emitted.emit(tx, stream, APPLIED, data, refs=refs)
     return data["changes"]
 
 
@@ -164,12 +167,12 @@ def still_to_do(reads: Reads, stream: Stream, edits: list[Edit], seq: int) -> li
 
 def _added_since(reads: Reads, stream: Stream, seq: int) -> list[list[Any]]:
     """The things that earlier applications of this page have added: it may have been saved, or applied, once more."""
-    found = happenings.events(reads, stream, after=seq, kind=APPLIED, limit=_SHOWN_MAX)
+    found = emitted.events(reads, stream, after=seq, kind=APPLIED, limit=_SHOWN_MAX)
     told = [event.data for event in found if isinstance(event.data, dict) and event.data.get("event") == seq]
     return [thing for data in told if isinstance(data.get("added"), list) for thing in data["added"]]
 
 
-def _now(view: View, edit: Edit) -> dict[str, str]:
+def _now(view: SessionPage, edit: Edit) -> dict[str, str]:
     if edit.section == "goal":
         return {name: said for name, said in view.about.items() if name == "goal"}
     by = {"values": "name"}.get(edit.section, "id")
@@ -208,15 +211,15 @@ def _do(tx: Tx, stream: Stream, edit: Edit) -> Any:
 
 
 def _do_goal(tx: Tx, stream: Stream, edit: Edit) -> None:
-    conversation.set_goal(tx, stream, edit.after.get("goal"))
+    sessions.set_goal(tx, stream, edit.after.get("goal"))
 
 
 def _do_task(tx: Tx, stream: Stream, edit: Edit) -> Any:
     if edit.before is not None:
         verb = VERBS[edit.before["status"], edit.after["status"]]
         note = edit.after.get("note")
-        return work.move(tx, stream, int(edit.id), verb, note=None if note == edit.before.get("note") else note)
-    return work.add(
+        return tasks.move(tx, stream, int(edit.id), verb, note=None if note == edit.before.get("note") else note)
+    return tasks.add(
         tx,
         stream,
         edit.after["title"],

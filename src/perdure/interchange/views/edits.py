@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import msgspec
 
 from perdure.errors import Error, Invalid
-from perdure.interchange.views.view import SECTIONS, Thing, View, wrong
+from perdure.interchange.views.view import SECTIONS, PageThing, SessionPage, wrong
 from perdure.model.values import decode
 
 NEW: dict[str, set[str]] = {
@@ -55,7 +55,7 @@ class Edit(msgspec.Struct, frozen=True):
         return f"{one} {self.id}".strip()
 
 
-def compare(base: View, page: View) -> list[Edit]:
+def compare(base: SessionPage, page: SessionPage) -> list[Edit]:
     """The edits on a page. Raises Invalid for whatever cannot be one."""
     if base.head != page.head:
         raise wrong(1, "the first line was changed", "leave it as it was")
@@ -74,7 +74,7 @@ def _about(base: dict[str, str], page: dict[str, str]) -> Iterator[Edit]:
         yield Edit("goal", "", after, before, 1)
 
 
-def _section(section: str, base: list[Thing], page: list[Thing]) -> Iterator[Edit]:
+def _section(section: str, base: list[PageThing], page: list[PageThing]) -> Iterator[Edit]:
     by = SECTIONS[section].id
     before = {thing.fields[by]: thing.fields for thing in base}
     seen: set[str] = set()
@@ -94,7 +94,7 @@ def _section(section: str, base: list[Thing], page: list[Thing]) -> Iterator[Edi
         )
 
 
-def _changed(section: str, name: str, before: dict[str, str], thing: Thing) -> Iterator[Edit]:
+def _changed(section: str, name: str, before: dict[str, str], thing: PageThing) -> Iterator[Edit]:
     names = {each for each in before.keys() | thing.fields.keys() if _differs(section, each, before, thing.fields)}
     if not names:
         return
@@ -118,7 +118,7 @@ def _canonical(text: str) -> str:
         return text
 
 
-def _refuse(section: str, names: set[str], thing: Thing) -> None:
+def _refuse(section: str, names: set[str], thing: PageThing) -> None:
     if names:
         able = ", ".join(sorted(MAY_CHANGE[section])) or "nothing"
         raise wrong(
@@ -160,7 +160,7 @@ def _check_nothing(edit: Edit) -> None:
 _CHECKS = {"tasks": _check_task, "decisions": _check_decision, "values": _check_value, "events": _check_nothing}
 
 
-def _added(section: str, name: str | None, thing: Thing) -> Edit:
+def _added(section: str, name: str | None, thing: PageThing) -> Edit:
     one = SECTIONS[section].one
     if name is not None and section != "values":
         raise wrong(thing.line, f"there was no {one} {name} on this page", "a new one has no number")

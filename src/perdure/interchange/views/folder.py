@@ -12,9 +12,9 @@ from pathlib import Path
 
 from perdure.interchange.views.forms import FORMS
 from perdure.model.ids import new_uid
+from perdure.stores.files.folder_access import Within
 from perdure.stores.files.layout import UNFINISHED_VIEW, Layout
-from perdure.stores.files.seal import content, is_edited
-from perdure.stores.files.within import Within
+from perdure.stores.files.page_digest import content, is_edited
 
 INDEX = "README.md"
 STEM_MAX_CHARS = 60

@@ -12,17 +12,19 @@ from datetime import UTC, datetime
 from typing import Any
 
 from perdure.interchange.views.escapes import json_line
-from perdure.interchange.views.view import Head, Thing, View
+from perdure.interchange.views.view import PageHead, PageThing, SessionPage
 from perdure.log.change import Stream
 from perdure.model.display import shortened
 from perdure.model.limits import PAGE_MAX_ROWS
 from perdure.model.records.decisions import DecisionRecord
-from perdure.model.records.happenings import EventRecord
+from perdure.model.records.emitted import EventRecord
+from perdure.model.records.tasks import TaskRecord
 from perdure.model.records.values import Entry
-from perdure.model.records.work import TaskRecord
 from perdure.model.values import to_plain
-from perdure.planes import conversation, decisions, happenings, values, work
-from perdure.planes.snapshots import one_state
+from perdure.planes.audit.snapshots import one_state
+from perdure.planes.conversation import emitted, sessions
+from perdure.planes.execution import decisions, tasks
+from perdure.planes.memory import values
 from perdure.planes.tables import SESSIONS
 from perdure.stores.store import Reads
 from perdure.stores.tx import EVENTS, LOG
@@ -34,10 +36,10 @@ SAYS_MAX_CHARS = 120
 _SAYING = ("content", "text", "title", "goal", "outcome", "note", "args", "result")
 
 
-def head_at(reads: Reads, stream: Stream) -> Head:
+def head_at(reads: Reads, stream: Stream) -> PageHead:
     """Where a session is."""
     seq, hash_ = reads.query(LOG.stream_head, touches=[(EVENTS, stream.id)], stream=stream.id)[0]
-    return Head(stream.name, stream.uid.hex(), seq, short(hash_))
+    return PageHead(stream.name, stream.uid.hex(), seq, short(hash_))
 
 
 def short(hash_: bytes) -> str:
@@ -46,16 +48,16 @@ def short(hash_: bytes) -> str:
 
 
 @one_state
-def gather(reads: Reads, stream: Stream) -> View:
+def gather(reads: Reads, stream: Stream) -> SessionPage:
     """The view of a session as it is now, or (in a store of the past) as it was."""
-    return View(
+    return SessionPage(
         head_at(reads, stream),
         _about(reads, stream),
         {
-            "decisions": [Thing(_decision(each)) for each in _decisions(reads, stream)],
-            "tasks": [Thing(_task(each)) for each in _tasks(reads, stream)],
-            "values": [Thing(_value(each)) for each in _values(reads, stream)],
-            "events": [Thing(_event(each)) for each in _events(reads, stream)],
+            "decisions": [PageThing(_decision(each)) for each in _decisions(reads, stream)],
+            "tasks": [PageThing(_task(each)) for each in _tasks(reads, stream)],
+            "values": [PageThing(_value(each)) for each in _values(reads, stream)],
+            "events": [PageThing(_event(each)) for each in _events(reads, stream)],
         },
     )
 
@@ -74,7 +76,7 @@ def _instant(at: datetime) -> str:
 
 
 def _about(reads: Reads, stream: Stream) -> dict[str, str]:
-    found = conversation.info(reads, stream)
+    found = sessions.info(reads, stream)
     row = reads.row(SESSIONS, stream)
     status = found.status.value if row is None else row["status"]
     title = found.title or None
@@ -109,9 +111,9 @@ def _decision(each: DecisionRecord) -> dict[str, str]:
 def _tasks(reads: Reads, stream: Stream) -> list[TaskRecord]:
     found = [
         each
-        for status in work.TaskStatus
-        for each in work.tasks(
-            reads, stream, status=status, limit=PAGE_MAX_ROWS if status in work.UNFINISHED else FINISHED_SHOWN
+        for status in tasks.TaskStatus
+        for each in tasks.tasks(
+            reads, stream, status=status, limit=PAGE_MAX_ROWS if status in tasks.UNFINISHED else FINISHED_SHOWN
         ).whole()
     ]
     return sorted(found, key=lambda each: each.id)
@@ -147,7 +149,7 @@ def _value(each: Entry) -> dict[str, str]:
 def _events(reads: Reads, stream: Stream) -> list[EventRecord]:
     """The last ones: what was said and done, not what a commit notes down beside it."""
     last = head_at(reads, stream).seq
-    return happenings.events(reads, stream, after=max(0, last - EVENTS_SHOWN), limit=EVENTS_SHOWN)
+    return emitted.events(reads, stream, after=max(0, last - EVENTS_SHOWN), limit=EVENTS_SHOWN)
 
 
 def _event(each: EventRecord) -> dict[str, str]:

@@ -23,12 +23,12 @@ from perdure.interchange.views.escapes import for_markdown
 from perdure.interchange.views.folder import Folder, beside
 from perdure.interchange.views.forms import FORMS, render
 from perdure.interchange.views.gather import gather, short
-from perdure.interchange.views.view import View
+from perdure.interchange.views.view import SessionPage
 from perdure.log.change import Stream
 from perdure.stores.core import Core
+from perdure.stores.files.folder_access import Within
 from perdure.stores.files.layout import Layout
-from perdure.stores.files.seal import content, is_untouched, sealed, was_page
-from perdure.stores.files.within import Within
+from perdure.stores.files.page_digest import content, is_untouched, sealed, was_page
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads
 from perdure.stores.url import parse
@@ -43,7 +43,7 @@ _LOOK_SECONDS = 0.02
 _INDEX_HEAD = ("| session | title | status | open tasks | open decisions | event |", "|---|---|---|---|---|---|")
 
 
-class Noted(msgspec.Struct):
+class NotedPage(msgspec.Struct):
     """The notes about the views of one session. at: the event; row: its line in the page over all."""
 
     at: str
@@ -51,7 +51,7 @@ class Noted(msgspec.Struct):
     row: str
 
 
-class Kept(msgspec.Struct, frozen=True):
+class KeptPages(msgspec.Struct, frozen=True):
     """The result of a round. edited: files that somebody changed by hand, left as they are."""
 
     written: list[Path]
@@ -68,7 +68,7 @@ def layout_of(url: str) -> Layout | None:
 # -- bringing up to date ---------------------------------------------------------------------------------------------
 
 
-def keep(core: Core, tenant: int, *, whole: bool = False, over: Collection[Path] = ()) -> Kept:
+def keep(core: Core, tenant: int, *, whole: bool = False, over: Collection[Path] = ()) -> KeptPages:
     """Bring the views of a tenant's sessions up to date. Idempotent; after a crash some are older.
 
     whole: look at every session, not only at those that moved. over: edited files that may be written over. OSError from the
@@ -82,13 +82,15 @@ def keep(core: Core, tenant: int, *, whole: bool = False, over: Collection[Path]
     with _turn(layout):
         notes_file = layout.own / f"views.{tenant}.json"
         notes = _notes(folder.content(notes_file))
-        kept = Kept([], [], [])
+        kept = KeptPages([], [], [])
         for stream, at in heads:
             known = notes.get(stream.uid.hex())
             if whole or known is None or known.at != at:
                 view = core.read(gather, stream, tenant=tenant)
                 _write(folder, view, kept, over)
-                notes[stream.uid.hex()] = Noted(f"{view.head.seq} {view.head.hash}", stream.name, _row(folder, view))
+                notes[stream.uid.hex()] = NotedPage(
+                    f"{view.head.seq} {view.head.hash}", stream.name, _row(folder, view)
+                )
         gone = notes.keys() - {stream.uid.hex() for stream, _ in heads}
         for uid in gone:
             del notes[uid]
@@ -99,7 +101,7 @@ def keep(core: Core, tenant: int, *, whole: bool = False, over: Collection[Path]
     return kept
 
 
-def renew(core: Core, tenant: int, discard: Collection[Path] = ()) -> Kept:
+def renew(core: Core, tenant: int, discard: Collection[Path] = ()) -> KeptPages:
     """Bring every view up to date, and forget what was edited in some. Raises Invalid for what is no view of this store."""
     for path in discard:
         if not content(path):
@@ -118,20 +120,20 @@ def _heads(reads: Reads) -> tuple[list[tuple[Stream, str]], str]:
     return [(Stream(*row[:7]), f"{row[7]} {short(row[8])}") for row in rows], name
 
 
-def _notes(data: bytes | None) -> dict[str, Noted]:
+def _notes(data: bytes | None) -> dict[str, NotedPage]:
     """The last notes; nothing if they cannot be read: then every session is looked at."""
     try:
-        return msgspec.json.decode(data or b"{}", type=dict[str, Noted])
+        return msgspec.json.decode(data or b"{}", type=dict[str, NotedPage])
     except msgspec.MsgspecError:
         return {}
 
 
-def _write(folder: Folder, view: View, kept: Kept, over: Collection[Path]) -> None:
+def _write(folder: Folder, view: SessionPage, kept: KeptPages, over: Collection[Path]) -> None:
     for ending, path in folder.files(view.head.session).items():
         _put(folder, path, render(view, FORMS[ending]), kept, over)
 
 
-def _put(folder: Folder, path: Path, data: bytes, kept: Kept, over: Collection[Path]) -> None:
+def _put(folder: Folder, path: Path, data: bytes, kept: KeptPages, over: Collection[Path]) -> None:
     if path.resolve() in over:
         folder.replace(path, data)
         kept.written.append(path)
@@ -146,7 +148,7 @@ def _put(folder: Folder, path: Path, data: bytes, kept: Kept, over: Collection[P
         )
 
 
-def _remove(folder: Folder, names: set[str], kept: Kept, over: Collection[Path]) -> None:
+def _remove(folder: Folder, names: set[str], kept: KeptPages, over: Collection[Path]) -> None:
     """Views of sessions that are no more (git took them back, mostly), unless somebody edited them."""
     wanted = {folder.index} | {path for name in names for path in folder.files(name).values()}
     for path in folder.all():
@@ -159,7 +161,7 @@ def _remove(folder: Folder, names: set[str], kept: Kept, over: Collection[Path])
             kept.edited.append(path)
 
 
-def _row(folder: Folder, view: View) -> str:
+def _row(folder: Folder, view: SessionPage) -> str:
     page = folder.files(view.head.session)["md"].name
     tasks = sum(thing.get("status") in ("todo", "doing", "blocked") for thing in view.things["tasks"])
     open_ = sum(thing.get("status") == "open" for thing in view.things["decisions"])
@@ -171,7 +173,7 @@ def _cell(text: str) -> str:
     return for_markdown(text, "|[]")
 
 
-def _index(notes: dict[str, Noted]) -> bytes:
+def _index(notes: dict[str, NotedPage]) -> bytes:
     rows = [noted.row for noted in sorted(notes.values(), key=lambda noted: noted.name)]
     return sealed(["# Sessions", "", *_INDEX_HEAD, *rows, ""], FORMS["md"].comment)
 
@@ -205,10 +207,10 @@ def find(core: Core, name: str, tenant: int) -> Stream:
     raise NotFound(f"there is no session {name!r}", path="session", hint="perdure sessions lists them")
 
 
-def write_to(core: Core, tenant: int, where: Path, names: Collection[str] = ()) -> Kept:
+def write_to(core: Core, tenant: int, where: Path, names: Collection[str] = ()) -> KeptPages:
     """Write views of some sessions (or all) into any folder, of any store. OSError from the disk."""
     where.mkdir(parents=True, exist_ok=True)
-    kept = Kept([], [], [])
+    kept = KeptPages([], [], [])
     streams = [find(core, name, tenant) for name in names] or [each for each, _ in core.read(_heads, tenant=tenant)[0]]
     for stream in streams:
         _write(Folder(where, where, Within(where)), core.read(gather, stream, tenant=tenant), kept, ())

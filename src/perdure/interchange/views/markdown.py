@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 
 from perdure.interchange.views.escapes import for_markdown, unescaped
-from perdure.interchange.views.view import ABOUT, SECTIONS, Holds, Thing, View, ordered, wrong
+from perdure.interchange.views.view import ABOUT, SECTIONS, Holds, PageThing, SessionPage, ordered, wrong
 
 BOXES = {" ": "todo", ">": "doing", "!": "blocked", "x": "done", "-": "cancelled", "~": "failed"}
 BOXES_SAID = ", ".join(f"[{box}] {status}" for box, status in BOXES.items())
@@ -30,7 +30,7 @@ _QUOTE = re.compile(r" *>(?: (.*))?")
 # -- writing ---------------------------------------------------------------------------------------------------------
 
 
-def lines_of(view: View) -> list[str]:
+def lines_of(view: SessionPage) -> list[str]:
     """The page, line by line."""
     about = [_field(name, view.about[name], ABOUT[name], "") for name in ABOUT if name in view.about and name != "goal"]
     goal = view.about.get("goal")
@@ -46,7 +46,7 @@ def _flat(blocks: list[list[str]]) -> list[str]:
     return [line for block in blocks for line in block]
 
 
-def _lines(section: str, thing: Thing) -> list[str]:
+def _lines(section: str, thing: PageThing) -> list[str]:
     first, told = _FIRST[section](thing.fields)
     known = SECTIONS[section].fields
     rest = [_field(name, text, known[name], "  ") for name, text in ordered(thing.fields, known) if name not in told]
@@ -108,7 +108,7 @@ class _Reading:
 
     def __init__(self) -> None:
         self.about: dict[str, str] = {}
-        self.things: dict[str, list[Thing]] = {name: [] for name in SECTIONS}
+        self.things: dict[str, list[PageThing]] = {name: [] for name in SECTIONS}
         self.section = "about"
         self.seen: set[str] = set()
         self.into: dict[str, str] = self.about
@@ -136,7 +136,7 @@ class _Reading:
         self.is_first = False
 
 
-def read_lines(lines: list[tuple[int, str]]) -> tuple[dict[str, str], dict[str, list[Thing]]]:
+def read_lines(lines: list[tuple[int, str]]) -> tuple[dict[str, str], dict[str, list[PageThing]]]:
     """Read a page's statements about the session, and the things on it. Raises Invalid with the line of what cannot be read."""
     reading = _Reading()
     for number, line in lines:
@@ -163,7 +163,7 @@ def _read(reading: _Reading, number: int, text: str) -> None:
     if reading.section == "goal":
         raise wrong(number, "the goal stands in lines that begin with >")
     fields, opened = _THINGS[reading.section](number, text)
-    reading.things[reading.section].append(Thing(fields, number))
+    reading.things[reading.section].append(PageThing(fields, number))
     reading.into = fields
     return reading.begin(opened) if opened else None
 

@@ -6,7 +6,7 @@ An empty cell is a field that is not there; an empty text is `\\u{}`. No cell is
 from __future__ import annotations
 
 from perdure.interchange.views.escapes import for_cell, unescaped
-from perdure.interchange.views.view import ABOUT, SECTIONS, Holds, Thing, View, wrong
+from perdure.interchange.views.view import ABOUT, SECTIONS, Holds, PageThing, SessionPage, wrong
 
 COLUMNS = (
     "what", "id", "status", "text", "because", "then", "outcome", "note", "priority", "parent", "needs", "labels", "version",
@@ -27,7 +27,7 @@ _SECTION_OF = {section.one: name for name, section in SECTIONS.items()}
 _FIELDS = {"session": _SESSION, "goal": _GOAL} | {section.one: section.fields for section in SECTIONS.values()}
 
 
-def lines_of(view: View) -> list[str]:
+def lines_of(view: SessionPage) -> list[str]:
     """The page, row by row."""
     rows = [_row("session", view.about)]
     if "goal" in view.about:
@@ -48,20 +48,20 @@ def _row(what: str, fields: dict[str, str]) -> str:
     return "\t".join(cells.values()).rstrip("\t")
 
 
-def read_lines(lines: list[tuple[int, str]]) -> tuple[dict[str, str], dict[str, list[Thing]]]:
+def read_lines(lines: list[tuple[int, str]]) -> tuple[dict[str, str], dict[str, list[PageThing]]]:
     """Read a page's statements about the session, and the things on it. Raises Invalid with the line of what cannot be read."""
     rows = [(number, line.split("\t")) for number, line in lines if line.strip() and not line.startswith("#")]
     if not rows or tuple(rows[0][1]) != COLUMNS:
         raise wrong(rows[0][0] if rows else 1, "the first row does not name the columns", "leave them as they were")
     about: dict[str, str] = {}
-    things: dict[str, list[Thing]] = {name: [] for name in SECTIONS}
+    things: dict[str, list[PageThing]] = {name: [] for name in SECTIONS}
     for number, cells in rows[1:]:
         what = cells[0]
         if what not in _FIELDS or len(cells) > len(COLUMNS):
             raise wrong(number, "this row cannot be read", f"the first cell is one of {', '.join(_FIELDS)}")
         fields = _fields(number, what, dict(zip(COLUMNS, cells, strict=False)))
         if what in _SECTION_OF:
-            things[_SECTION_OF[what]].append(Thing(fields, number))
+            things[_SECTION_OF[what]].append(PageThing(fields, number))
         elif about.keys() & fields.keys():
             raise wrong(number, f"{what} stands here twice")
         else:

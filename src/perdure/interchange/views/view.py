@@ -25,7 +25,7 @@ class Holds(enum.Enum):
     JSON = "json"
 
 
-class Section(NamedTuple):
+class PageSection(NamedTuple):
     """One kind of thing: what one is called, the field that names it, and its fields in order."""
 
     one: str
@@ -35,24 +35,24 @@ class Section(NamedTuple):
 
 W, T, J = Holds.WORD, Holds.TEXT, Holds.JSON
 ABOUT: dict[str, Holds] = {"title": T, "status": W, "labels": J, "goal": T}
-SECTIONS: dict[str, Section] = {
-    "decisions": Section(
+SECTIONS: dict[str, PageSection] = {
+    "decisions": PageSection(
         "decision",
         "id",
         {"id": W, "status": W, "text": T, "because": T, "then": T, "outcome": T, "note": T, "tags": J, "actor": T}
         | {"at": W},
     ),
-    "tasks": Section(
+    "tasks": PageSection(
         "task",
         "id",
         {"id": W, "status": W, "title": T, "priority": W, "parent": W, "needs": J, "labels": J, "note": T, "by": T},
     ),
-    "values": Section("value", "name", {"name": T, "version": W, "value": J, "bytes": W}),
-    "events": Section("event", "seq", {"seq": W, "at": W, "actor": T, "kind": W, "says": T}),
+    "values": PageSection("value", "name", {"name": T, "version": W, "value": J, "bytes": W}),
+    "events": PageSection("event", "seq", {"seq": W, "at": W, "actor": T, "kind": W, "says": T}),
 }
 
 
-class Head(msgspec.Struct, frozen=True):
+class PageHead(msgspec.Struct, frozen=True):
     """Of which session a page is, and as of which event: its number, and the beginning of its hash."""
 
     session: str
@@ -61,7 +61,7 @@ class Head(msgspec.Struct, frozen=True):
     hash: str
 
 
-class Thing(msgspec.Struct, frozen=True):
+class PageThing(msgspec.Struct, frozen=True):
     """One thing on a page. line: where it stands in the file, if it was read from one."""
 
     fields: dict[str, str]
@@ -72,14 +72,14 @@ class Thing(msgspec.Struct, frozen=True):
         return self.fields.get(name)
 
 
-class View(msgspec.Struct, frozen=True):
+class SessionPage(msgspec.Struct, frozen=True):
     """A session as a page."""
 
-    head: Head
+    head: PageHead
     about: dict[str, str]
-    things: dict[str, list[Thing]]
+    things: dict[str, list[PageThing]]
 
-    def same_as(self, other: View) -> bool:
+    def same_as(self, other: SessionPage) -> bool:
         """Whether both say the same, wherever it stands."""
         return (self.head, self.about, self.plain()) == (other.head, other.about, other.plain())
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 
 from perdure.interchange.views.escapes import quoted, unquoted
-from perdure.interchange.views.view import ABOUT, SECTIONS, Holds, Thing, View, ordered, wrong
+from perdure.interchange.views.view import ABOUT, SECTIONS, Holds, PageThing, SessionPage, ordered, wrong
 
 _KEY = re.compile(r"([a-z]+):(?: (.*))?")
 _WORD = re.compile(r"[\w.:+-]+", re.ASCII)
@@ -24,7 +24,7 @@ Lines = list[tuple[int, str]]
 # -- writing ---------------------------------------------------------------------------------------------------------
 
 
-def lines_of(view: View) -> list[str]:
+def lines_of(view: SessionPage) -> list[str]:
     """The page, line by line."""
     page = [line for name, text in ordered(view.about, ABOUT) for line in _field(name, text, ABOUT[name], "")]
     for name, section in SECTIONS.items():
@@ -84,10 +84,10 @@ class _Pages:
         return "\n".join(found).rstrip("\n")
 
 
-def read_lines(lines: Lines) -> tuple[dict[str, str], dict[str, list[Thing]]]:
+def read_lines(lines: Lines) -> tuple[dict[str, str], dict[str, list[PageThing]]]:
     """Read a page's statements about the session, and the things on it. Raises Invalid with the line of what cannot be read."""
     about: dict[str, str] = {}
-    things: dict[str, list[Thing]] = {}
+    things: dict[str, list[PageThing]] = {}
     section = ""
     pages = _Pages(lines)
     for number, line in pages:
@@ -95,7 +95,7 @@ def read_lines(lines: Lines) -> tuple[dict[str, str], dict[str, list[Thing]]]:
             section = _top(pages, about, things, number, line)
         elif line.startswith("  - ") and section:
             fields: dict[str, str] = {}
-            things[section].append(Thing(fields, number))
+            things[section].append(PageThing(fields, number))
             _put(pages, fields, SECTIONS[section].fields, number, line[4:], "      ")
         elif line.startswith("    ") and section and things[section]:
             _put(pages, things[section][-1].fields, SECTIONS[section].fields, number, line[4:], "      ")
@@ -106,7 +106,7 @@ def read_lines(lines: Lines) -> tuple[dict[str, str], dict[str, list[Thing]]]:
     return about, {name: things.get(name, []) for name in SECTIONS}
 
 
-def _top(pages: _Pages, about: dict[str, str], things: dict[str, list[Thing]], number: int, line: str) -> str:
+def _top(pages: _Pages, about: dict[str, str], things: dict[str, list[PageThing]], number: int, line: str) -> str:
     """A line at the margin: the section that it begins, or nothing when it is a field of the session."""
     name = line.removesuffix(" []").removesuffix(":")
     if name not in SECTIONS:

@@ -1,4 +1,4 @@
-"""Records of checkpoints: what the verbs of `planes.checkpoints` return."""
+"""Records of checkpoints: what the verbs of `planes.recovery.checkpoints` return."""
 
 from __future__ import annotations
 

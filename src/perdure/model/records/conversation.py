@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from perdure.model.refs import Ref
-from perdure.model.types import registered
+from perdure.model.registered_types import registered
 
 
 class Status(enum.StrEnum):

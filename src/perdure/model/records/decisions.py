@@ -1,4 +1,4 @@
-"""Records of decisions: what the verbs of `planes.decisions` return."""
+"""Records of decisions: what the verbs of `planes.execution.decisions` return."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from perdure.model.refs import Ref
 
 
 class DecisionStatus(enum.StrEnum):
-    """See the drawing in `planes.decisions`."""
+    """See the drawing in `planes.execution.decisions`."""
 
     OPEN = "open"
     CLOSED = "closed"

@@ -1,4 +1,4 @@
-"""Records of differences between two points of a session or run, or two of them: what `planes.difference` gives."""
+"""Records of differences between two points of a session or run, or two of them: what `planes.audit.diff` gives."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import msgspec
 
 from perdure.errors import Invalid
 from perdure.model.refs import Ref
-from perdure.model.types import registered
+from perdure.model.registered_types import registered
 
 CODE_MAX_CHARS = 200
 MESSAGE_MAX_CHARS = 4_000

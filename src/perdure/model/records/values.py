@@ -1,4 +1,4 @@
-"""Records of values and locks: what the verbs of `planes.values` and `planes.locks` return."""
+"""Records of values and locks: what the verbs of `planes.memory.values` and `planes.recovery.locks` return."""
 
 from __future__ import annotations
 

@@ -3,9 +3,10 @@
     gather   reads the events after the index's position, outside the lane, and works their words out
     put      writes them and the new position, if nobody else did meanwhile
 
-The position only ever moves to where no transaction in flight can come before (as in `planes.feed`); what is committed behind
-that is indexed too, and comes by again. Adding a text that is there changes nothing. The index is rebuilt when the store was
-restored or `words` gives other words. Callers: `search`. Keeps P8 (a search costs what was said since the last), P11, P12, P15.
+The position only ever moves to where no transaction in flight can come before (as in `planes.audit.feed`); what is committed
+behind that is indexed too, and comes by again. Adding a text that is there changes nothing. The index is rebuilt when
+the store was restored or `words` gives other words. Callers: `search`.
+Keeps P8 (a search costs what was said since the last), P11, P12, P15.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from perdure.log.event import Event, decode_body
 from perdure.log.feed import Position
 from perdure.log.upcast import upcast
 from perdure.model.words import VERSION, words
-from perdure.planes import feed
-from perdure.planes.documents import body_of
-from perdure.planes.memory.texts import SHORT_MAX_CHARS, Moved, moved_by, parts_of, past_shelf, said_by
+from perdure.planes.audit import feed
+from perdure.planes.memory.texts import SHORT_MAX_CHARS, ShelfMove, moved_by, parts_of, past_shelf, said_by
+from perdure.planes.reading.body_reading import body_of
 from perdure.planes.tables import INDEXING, TEXTS
 from perdure.stores.core import Core
 from perdure.stores.statements import Statements
@@ -41,7 +42,7 @@ Key = tuple[int, int, int, str]  # stream, event, part, shelf
 _encode = msgspec.json.Encoder().encode
 
 
-class Place(NamedTuple):
+class IndexPlace(NamedTuple):
     """How far an index is: of which epoch, up to where, by which words, in how many batches. As `indexing` keeps it."""
 
     epoch: int
@@ -51,7 +52,7 @@ class Place(NamedTuple):
     added: int
 
 
-class Text(NamedTuple):
+class IndexedText(NamedTuple):
     """One part of what an event says, in the order of the columns of `texts` after its key."""
 
     of_seq: int
@@ -63,13 +64,13 @@ class Text(NamedTuple):
     terms: str
 
 
-class Batch(NamedTuple):
+class IndexBatch(NamedTuple):
     """The texts to be added. found: where the index was; place: where it is then; until: up to where was read."""
 
-    found: Place | None
-    place: Place
+    found: IndexPlace | None
+    place: IndexPlace
     until: Position
-    items: list[tuple[Key, Text] | Moved]
+    items: list[tuple[Key, IndexedText] | ShelfMove]
     span: tuple[int, int]  # the positions of its first and last event
     end: Position  # up to where this search has to read
     clears: bool = False
@@ -106,14 +107,16 @@ def catch_up(core: Core, tenant: int, *, patient: bool = False, tell: Tell | Non
 
 def gather(
     reads: Reads, after: Position | None = None, end: Position | None = None, limit: int = BATCH_EVENTS
-) -> Batch | None:
+) -> IndexBatch | None:
     """The next events with their words, after a position (None: the index's own) and up to an end (None: what is
     committed now). None when there are none.
     """
     epoch = feed.epoch_of(reads)
     found = _place(reads)
     if found is not None and (found.epoch, found.version) != (epoch, VERSION):
-        return Batch(found, Place(epoch, 0, 0, VERSION, found.added), Position(), [], (0, 0), Position(), clears=True)
+        return IndexBatch(
+            found, IndexPlace(epoch, 0, 0, VERSION, found.added), Position(), [], (0, 0), Position(), clears=True
+        )
     start = after or (Position(found.xid, found.pos) if found else Position())
     safe = Position(*reads.query(LOG.feed_end)[0])
     end = end or Position(*reads.query(Q.feed_visible_end)[0])
@@ -125,16 +128,16 @@ def gather(
     kept = max(min(until, safe), Position(found.xid, found.pos) if found else Position())
     items = [item for event in events for item in _items(reads, event)]
     span = (min(event.position for event in events), max(event.position for event in events)) if events else (0, 0)
-    place = Place(epoch, *kept, VERSION, found.added + 1 if found else 1)
-    return Batch(found, place, until, items, span, end)
+    place = IndexPlace(epoch, *kept, VERSION, found.added + 1 if found else 1)
+    return IndexBatch(found, place, until, items, span, end)
 
 
-def _place(reads: Reads) -> Place | None:
+def _place(reads: Reads) -> IndexPlace | None:
     rows = reads.query(Q.indexing_get, tenant=reads.tenant)
-    return Place(*rows[0]) if rows else None
+    return IndexPlace(*rows[0]) if rows else None
 
 
-def _items(reads: Reads, event: Event) -> list[tuple[Key, Text] | Moved]:
+def _items(reads: Reads, event: Event) -> list[tuple[Key, IndexedText] | ShelfMove]:
     try:
         body = upcast(event, decode_body(event.body)) if event.body is not None else None
         if body is None:
@@ -151,19 +154,21 @@ def _items(reads: Reads, event: Event) -> list[tuple[Key, Text] | Moved]:
         return []
     parts = parts_of(said.text)
     is_short = int(said.shelf == "turn" and len(said.text) <= SHORT_MAX_CHARS)
-    texts: list[tuple[Key, Text] | Moved] = []
+    texts: list[tuple[Key, IndexedText] | ShelfMove] = []
     for part, text in enumerate(parts):
         terms = words(text)
         fixed = (said.of_seq, event.actor, event.at, int(said.user_said), is_short)
-        texts.append(((event.stream, event.seq, part, said.shelf), Text(*fixed, len(terms), _encode(terms).decode())))
+        texts.append(
+            ((event.stream, event.seq, part, said.shelf), IndexedText(*fixed, len(terms), _encode(terms).decode()))
+        )
     return texts
 
 
-def put(tx: Tx, batch: Batch) -> bool:
+def put(tx: Tx, batch: IndexBatch) -> bool:
     """Write a batch. False, and nothing is written, if somebody else moved the index since it was gathered."""
     tx.query(Q.index_lock, tenant=tx.tenant)
     row = tx.own_row(INDEXING)
-    found = Place(*(row[column] for column in Place._fields)) if row else None
+    found = IndexPlace(*(row[column] for column in IndexPlace._fields)) if row else None
     if found != batch.found:
         return False
     if batch.clears and not _clear(tx):
@@ -174,7 +179,7 @@ def put(tx: Tx, batch: Batch) -> bool:
     return True
 
 
-def holds(reads: Reads, batch: Batch) -> bool:
+def holds(reads: Reads, batch: IndexBatch) -> bool:
     """Whether the index is already as the batch would leave it: its position lags while a transaction is in flight."""
     if batch.clears:
         return False
@@ -198,15 +203,15 @@ def _clear(tx: Tx) -> bool:
     return not rows
 
 
-def _standing(reads: Reads, batch: Batch) -> dict[Key, Text | None]:
+def _standing(reads: Reads, batch: IndexBatch) -> dict[Key, IndexedText | None]:
     """The texts as the batch leaves them; None: it goes. Without what was emptied since they were read."""
     emptied = (
         set(reads.query(Q.events_emptied_among, first=batch.span[0], last=batch.span[1])) if batch.items else set()
     )
-    found: dict[Key, Text | None] = {}
+    found: dict[Key, IndexedText | None] = {}
     of_memory: dict[tuple[int, int], list[Key]] = {}
     for item in batch.items:
-        if isinstance(item, Moved):
+        if isinstance(item, ShelfMove):
             _move(reads, item, found, of_memory)
             continue
         key, text = item
@@ -218,10 +223,10 @@ def _standing(reads: Reads, batch: Batch) -> dict[Key, Text | None]:
 
 
 def _move(
-    reads: Reads, moved: Moved, found: dict[Key, Text | None], of_memory: dict[tuple[int, int], list[Key]]
+    reads: Reads, moved: ShelfMove, found: dict[Key, IndexedText | None], of_memory: dict[tuple[int, int], list[Key]]
 ) -> None:
     rows = reads.query(Q.texts_of_memory, stream=moved.stream, of_seq=moved.of_seq)
-    standing: dict[Key, Text | None] = {(moved.stream, *row[:3]): Text(*row[3:]) for row in rows}
+    standing: dict[Key, IndexedText | None] = {(moved.stream, *row[:3]): IndexedText(*row[3:]) for row in rows}
     standing |= {key: found[key] for key in of_memory.get((moved.stream, moved.of_seq), [])}
     for key, text in standing.items():
         if text is None or not key[3].startswith("memory."):

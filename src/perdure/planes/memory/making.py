@@ -12,9 +12,9 @@ from perdure.log.change import Stream
 from perdure.model.limits import check_text
 from perdure.model.records.memories import MemoryRecord
 from perdure.model.records.runs import RunStatus
-from perdure.planes import decisions, runs, steps
+from perdure.planes.execution import decisions, runs, steps
 from perdure.planes.memory.memories import Q, remember
-from perdure.planes.origins import settled, to_ref
+from perdure.planes.reading.origins import settled, to_ref
 from perdure.planes.tables import EFFECTS
 from perdure.stores.store import Reads
 from perdure.stores.tx import LOG, Tx

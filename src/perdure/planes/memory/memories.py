@@ -21,14 +21,20 @@ from perdure.model.instants import instant_us, to_datetime
 from perdure.model.limits import KEY_MAX_CHARS, REFS_MAX, check_name, check_one_of, check_page, check_text
 from perdure.model.records.memories import MemoryKind, MemoryRecord, MemoryStatus
 from perdure.model.refs import Ref
-from perdure.planes.checks import from_stored, to_stored
-from perdure.planes.documents import body_of
-from perdure.planes.labels import from_labels, to_labels
-from perdure.planes.listing import Listing
-from perdure.planes.origins import check_seq, settled, to_ref, to_refs
-from perdure.planes.paging import Page, decode_cursor, encode_cursor
-from perdure.planes.spans import Instant
-from perdure.planes.stored import stored_as, stored_fields, stored_instant, stored_instant_or_none, stored_state
+from perdure.planes.memory.checks import from_stored, to_stored
+from perdure.planes.reading.body_reading import body_of
+from perdure.planes.reading.durations import Instant
+from perdure.planes.reading.labels import from_labels, to_labels
+from perdure.planes.reading.listing import Listing
+from perdure.planes.reading.origins import check_seq, settled, to_ref, to_refs
+from perdure.planes.reading.paging import Page, decode_cursor, encode_cursor
+from perdure.planes.reading.row_reading import (
+    stored_as,
+    stored_fields,
+    stored_instant,
+    stored_instant_or_none,
+    stored_state,
+)
 from perdure.planes.tables import MEMORIES, MEMORY_USES, TAGS
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from perdure.planes.memory.quantised import bits_of, cosines, numpy_or_none
 from perdure.planes.memory.rank import Place
-from perdure.planes.memory.vectors import Q, State
+from perdure.planes.memory.vectors import EmbeddingRow, Q
 from perdure.stores import pgvector
 from perdure.stores.core import Core
 from perdure.stores.store import Reads
@@ -36,14 +36,14 @@ class Sought(NamedTuple):
     """
 
     vector: list[float]
-    state: State
+    state: EmbeddingRow
     floor: float
     cut: float
     bits: Bits
-    near: pgvector.Near | None = None
+    near: pgvector.NearColumn | None = None
 
 
-class Within(NamedTuple):
+class NearestFilter(NamedTuple):
     """Where is looked: on these shelves, in these streams (None: all), and only what fits the filters."""
 
     shelves: list[str]
@@ -77,7 +77,7 @@ class Bits:
         held = (self._streams, self._seqs, self._parts, self._shelves, self._actors, self._ats)
         return sum(each.itemsize * len(each) for each in held) + len(self._bits) + 84 * len(self._ints)
 
-    def refresh(self, reads: Reads, state: State) -> None:
+    def refresh(self, reads: Reads, state: EmbeddingRow) -> None:
         """Read what was added; everything again when something went: no bit of it stays."""
         with self._mutex:
             if (self._gone, self._embedding) != (state.gone, state.embedding):
@@ -104,7 +104,7 @@ class Bits:
             else:
                 self._bits += bits
 
-    def nearest(self, query: Sequence[float], within: Within, count: int) -> list[Place]:
+    def nearest(self, query: Sequence[float], within: NearestFilter, count: int) -> list[Place]:
         """The places whose bits differ least from the query's; it may name what is gone."""
         with self._mutex:
             near = bits_of(query)
@@ -114,7 +114,7 @@ class Bits:
             shelves = {code: name[6:] for name, code in self._codes.items() if name.startswith("shelf ")}
             return [(self._streams[i], self._seqs[i], self._parts[i], shelves[self._shelves[i]]) for i in found]
 
-    def _by_numpy(self, near: bytes, within: Within, count: int) -> list[int]:
+    def _by_numpy(self, near: bytes, within: NearestFilter, count: int) -> list[int]:
         np = self._numpy
         # Copies of nothing: the arrays are looked at where they lie, and let go before anything is added.
         fits = np.ones(len(self), dtype=bool)
@@ -132,7 +132,7 @@ class Bits:
             rows = rows[np.argpartition(differing, count)[:count]]
         return rows.tolist()
 
-    def _lists(self, within: Within) -> list[tuple[Any, str, list[int]]]:
+    def _lists(self, within: NearestFilter) -> list[tuple[Any, str, list[int]]]:
         """The conditions: an array, its type, and the values that fit."""
         shelves = [self._codes[f"shelf {each}"] for each in within.shelves if f"shelf {each}" in self._codes]
         found: list[tuple[Any, str, list[int]]] = [(self._shelves, "uint16", shelves)]
@@ -144,7 +144,7 @@ class Bits:
             found.append((self._actors, "uint32", actors))
         return found
 
-    def _by_counting(self, near: bytes, within: Within, count: int) -> list[int]:
+    def _by_counting(self, near: bytes, within: NearestFilter, count: int) -> list[int]:
         query = int.from_bytes(near, "little")
         rows: Iterable[int] = range(len(self))
         for held, _, wanted in self._lists(within):
@@ -168,7 +168,7 @@ def bits_for(core: Core, tenant: int) -> Bits:
         return _KEPT.setdefault(core, {}).setdefault(tenant, Bits())
 
 
-def nearest(reads: Reads, sought: Sought, within: Within, count: int) -> list[Place]:
+def nearest(reads: Reads, sought: Sought, within: NearestFilter, count: int) -> list[Place]:
     """The texts that lie nearest to a query, nearest first."""
     within = _naming(reads, within)
     if sought.near is not None:
@@ -185,7 +185,7 @@ def nearest(reads: Reads, sought: Sought, within: Within, count: int) -> list[Pl
     return sorted(near, key=lambda place: (-near[place], place))[:count]
 
 
-def _naming(reads: Reads, within: Within) -> Within:
+def _naming(reads: Reads, within: NearestFilter) -> NearestFilter:
     """With every name under which texts of the actor are kept, as a list."""
     actor = within.filters.get("actor")
     if actor is None:
@@ -194,7 +194,7 @@ def _naming(reads: Reads, within: Within) -> Within:
     return within._replace(filters={**within.filters, "actor": [actor, *names]})
 
 
-def _tagged(reads: Reads, within: Within) -> list[Place]:
+def _tagged(reads: Reads, within: NearestFilter) -> list[Place]:
     thing, tag = (
         ("memory", within.filters["tag"]) if within.filters.get("tag") else ("memory_about", within.filters["about"])
     )

@@ -22,7 +22,7 @@ VECTOR_SHARE = 0.5  # of a score, where there are vectors; the rest is of the wo
 Place = tuple[int, int, int, str]  # stream, event, part, shelf
 
 
-class Text(NamedTuple):
+class RankedText(NamedTuple):
     """A text that may be found: `counts` says how often it has each word of the query."""
 
     place: Place
@@ -38,7 +38,7 @@ class Text(NamedTuple):
 class Scored(NamedTuple):
     """A text with its score, the words of its own that match, those that its neighbours lent, and how near it is."""
 
-    text: Text
+    text: RankedText
     score: float
     words: tuple[str, ...]
     lent: tuple[str, ...]
@@ -78,14 +78,14 @@ def weight_of(sizes: Sizes, count: int) -> float:
     return math.log(1 + (max(sizes.texts - count, 0) + 0.5) / (count + 0.5))
 
 
-def wanted(texts: Iterable[Text], found: Collection[Place]) -> set[Place]:
+def wanted(texts: Iterable[RankedText], found: Collection[Place]) -> set[Place]:
     """The places that may be ranked: those that were found by words, and those that they lend words to."""
     turns = _Turns(texts)
     return {near.place for place in found for near in turns.around(place)}.union(found)
 
 
 def rank(
-    texts: Collection[Text], places: Collection[Place], weights: Mapping[str, float], sizes: Sizes, near: Near | None = None
+    texts: Collection[RankedText], places: Collection[Place], weights: Mapping[str, float], sizes: Sizes, near: Near | None = None
 ) -> list[Scored]:  # fmt: skip
     """The texts at these places, best first. texts: these, with those around them."""
     by_place = {text.place: text for text in texts}
@@ -123,12 +123,12 @@ def _joined(scored: list[Scored], near: Near) -> list[Scored]:
 class _Turns:
     """Turns in the order of their streams, by their first parts."""
 
-    def __init__(self, texts: Iterable[Text]) -> None:
+    def __init__(self, texts: Iterable[RankedText]) -> None:
         ordered = sorted(text for text in texts if text.place[3] == "turn" and text.place[2] == 0)
         self._turns = ordered
         self._order = {text.place: i for i, text in enumerate(ordered)}
 
-    def around(self, place: Place) -> list[Text]:
+    def around(self, place: Place) -> list[RankedText]:
         """The neighbours of a turn; nothing else has any."""
         i = self._order.get(place)
         if i is None:
@@ -138,7 +138,7 @@ class _Turns:
         return [each for each in near if each.place[0] == stream and abs(each.place[1] - seq) <= NEAR_EVENTS]
 
 
-def _scored(text: Text, around: Collection[Text], weights: Mapping[str, float], sizes: Sizes) -> Scored:
+def _scored(text: RankedText, around: Collection[RankedText], weights: Mapping[str, float], sizes: Sizes) -> Scored:
     own, lent = text.counts, dict[str, int]()
     length = text.length
     if text.is_short:

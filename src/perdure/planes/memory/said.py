@@ -16,8 +16,8 @@ import msgspec
 
 from perdure.log.change import Stream
 from perdure.model.words import words
-from perdure.planes.lineage import ancestry
-from perdure.planes.memory.rank import K1, B, Place, Sizes, Text, rank, weight_of
+from perdure.planes.audit.lineage import ancestry
+from perdure.planes.memory.rank import K1, B, Place, RankedText, Sizes, rank, weight_of
 from perdure.planes.memory.search import Q
 from perdure.stores.store import Reads
 
@@ -88,7 +88,7 @@ def _score(
             return
 
 
-def _texts(reads: Reads, places: list[Place], sought: set[str]) -> list[Text]:
+def _texts(reads: Reads, places: list[Place], sought: set[str]) -> list[RankedText]:
     """These texts, and those around the turns among them."""
     stretches: list[list[int]] = []
     for stream, seq, _, shelf in sorted(places):
@@ -99,11 +99,11 @@ def _texts(reads: Reads, places: list[Place], sought: set[str]) -> list[Text]:
         else:
             stretches.append([stream, first, last])
     rows = reads.query(Q.texts_near, tenant=reads.tenant, stretches=json.dumps(stretches)) if stretches else []
-    found: list[Text] = []
+    found: list[RankedText] = []
     for stream, seq, part, shelf, of_seq, actor, at, user_said, is_short, length, terms in rows:
         if shelf == places[0][3]:
             said = [term for term in _decode_terms(terms) if term in sought]
             counts = {term: said.count(term) for term in said}
             place = (stream, seq, part, shelf)
-            found.append(Text(place, of_seq, actor, at, bool(user_said), bool(is_short), length, counts))
+            found.append(RankedText(place, of_seq, actor, at, bool(user_said), bool(is_short), length, counts))
     return found

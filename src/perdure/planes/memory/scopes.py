@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from perdure.errors import Invalid, NotFound
 from perdure.log.change import Stream
 from perdure.model.limits import LABELS_MAX, check_name
-from perdure.planes.labels import from_labels
 from perdure.planes.memory.memories import Q
+from perdure.planes.memory.values import find_scope
+from perdure.planes.reading.labels import from_labels
 from perdure.planes.tables import SESSIONS
-from perdure.planes.values import find_scope
 from perdure.stores.store import Reads
 
 TENANT = "tenant"

@@ -25,16 +25,16 @@ from perdure.model.instants import instant_us, to_datetime
 from perdure.model.limits import check_name, check_one_of, check_page, check_text
 from perdure.model.records.memories import ByVectors, Found, MemoryKind, MemoryRecord, MemoryStatus, SearchKind, Why
 from perdure.model.words import words
-from perdure.planes import conversation
-from perdure.planes.documents import body_of
-from perdure.planes.lineage import ancestry
+from perdure.planes.audit.lineage import ancestry
+from perdure.planes.conversation import sessions
 from perdure.planes.memory import index, memories, vectors
 from perdure.planes.memory.embedder import Embedder, embedder_of
-from perdure.planes.memory.nearest import Sought, Within, bits_for, cosines_at, nearest
-from perdure.planes.memory.rank import NEAR_EVENTS, Near, Place, Scored, Sizes, Text, rank, wanted, weight_of
+from perdure.planes.memory.nearest import NearestFilter, Sought, bits_for, cosines_at, nearest
+from perdure.planes.memory.rank import NEAR_EVENTS, Near, Place, RankedText, Scored, Sizes, rank, wanted, weight_of
 from perdure.planes.memory.scopes import read_from
 from perdure.planes.memory.texts import kind_of, memory_shelves, parts_of, said_by, shelves_of
-from perdure.planes.spans import Instant, between, store_now
+from perdure.planes.reading.body_reading import body_of
+from perdure.planes.reading.durations import Instant, between, store_now
 from perdure.stores import pgvector
 from perdure.stores.core import Core
 from perdure.stores.statements import Statements
@@ -68,7 +68,7 @@ class Results(list[T]):
         self.vectors = vectors
 
 
-class Asked(NamedTuple):
+class SearchRequest(NamedTuple):
     """The query, and where to look."""
 
     words: list[str]
@@ -126,7 +126,7 @@ def _recall(
     moment = now if at is None else instant_us(at, now, "at")
     tags, about = marks
     readable = None if stream is None else read_from(reads, stream, scopes)
-    asked = Asked(
+    asked = SearchRequest(
         sought,
         memory_shelves(kinds, past=at is not None),
         None if readable is None else [each.id for each in readable],
@@ -204,7 +204,7 @@ def _search(
 ) -> list[Found]:  # fmt: skip
     ends = None if session is None else _streams_of(reads, session)
     filters = between(reads, since, until)._asdict() | {"actor": actor}
-    asked = Asked(sought, shelves, None if ends is None else list(ends), filters, near)
+    asked = SearchRequest(sought, shelves, None if ends is None else list(ends), filters, near)
     now = store_now(reads)
     streams: dict[int, Stream] = {}
     found: list[Found] = []
@@ -218,7 +218,7 @@ def _search(
 
 def _streams_of(reads: Reads, session: str) -> dict[int, int]:
     """The streams of a session and its runs, with the last event of each that belongs to it: a fork has its parent's past."""
-    found = conversation.find_session(reads, check_name(session, "session"))
+    found = sessions.find_session(reads, check_name(session, "session"))
     if found is None:
         raise NotFound(f"there is no session {session!r}", path="session", hint="`perdure sessions` lists them")
     ends: dict[int, int] = {}
@@ -274,7 +274,7 @@ def excerpt(text: str, matched: Sequence[str]) -> str:
 # -- finding -------------------------------------------------------------------------------------------------
 
 
-def _best(reads: Reads, asked: Asked, limit: int) -> tuple[list[Scored], bool]:
+def _best(reads: Reads, asked: SearchRequest, limit: int) -> tuple[list[Scored], bool]:
     """The best texts, each thing once, and whether there may be more."""
     counted = [row for row in reads.query(Q.shelves_counted, tenant=reads.tenant) if row[0] in asked.shelves and row[1]]
     asked = asked._replace(shelves=[row[0] for row in counted])
@@ -282,7 +282,7 @@ def _best(reads: Reads, asked: Asked, limit: int) -> tuple[list[Scored], bool]:
     if not sizes.texts:
         return [], False
     weights, by_words = _by_words(reads, asked, sizes, limit)
-    within = Within(asked.shelves, asked.streams, asked.filters)
+    within = NearestFilter(asked.shelves, asked.streams, asked.filters)
     by_vector = nearest(reads, asked.near, within, limit) if asked.near else []
     around = "turn" in asked.shelves
     texts = _texts(reads, list(dict.fromkeys([*by_words, *by_vector])), set(weights), around=around)
@@ -292,7 +292,7 @@ def _best(reads: Reads, asked: Asked, limit: int) -> tuple[list[Scored], bool]:
     return _each_once(ranked), max(len(by_words), len(by_vector)) >= limit
 
 
-def _by_words(reads: Reads, asked: Asked, sizes: Sizes, limit: int) -> tuple[dict[str, float], list[Place]]:
+def _by_words(reads: Reads, asked: SearchRequest, sizes: Sizes, limit: int) -> tuple[dict[str, float], list[Place]]:
     """The weight of each word of the query, and the places with the best scores by them."""
     lists = {"tenant": reads.tenant, "shelves": json.dumps(asked.shelves)}
     rows = reads.query(Q.terms_counted, **lists, words=json.dumps(asked.words))
@@ -344,7 +344,7 @@ def _near(core: Core, tenant: int, query: str) -> tuple[ByVectors, Sought | None
     return (ByVectors.ALL if complete else ByVectors.SOME), sought
 
 
-def _stored(reads: Any, embedder: Embedder) -> tuple[vectors.State, pgvector.Near | None]:
+def _stored(reads: Any, embedder: Embedder) -> tuple[vectors.EmbeddingRow, pgvector.NearColumn | None]:
     return vectors.state_of(reads, embedder), pgvector.find(reads)
 
 
@@ -357,7 +357,7 @@ def _why(each: Scored, age: timedelta, source: str) -> Why:
     return Why(each.words, each.lent, age, source, near, each.text.user_said)
 
 
-def _fits(text: Text, filters: dict[str, Any]) -> bool:
+def _fits(text: RankedText, filters: dict[str, Any]) -> bool:
     """Whether a text is among what was asked for: one that was only lent words has not been through the statement."""
     since, until, actor = (filters.get(name) for name in ("since", "until", "actor"))
     return (since is None or text.at >= since) and (until is None or text.at < until) and actor in (None, text.actor)
@@ -375,7 +375,7 @@ def _rarest(counts: dict[str, int], *, capped: bool) -> list[str]:
     return taken
 
 
-def _texts(reads: Reads, places: list[Place], sought: set[str], *, around: bool) -> list[Text]:
+def _texts(reads: Reads, places: list[Place], sought: set[str], *, around: bool) -> list[RankedText]:
     """These texts, and the turns around the turns among them."""
     stretches = _stretches(places, NEAR_EVENTS if around else 0)
     rows = reads.query(Q.texts_near, tenant=reads.tenant, stretches=json.dumps(stretches)) if stretches else []
@@ -399,13 +399,13 @@ def _stretches(places: list[Place], reach: int) -> list[list[int]]:
     return found
 
 
-def _text(row: tuple[Any, ...], sought: set[str]) -> Text:
+def _text(row: tuple[Any, ...], sought: set[str]) -> RankedText:
     stream, seq, part, shelf, of_seq, actor, at, user_said, is_short, length, terms = row
     counts: dict[str, int] = {}
     for term in _decode_terms(terms):
         if term in sought:
             counts[term] = counts.get(term, 0) + 1
-    return Text((stream, seq, part, shelf), of_seq, actor, at, bool(user_said), bool(is_short), length, counts)
+    return RankedText((stream, seq, part, shelf), of_seq, actor, at, bool(user_said), bool(is_short), length, counts)
 
 
 def _each_once(scored: list[Scored]) -> list[Scored]:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from perdure.log.event import Body, Event
 from perdure.model.kinds import is_reserved
 from perdure.model.records.memories import MemoryKind, MemoryStatus, SearchKind
-from perdure.planes.lineage import MAX_SEQ
+from perdure.planes.audit.lineage import MAX_SEQ
 
 TEXT_MAX_CHARS = 100_000  # of one text; what comes after is not searched
 PART_MAX_CHARS = 2_000
@@ -21,7 +21,7 @@ SHORT_MAX_CHARS = 400  # a turn of this length is lent the words of its neighbou
 _NESTED_MAX = 100_000  # values of one document that are looked at
 
 
-class Said(NamedTuple):
+class EventText(NamedTuple):
     """The statement of one event about the row `of_seq`."""
 
     shelf: str
@@ -30,7 +30,7 @@ class Said(NamedTuple):
     user_said: bool = False
 
 
-class Moved(NamedTuple):
+class ShelfMove(NamedTuple):
     """A memory that was superseded or forgotten: its texts go to another shelf, or go."""
 
     stream: int
@@ -38,19 +38,19 @@ class Moved(NamedTuple):
     status: MemoryStatus
 
 
-def said_by(event: Event, body: Body) -> Said | None:
+def said_by(event: Event, body: Body) -> EventText | None:
     """The text of an event, or None if it says nothing that is searched."""
     reader = _READERS.get(event.table)
     found = reader(event, body) if reader else None
     return found if found and found.text.strip() else None
 
 
-def moved_by(event: Event, body: Body) -> Moved | None:
+def moved_by(event: Event, body: Body) -> ShelfMove | None:
     """The effect of an event on the texts of a memory that was indexed before."""
     status = body.set.get("status")
     if event.table != "memories" or body.op != "set" or status not in (MemoryStatus.SUPERSEDED, MemoryStatus.FORGOTTEN):
         return None
-    return Moved(event.stream, _row(event, body), MemoryStatus(status))
+    return ShelfMove(event.stream, _row(event, body), MemoryStatus(status))
 
 
 def shelves_of(kinds: list[SearchKind]) -> list[str]:
@@ -120,45 +120,49 @@ def _fields(doc: Any, *names: str) -> str:
     return "\n".join(flat(doc[name]) for name in names if doc.get(name) is not None) if type(doc) is dict else ""
 
 
-def _turn(event: Event, body: Body) -> Said:
-    return Said("turn", event.seq, _fields(body.doc, "content", "calls"), body.set.get("role") == "user")
+def _turn(event: Event, body: Body) -> EventText:
+    return EventText("turn", event.seq, _fields(body.doc, "content", "calls"), body.set.get("role") == "user")
 
 
-def _summary(event: Event, body: Body) -> Said:
-    return Said("summary", event.seq, _fields(body.doc, "text", "keys") if type(body.doc) is dict else flat(body.doc))
+def _summary(event: Event, body: Body) -> EventText:
+    return EventText(
+        "summary", event.seq, _fields(body.doc, "text", "keys") if type(body.doc) is dict else flat(body.doc)
+    )
 
 
-def _decision(event: Event, body: Body) -> Said:
-    return Said("decision", _row(event, body), _fields(body.doc, "text", "because", "then", "outcome", "note"))
+def _decision(event: Event, body: Body) -> EventText:
+    return EventText("decision", _row(event, body), _fields(body.doc, "text", "because", "then", "outcome", "note"))
 
 
-def _task(event: Event, body: Body) -> Said:
+def _task(event: Event, body: Body) -> EventText:
     title = body.set.get("title", "")
-    return Said("task", _row(event, body), "\n".join(filter(None, (flat(title), flat(body.doc) if body.doc else ""))))
+    return EventText(
+        "task", _row(event, body), "\n".join(filter(None, (flat(title), flat(body.doc) if body.doc else "")))
+    )
 
 
-def _effect(event: Event, body: Body) -> Said:
+def _effect(event: Event, body: Body) -> EventText:
     said = _fields(body.doc, "args", "result", "error")
-    return Said("effect", _row(event, body), "\n".join(filter(None, (flat(body.set.get("tool", "")), said))))
+    return EventText("effect", _row(event, body), "\n".join(filter(None, (flat(body.set.get("tool", "")), said))))
 
 
-def _memory(event: Event, body: Body) -> Said | None:
+def _memory(event: Event, body: Body) -> EventText | None:
     status, kind = body.set.get("status"), body.set.get("kind")
     if body.op not in ("insert", "base") or status == MemoryStatus.FORGOTTEN or kind not in list(MemoryKind):
         return None
     shelf = f"memory.{kind}" if status == MemoryStatus.LIVE else f"past.{kind}"
-    return Said(shelf, _row(event, body), _fields(body.doc, "text"))
+    return EventText(shelf, _row(event, body), _fields(body.doc, "text"))
 
 
-def _emitted(event: Event, body: Body) -> Said | None:
+def _emitted(event: Event, body: Body) -> EventText | None:
     return (
         None
         if is_reserved(event.kind)
-        else Said("event", event.seq, f"{event.kind}\n{flat(body.doc) if body.doc else ''}")
+        else EventText("event", event.seq, f"{event.kind}\n{flat(body.doc) if body.doc else ''}")
     )
 
 
-_READERS: dict[str, Callable[[Event, Body], Said | None]] = {
+_READERS: dict[str, Callable[[Event, Body], EventText | None]] = {
     "turns": _turn, "covers": _summary, "decisions": _decision, "tasks": _task, "effects": _effect, "memories": _memory,
     "": _emitted,
 }  # fmt: skip

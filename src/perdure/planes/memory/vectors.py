@@ -19,12 +19,12 @@ from typing import Any, NamedTuple
 from perdure.errors import Damaged
 from perdure.log.event import decode_body
 from perdure.log.upcast import upcast
-from perdure.planes.documents import body_of
 from perdure.planes.memory.embedder import Embedder
 from perdure.planes.memory.index import Q as INDEX
 from perdure.planes.memory.quantised import Packed, pack
 from perdure.planes.memory.rank import Place
 from perdure.planes.memory.texts import parts_of, said_by
+from perdure.planes.reading.body_reading import body_of
 from perdure.planes.tables import EMBEDDINGS, VECTORS
 from perdure.stores.core import Core
 from perdure.stores.statements import Statements
@@ -40,7 +40,7 @@ NONE = Packed(b"", b"")  # of a text that has no vector: it is not embedded agai
 Tell = Callable[[int, int], None]  # how many are done, and of how many
 
 
-class State(NamedTuple):
+class EmbeddingRow(NamedTuple):
     """The row of an embedding: its number, how far it is, and how often its vectors changed."""
 
     embedding: int
@@ -49,7 +49,7 @@ class State(NamedTuple):
     gone: int
 
 
-class Waiting(NamedTuple):
+class WaitingText(NamedTuple):
     """A text without a vector."""
 
     place: Place
@@ -58,21 +58,21 @@ class Waiting(NamedTuple):
     text: str
 
 
-class Batch(NamedTuple):
+class EmbeddingBatch(NamedTuple):
     """Texts to be embedded. found: how far the embedding was; done: how far it is then; is_last: no other text waits."""
 
-    found: State
-    waiting: list[Waiting]
+    found: EmbeddingRow
+    waiting: list[WaitingText]
     done: int
     is_last: bool
 
 
-def state_of(reads: Reads, embedder: Embedder) -> State:
+def state_of(reads: Reads, embedder: Embedder) -> EmbeddingRow:
     """How far an embedding is; nothing was done with one that is new."""
     rows = reads.query(
         Q.embedding_get, tenant=reads.tenant, name=embedder.name, sha256=embedder.sha256, dims=embedder.dims
     )
-    return State(*rows[0]) if rows else State(embedder.number, 0, 0, 0)
+    return EmbeddingRow(*rows[0]) if rows else EmbeddingRow(embedder.number, 0, 0, 0)
 
 
 def catch_up(
@@ -109,7 +109,7 @@ def is_complete(reads: Reads, embedder: Embedder) -> bool:
     return not gather(reads, embedder, 1).waiting
 
 
-def gather(reads: Reads, embedder: Embedder, limit: int) -> Batch:
+def gather(reads: Reads, embedder: Embedder, limit: int) -> EmbeddingBatch:
     """The next texts that have no vector."""
     state = state_of(reads, embedder)
     batches = reads.query(Q.indexing_batches, tenant=reads.tenant)
@@ -118,8 +118,8 @@ def gather(reads: Reads, embedder: Embedder, limit: int) -> Batch:
     )
     is_last = len(rows) <= limit
     done = max(state.done, (batches[0][0] if batches else 0) if is_last else rows[-1][6] - 1)
-    waiting = [Waiting((row[0], row[1], row[2], row[3]), row[4], row[5], _text(reads, row)) for row in rows[:limit]]
-    return Batch(state, waiting, done, is_last)
+    waiting = [WaitingText((row[0], row[1], row[2], row[3]), row[4], row[5], _text(reads, row)) for row in rows[:limit]]
+    return EmbeddingBatch(state, waiting, done, is_last)
 
 
 def _text(reads: Reads, row: tuple[Any, ...]) -> str:
@@ -138,7 +138,7 @@ def _text(reads: Reads, row: tuple[Any, ...]) -> str:
         return ""
 
 
-def _packed(embedder: Embedder, waiting: list[Waiting]) -> list[Packed]:
+def _packed(embedder: Embedder, waiting: list[WaitingText]) -> list[Packed]:
     texts = [each.text for each in waiting if embedder.reads(each.text)]
     made = iter(embedder.vectors(texts) if texts else [])
     packed = [_pack(next(made)) if embedder.reads(each.text) else NONE for each in waiting]
@@ -152,13 +152,13 @@ def _pack(vector: list[float] | None) -> Packed:
     return (pack(vector) if vector else None) or NONE
 
 
-def put(tx: Tx, embedder: Embedder, batch: Batch, packed: list[Packed]) -> None:
+def put(tx: Tx, embedder: Embedder, batch: EmbeddingBatch, packed: list[Packed]) -> None:
     """Write vectors down, but of no text that went meanwhile."""
     tx.query(INDEX.index_lock, tenant=tx.tenant)
     key = {"name": embedder.name, "sha256": embedder.sha256, "dims": embedder.dims}
     row = tx.own_row(EMBEDDINGS, *key.values())
     number = embedder.number
-    state = State(number, row["done"], row["batches"], row["gone"]) if row else State(number, 0, 0, 0)
+    state = EmbeddingRow(number, row["done"], row["batches"], row["gone"]) if row else EmbeddingRow(number, 0, 0, 0)
     places = json.dumps([each.place for each in batch.waiting])
     there = set(tx.query(Q.texts_there, tenant=tx.tenant, places=places))
     for each, (bits, numbers) in zip(batch.waiting, packed, strict=True):

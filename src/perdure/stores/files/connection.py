@@ -25,14 +25,14 @@ from perdure.log.table import Table
 from perdure.log.written import WrittenStream, decode, encode, event_written, name_of, stream_written
 from perdure.model.instants import system_clock
 from perdure.model.records.integrity import Aside
-from perdure.stores import migrate, sealing
-from perdure.stores.copies import disk_errors
-from perdure.stores.files import aside
-from perdure.stores.files.aside import gathered
-from perdure.stores.files.journal import START, Journal, Mark, fault_of, replaced
+from perdure.stores import migrate, moved_away
+from perdure.stores.atomic_files import disk_errors
+from perdure.stores.files import set_aside
+from perdure.stores.files.journal import START, LineLog, LogMark, fault_of, replaced
 from perdure.stores.files.line import FORMAT, Line, Piece, WrittenBlob, WrittenStore, WrittenTenant
 from perdure.stores.files.load import Loader, Q, facts_of, put_facts
-from perdure.stores.held import place_of
+from perdure.stores.files.set_aside import gathered
+from perdure.stores.held_files import place_of
 from perdure.stores.lane import HINTS_MAX
 from perdure.stores.sqlite import SqliteConnection
 from perdure.stores.statements import Statement
@@ -45,7 +45,7 @@ _NO_ROOM = (
     "free some space; nothing was written. Until then open it with read_only=True: that reads the log into memory"
 )
 _NEVER = (-1,)  # a look that no log has
-_RESTATING = (migrate.Q.meta_put, sealing.Q.meta_drop)
+_RESTATING = (migrate.Q.meta_put, moved_away.Q.meta_drop)
 
 
 def remake(cache: Path) -> str:
@@ -53,20 +53,20 @@ def remake(cache: Path) -> str:
     return f"nothing is lost: rm {shlex.quote(str(cache))}, and whoever opens the store to write makes it anew from the log"
 
 
-def mark_of(cache: SqliteConnection) -> Mark:
+def mark_of(cache: SqliteConnection) -> LogMark:
     """How far a cache has read the log."""
     rows = cache.query(Q.mark_get, {})
-    return decode(rows[0][0], Mark, "meta.log_mark") if rows else START
+    return decode(rows[0][0], LogMark, "meta.log_mark") if rows else START
 
 
-def put_mark(cache: SqliteConnection, mark: Mark) -> bytes:
+def put_mark(cache: SqliteConnection, mark: LogMark) -> bytes:
     """Say how far it has, in the transaction that brings it there; returns what was said."""
     said = encode(mark)
     cache.query(migrate.Q.meta_put, {"name": "log_mark", "value": said.decode()})
     return said
 
 
-def raised(journal: Journal, facts: WrittenStore, mark: Mark) -> tuple[WrittenStore, Mark]:
+def raised(journal: LineLog, facts: WrittenStore, mark: LogMark) -> tuple[WrittenStore, LogMark]:
     """The next epoch, in the log, which ends at this mark: what is done from here on is of another world."""
     facts = replace(facts, epoch=facts.epoch + 1)
     mark = journal.append(mark, [Line(FORMAT, "", system_clock(), store=facts)], facts)
@@ -110,7 +110,7 @@ class CacheConnection(CacheReader):
 class FilesConnection(CacheConnection):
     """A connection to the cache that keeps it at the end of the log, and appends to that."""
 
-    def __init__(self, connection: apsw.Connection, journal: Journal, wait_seconds: float, *, unsure: bool) -> None:
+    def __init__(self, connection: apsw.Connection, journal: LineLog, wait_seconds: float, *, unsure: bool) -> None:
         super().__init__(connection)
         self._journal = journal
         self._wait_seconds = wait_seconds
@@ -158,7 +158,7 @@ class FilesConnection(CacheConnection):
         finally:
             self._journal.unlock()
 
-    def follow(self, journal: Journal) -> None:
+    def follow(self, journal: LineLog) -> None:
         """Catch up under a lock that somebody else took with this journal."""
         own, self._journal = self._journal, journal
         try:
@@ -195,12 +195,12 @@ class FilesConnection(CacheConnection):
         if place_of(self.file) != self._place:
             raise replaced(self._journal.layout.cache)
 
-    def _read_on(self, mark: Mark) -> None:
+    def _read_on(self, mark: LogMark) -> None:
         """Read the lines after a mark, in one transaction of the cache. Lost lines raise the epoch."""
         self._mend(mark)
         self._cache.begin()
         try:
-            self._cache.query(sealing.Q.unseal, {})  # it may have been taken back, and continued
+            self._cache.query(moved_away.Q.unseal, {})  # it may have been taken back, and continued
             loader = Loader(self._cache, None if mark == START else facts_of(self._cache))
             pieces: list[tuple[int, Piece]] = []
             for after, entries in self._journal.read_on(mark):
@@ -218,10 +218,10 @@ class FilesConnection(CacheConnection):
             self._cache.rollback()
         self._tenants.clear()
 
-    def _mend(self, mark: Mark) -> None:
+    def _mend(self, mark: LogMark) -> None:
         """Take a torn end off the segment that is written to; its writer may have moved on to another than the mark's."""
         number = max(self._journal.layout.numbers(), default=mark.segment)
-        last = mark if number <= mark.segment else Mark(number)
+        last = mark if number <= mark.segment else LogMark(number)
         torn = self._journal.mend(last)
         if torn is not None:
             self._set_aside([(last.segment, torn._replace(lost=mark == START))])
@@ -231,7 +231,7 @@ class FilesConnection(CacheConnection):
         found = gathered(pieces)
         layout = self._journal.layout
         with disk_errors(layout.aside, "store"):
-            aside.keep(layout, found)
+            set_aside.keep(layout, found)
         return found
 
     # -- writing -------------------------------------------------------------------------------------------------------

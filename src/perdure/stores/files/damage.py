@@ -14,12 +14,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from perdure.errors import Damaged, NotFound
-from perdure.stores.files.journal import START, Journal, Mark
+from perdure.stores.files.journal import START, LineLog, LogMark
 from perdure.stores.files.layout import Layout
-from perdure.stores.files.line import Found, lines_in
+from perdure.stores.files.line import FoundLine, lines_in
 
 
-def check(journal: Journal, seen: Iterable[Mark | None]) -> None:
+def check(journal: LineLog, seen: Iterable[LogMark | None]) -> None:
     """Refuse a log that lost what these marks say of it. NotFound when there is none at all, Damaged when a part is gone."""
     layout = journal.layout
     marks = [mark for mark in seen if mark is not None and mark != START]
@@ -36,12 +36,12 @@ def check(journal: Journal, seen: Iterable[Mark | None]) -> None:
             raise Damaged(f"the log lost lines: {where}, and {what}", path="store", hint=_way_out(layout))
 
 
-def _is_shorter(layout: Layout, mark: Mark) -> bool:
+def _is_shorter(layout: Layout, mark: LogMark) -> bool:
     """Whether the log ends before a mark, or has no line. One that says something else there is another, as of another branch."""
     if mark.segment not in layout.numbers():
         return True
     data = layout.content(mark.segment)
-    return len(data) < mark.end or not any(isinstance(each, Found) for each in lines_in(data, 0))
+    return len(data) < mark.end or not any(isinstance(each, FoundLine) for each in lines_in(data, 0))
 
 
 def _what_git_does_not_do(layout: Layout) -> str:
@@ -63,7 +63,7 @@ _FAR_AWAY = 1_000_000
 
 
 def _says_something(layout: Layout, number: int) -> bool:
-    return any(isinstance(each, Found) for each in lines_in(layout.content(number), 0))
+    return any(isinstance(each, FoundLine) for each in lines_in(layout.content(number), 0))
 
 
 def _in_git(folder: Path) -> bool:

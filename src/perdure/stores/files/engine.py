@@ -20,16 +20,16 @@ from perdure.errors import Damaged, NewerSchema, NotFound, Refused
 from perdure.log.written import encode
 from perdure.model.instants import system_clock
 from perdure.model.records.integrity import Aside
-from perdure.stores import migrate, scripts
-from perdure.stores.copies import disk_errors, sync
-from perdure.stores.files import agreement, aside, damage, purge
-from perdure.stores.files.aside import gathered
+from perdure.stores import migrate, schema_upgrade
+from perdure.stores.atomic_files import disk_errors, sync
+from perdure.stores.files import cache_check, damage, purge, set_aside
 from perdure.stores.files.connection import CacheReader, FilesConnection, mark_of, put_mark, raised
-from perdure.stores.files.journal import START, Journal, Mark, replaced
+from perdure.stores.files.journal import START, LineLog, LogMark, replaced
 from perdure.stores.files.layout import SEGMENT_MAX_BYTES, Layout
 from perdure.stores.files.line import Piece, WrittenStore
 from perdure.stores.files.load import Loader, Q, facts_of, put_facts
-from perdure.stores.lane import Unknown
+from perdure.stores.files.set_aside import gathered
+from perdure.stores.lane import CommitUnknown
 from perdure.stores.sqlite import SqliteConnection, SqliteEngine, opened_to_read, opened_to_write
 from perdure.stores.store import Fault, FaultKind, Writes
 from perdure.stores.url import NOT_YET, without_password
@@ -71,7 +71,7 @@ class FilesEngine(SqliteEngine):
         """To read alone: who writes follows the log (`_files`)."""
         return opened_to_read(path, self.busy_wait_ms, CacheReader)
 
-    def _files(self, journal: Journal, *, unsure: bool) -> FilesConnection:
+    def _files(self, journal: LineLog, *, unsure: bool) -> FilesConnection:
         if not self.layout.cache.exists():  # it was there when the store was opened
             raise replaced(self.layout.cache)
 
@@ -83,9 +83,9 @@ class FilesEngine(SqliteEngine):
         connection.raw.execute(Q.lightly_synced.source)
         return connection
 
-    def journal(self) -> Journal:
+    def journal(self) -> LineLog:
         """The log, for a connection or a merge of its own."""
-        return Journal(self.layout, self._segment_max_bytes)
+        return LineLog(self.layout, self._segment_max_bytes)
 
     def asides(self) -> list[Aside]:
         """The parts of the log that are not in the cache, and why: as it was when it was read, and as it is now. Reads the whole
@@ -94,7 +94,7 @@ class FilesEngine(SqliteEngine):
         with disk_errors(self.layout.folder, "store"):
             pieces = [entry for _, entries in self.journal().read_on(START) for entry in entries]
             damaged = gathered((number, each) for number, each in pieces if isinstance(each, Piece))
-            found = [*(self._unkept or aside.listed(self.layout)), *damaged]
+            found = [*(self._unkept or set_aside.listed(self.layout)), *damaged]
         kept = {(each.segment, each.offset, each.reason): each for each in found}
         return [kept[place] for place in sorted(kept)]
 
@@ -102,8 +102,8 @@ class FilesEngine(SqliteEngine):
         """The contradictions between the cache and the lines. Reads the whole log."""
         if self.one_connection:  # made from the lines just now
             return []
-        with disk_errors(self.layout.folder, "store"), scripts.reading(self) as cache:
-            return agreement.differences(cache, self.journal())
+        with disk_errors(self.layout.folder, "store"), schema_upgrade.reading(self) as cache:
+            return cache_check.differences(cache, self.journal())
 
     def lingering(self) -> int:
         """How many bodies that went still stand in lines of the log. Reads it whole, if any went."""
@@ -140,13 +140,13 @@ class FilesEngine(SqliteEngine):
             journal.lock(self.busy_wait_ms / 1000)
             try:
                 self._settle(journal)
-            except Unknown as unknown:
+            except CommitUnknown as unknown:
                 raise unknown.as_error() from unknown
             finally:
                 journal.close()
         return None
 
-    def _settle(self, journal: Journal) -> None:
+    def _settle(self, journal: LineLog) -> None:
         """Under the lock: whatever became of log and cache, they belong together after this."""
         self.layout.sweep()
         self.layout.unite()
@@ -160,13 +160,13 @@ class FilesEngine(SqliteEngine):
             self._make_cache(self.layout.cache)
         return self._follow(journal)
 
-    def _cached(self) -> tuple[Mark, WrittenStore] | None:
+    def _cached(self) -> tuple[LogMark, WrittenStore] | None:
         """How far the cache is, and of which store; None when there is none that can be used."""
         if not self.layout.cache.exists():
             return None
         engine = SqliteEngine(self.url, self.layout.cache)
         try:
-            scripts.bring_up_to_date(engine, keep_copy=False)
+            schema_upgrade.bring_up_to_date(engine, keep_copy=False)
             with closing(engine.connect()) as connection:
                 return mark_of(connection), facts_of(connection)
         except NewerSchema:
@@ -177,9 +177,9 @@ class FilesEngine(SqliteEngine):
             log.warning("the cache cannot be used, and is made again", extra={"cause": str(error)})
             return None
 
-    def _follow(self, journal: Journal) -> None:
+    def _follow(self, journal: LineLog) -> None:
         """Bring a cache that the log continues from to its end; a log that is not there yet begins."""
-        with scripts.reading(self) as connection:
+        with schema_upgrade.reading(self) as connection:
             assert isinstance(connection, FilesConnection)
             if not self.layout.numbers():
                 journal.begin(facts_of(connection), system_clock())
@@ -188,9 +188,9 @@ class FilesEngine(SqliteEngine):
 
     # -- making the cache anew -------------------------------------------------------------------------------------------
 
-    def _rebuild(self, journal: Journal, before: WrittenStore | None, *, known: bool) -> None:
+    def _rebuild(self, journal: LineLog, before: WrittenStore | None, *, known: bool) -> None:
         """Read the whole log into a new cache. known: this machine has seen this very log, so nothing was put back."""
-        aside.forget(self.layout)
+        set_aside.forget(self.layout)
         pieces = _mended(journal, known=known)
         path = self.layout.cache.with_name("cache.db.new")
         with closing(self._make_cache(path).connect()) as cache:
@@ -199,7 +199,7 @@ class FilesEngine(SqliteEngine):
             cache.begin()
             facts, mark, more = _loaded(cache, journal, before)
             asides = gathered([*pieces, *more])
-            aside.keep(self.layout, asides)
+            set_aside.keep(self.layout, asides)
             if not known or any(each.lost for each in asides):
                 facts, mark = raised(journal, facts, mark)
             put_facts(cache, facts)
@@ -215,7 +215,7 @@ class FilesEngine(SqliteEngine):
         """An empty database of our schema, in place of whatever was left there."""
         _take_away(path)
         engine = SqliteEngine(self.url, path)
-        scripts.bring_up_to_date(engine)
+        schema_upgrade.bring_up_to_date(engine)
         return engine
 
     def _prepare_to_read(self) -> None:
@@ -228,7 +228,7 @@ class FilesEngine(SqliteEngine):
         if mark is not None and journal.holds(mark) and journal.is_at(mark):
             return
         engine = SqliteEngine("memory:", None)
-        scripts.bring_up_to_date(engine)
+        schema_upgrade.bring_up_to_date(engine)
         cache = engine.connect()
         cache.begin()
         facts, _, pieces = _loaded(cache, journal, None)
@@ -238,13 +238,13 @@ class FilesEngine(SqliteEngine):
         self._memory, self.path, self.one_connection = _Unwritable(cache.raw), None, True
         self._unkept = gathered(pieces)
 
-    def _readable_mark(self) -> Mark | None:
+    def _readable_mark(self) -> LogMark | None:
         """How far the cache is; None when there is none that can be read as it is."""
         if not self.layout.cache.exists():
             return None
         engine = SqliteEngine(self.url, self.layout.cache, read_only=True)
         try:
-            found, known = scripts.schema_of(engine), migrate.latest(migrate.migrations())
+            found, known = schema_upgrade.schema_of(engine), migrate.latest(migrate.migrations())
             migrate.check(found, known)  # a newer Perdure writes here: its log may say what this one cannot read
             if found != known:
                 return None
@@ -267,8 +267,8 @@ class _Unwritable(SqliteConnection):
 
 
 def _loaded(
-    cache: SqliteConnection, journal: Journal, before: WrittenStore | None
-) -> tuple[WrittenStore, Mark, list[tuple[int, Piece]]]:
+    cache: SqliteConnection, journal: LineLog, before: WrittenStore | None
+) -> tuple[WrittenStore, LogMark, list[tuple[int, Piece]]]:
     """The whole log into an empty cache: who the store is, the mark after it, and what could not be loaded."""
     loader, mark = Loader(cache), START
     pieces: list[tuple[int, Piece]] = []
@@ -299,15 +299,15 @@ def _without_collecting() -> Iterator[None]:
             gc.enable()
 
 
-def _mended(journal: Journal, *, known: bool) -> list[tuple[int, Piece]]:
+def _mended(journal: LineLog, *, known: bool) -> list[tuple[int, Piece]]:
     """Take a torn end off; what was torn is kept before that."""
-    last = Mark(max(journal.layout.numbers(), default=1))
+    last = LogMark(max(journal.layout.numbers(), default=1))
     torn = journal.mend(last)
     if torn is None:
         return []
     torn = torn._replace(lost=False) if known else torn._replace(reason="torn: the rest of it is missing")
     pieces = [(last.segment, torn)]
-    aside.keep(journal.layout, gathered(pieces))
+    set_aside.keep(journal.layout, gathered(pieces))
     journal.cut(last, torn)
     return pieces
 

@@ -21,12 +21,13 @@ import msgspec
 from perdure.artifacts.descriptors import flush
 from perdure.errors import Damaged
 from perdure.log.written import decode
-from perdure.model.points import reach
+from perdure.model.crash_points import reach
+from perdure.stores.files.folder_access import BYTES_MAX
 from perdure.stores.files.layout import SEGMENT_MAX_BYTES, Layout
 from perdure.stores.files.line import (
     END_BYTES,
     FORMAT,
-    Found,
+    FoundLine,
     Line,
     Piece,
     WrittenStore,
@@ -35,8 +36,7 @@ from perdure.stores.files.line import (
     names_of,
     written,
 )
-from perdure.stores.files.within import BYTES_MAX
-from perdure.stores.lane import Unknown
+from perdure.stores.lane import CommitUnknown
 from perdure.stores.store import Fault, FaultKind
 
 _PAUSES = (0.0, 0.0002, 0.0005, 0.001, 0.002, 0.005)
@@ -51,7 +51,7 @@ _TOO_MUCH = "do it in smaller ones, or move the store: perdure move files:///FOL
 _REPLACED = "somebody else put other files there: open the store again"
 
 
-class Mark(msgspec.Struct, frozen=True):
+class LogMark(msgspec.Struct, frozen=True):
     """How far a log was read. end: where its last line ends in that segment; scanned: how far there was nothing more."""
 
     segment: int = 1
@@ -60,8 +60,8 @@ class Mark(msgspec.Struct, frozen=True):
     scanned: int = 0
 
 
-START = Mark()
-Entry = tuple[int, Found | Piece]  # with the number of its segment
+START = LogMark()
+Entry = tuple[int, FoundLine | Piece]  # with the number of its segment
 
 
 def fault_of(error: OSError, path: Path) -> Fault:
@@ -82,7 +82,7 @@ class _Opened(NamedTuple):
     place: tuple[int, int]
 
 
-class Journal:
+class LineLog:
     """The log of one store, for one connection."""
 
     def __init__(self, layout: Layout, segment_max_bytes: int = SEGMENT_MAX_BYTES) -> None:
@@ -149,13 +149,13 @@ class Journal:
             return ()
         return folder.st_mtime_ns, folder.st_ino, file.st_ino, file.st_size
 
-    def look_after(self, before: tuple[int, ...], was: Mark, mark: Mark) -> tuple[int, ...]:
+    def look_after(self, before: tuple[int, ...], was: LogMark, mark: LogMark) -> tuple[int, ...]:
         """The result of `look` after an append of our own, under the lock; `before` is the result before it."""
         if was.segment != mark.segment or len(before) != _LOOKED_AT:
             return self.look(mark.segment)
         return *before[:-1], mark.scanned
 
-    def is_at(self, mark: Mark) -> bool:
+    def is_at(self, mark: LogMark) -> bool:
         """Whether there is nothing after a mark. That the log holds the mark is another question."""
         if max(self.layout.numbers(), default=1) != mark.segment:
             return False
@@ -163,7 +163,7 @@ class Journal:
         size = len(self.layout.content(mark.segment)) if found is None else found.st_size
         return size == mark.scanned
 
-    def holds(self, mark: Mark) -> bool:
+    def holds(self, mark: LogMark) -> bool:
         """Whether the log continued from this mark: its last line stands where it stood, and speaks for all before it."""
         begin = max(mark.end - END_BYTES, 0)
         try:
@@ -176,12 +176,12 @@ class Journal:
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
-    def read_on(self, mark: Mark) -> Iterator[tuple[Mark, list[Entry]]]:
+    def read_on(self, mark: LogMark) -> Iterator[tuple[LogMark, list[Entry]]]:
         """Everything after a mark, a segment at a time, each with the mark after it. A torn end is left to `mend`."""
         checks, due = _Checks(self.layout, mark.check), mark.segment
         for number in [number for number in self.layout.numbers() if number >= mark.segment]:
             if number > due:
-                mark = Mark(number - 1, 0, mark.check, 0)
+                mark = LogMark(number - 1, 0, mark.check, 0)
                 yield mark, [(due, Piece(0, b"", _MISSING if number == due + 1 else f"{_MISSING}, up to {number - 1}"))]
             offset, due = mark.scanned if number == mark.segment else 0, number + 1
             data = self.layout.content(number, offset)
@@ -189,7 +189,7 @@ class Journal:
             mark = _after(mark, number, offset + len(data), entries)
             yield mark, [*_with_gaps(entries, checks)]
 
-    def mend(self, mark: Mark) -> Piece | None:
+    def mend(self, mark: LogMark) -> Piece | None:
         """Under the lock: make the log end with a whole line, so that it can be appended to. Returns the bytes that were torn
         off.
 
@@ -202,13 +202,13 @@ class Journal:
         start = data.rfind(b"\n") + 1
         found = [*lines_in(data[start:], mark.scanned + start)]
         with _faults(path), self.layout.within.opened(path, os.O_RDWR) as fd:
-            if any(isinstance(each, Found) for each in found):
+            if any(isinstance(each, FoundLine) for each in found):
                 os.pwrite(fd, b"\n", mark.scanned + len(data))
                 flush(fd)
                 return None
         return Piece(mark.scanned + start, data[start:], "torn: it was being written, and was never acknowledged")
 
-    def cut(self, mark: Mark, torn: Piece) -> None:
+    def cut(self, mark: LogMark, torn: Piece) -> None:
         """Take a torn end off, once it was set aside."""
         path = self.layout.segment(mark.segment)
         with _faults(path), self.layout.within.opened(path, os.O_RDWR) as fd:
@@ -224,11 +224,11 @@ class Journal:
 
     # -- appending -----------------------------------------------------------------------------------------------------
 
-    def begin(self, store: WrittenStore, at: int) -> Mark:
+    def begin(self, store: WrittenStore, at: int) -> LogMark:
         """Begin a log that has no segment yet. Durable."""
         return self._new_segment(1, "", store, at)
 
-    def append(self, mark: Mark, lines: Sequence[Line], store: WrittenStore) -> Mark:
+    def append(self, mark: LogMark, lines: Sequence[Line], store: WrittenStore) -> LogMark:
         """Append these lines after a mark that nothing follows, in one write, and sync. Returns the mark after them.
 
         When it raises a Fault nothing was appended. Unknown: it could not be taken back, and may have been.
@@ -261,7 +261,7 @@ class Journal:
                 os.ftruncate(fd, size)
                 flush(fd, data_only=True)
             except OSError:
-                raise Unknown(fault) from error
+                raise CommitUnknown(fault) from error
             raise fault from error
 
     def _opened_segment(self, number: int) -> _Opened | None:
@@ -286,7 +286,7 @@ class Journal:
             os.close(self._file.fd)
             self._file = None
 
-    def rotate(self, mark: Mark, store: WrittenStore, at: int) -> Mark:
+    def rotate(self, mark: LogMark, store: WrittenStore, at: int) -> LogMark:
         """Begin the next segment, and pack the one before the last: what is looked at most stays plain."""
         new = self._new_segment(mark.segment + 1, mark.check, store, at)
         for number in self.layout.numbers():
@@ -295,7 +295,7 @@ class Journal:
                     self.layout.pack(number)
         return new
 
-    def _new_segment(self, number: int, prev: str, store: WrittenStore, at: int) -> Mark:
+    def _new_segment(self, number: int, prev: str, store: WrittenStore, at: int) -> LogMark:
         """A segment with its first line. A crash leaves it whole or not there."""
         data, check = written(Line(FORMAT, prev, at, store=store))
         path = self.layout.segment(number)
@@ -303,7 +303,7 @@ class Journal:
             self.layout.place(path, data)
             self.layout.within.sync(self.layout.folder)
         reach("files.rotated")
-        return Mark(number, len(data) - 1, check, len(data))
+        return LogMark(number, len(data) - 1, check, len(data))
 
     # -- the head ------------------------------------------------------------------------------------------------------
 
@@ -316,10 +316,10 @@ class Journal:
         except OSError:
             return
 
-    def noted(self) -> Mark | None:
+    def noted(self) -> LogMark | None:
         """The last note; None when that cannot be told."""
         try:
-            return decode(self.layout.within.beginning(self.layout.head, _HEAD_BYTES), Mark, "head")
+            return decode(self.layout.within.beginning(self.layout.head, _HEAD_BYTES), LogMark, "head")
         except (OSError, Damaged):
             return None
 
@@ -330,7 +330,7 @@ def _write_whole(fd: int, data: bytes) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def _joined(mark: Mark, lines: Sequence[Line]) -> tuple[bytes, Mark]:
+def _joined(mark: LogMark, lines: Sequence[Line]) -> tuple[bytes, LogMark]:
     """The lines, each after the one before it, and the mark after them."""
     parts, check = [], mark.check
     for line in lines:
@@ -338,7 +338,7 @@ def _joined(mark: Mark, lines: Sequence[Line]) -> tuple[bytes, Mark]:
         parts.append(data)
     joined = b"".join(parts)
     size = mark.scanned + len(joined)
-    return joined, Mark(mark.segment, size - 1, check, size)
+    return joined, LogMark(mark.segment, size - 1, check, size)
 
 
 class _Checks:
@@ -349,7 +349,7 @@ class _Checks:
         self._seen = {last}
         self._searched = 0
 
-    def follows(self, found: Found, number: int) -> bool:
+    def follows(self, found: FoundLine, number: int) -> bool:
         """A line was read; whether the one that it names stands before it, in this segment or an earlier one."""
         known = found.line.prev in self._seen or self._stands(found.line.prev, number)
         self._seen.add(found.check)
@@ -372,17 +372,17 @@ class _Checks:
 def _with_gaps(entries: list[Entry], checks: _Checks) -> Iterator[Entry]:
     """The entries, and a piece wherever a line follows one that is not there."""
     for number, each in entries:
-        if isinstance(each, Found) and not checks.follows(each, number):
+        if isinstance(each, FoundLine) and not checks.follows(each, number):
             yield number, Piece(each.start, b"", "lines are missing before this one")
         yield number, each
 
 
-def _after(mark: Mark, number: int, scanned: int, entries: list[Entry]) -> Mark:
+def _after(mark: LogMark, number: int, scanned: int, entries: list[Entry]) -> LogMark:
     """The mark after what was read. Bytes after the last line of a segment are passed over, once they were set aside."""
-    found = [each for _, each in entries if isinstance(each, Found)]
+    found = [each for _, each in entries if isinstance(each, FoundLine)]
     if found:
-        return Mark(number, found[-1].end, found[-1].check, scanned)
-    return Mark(number, mark.end if number == mark.segment else 0, mark.check, scanned)
+        return LogMark(number, found[-1].end, found[-1].check, scanned)
+    return LogMark(number, mark.end if number == mark.segment else 0, mark.check, scanned)
 
 
 def _check_kept(place: tuple[int, int], path: Path, size: int) -> None:
@@ -396,7 +396,7 @@ def _check_kept(place: tuple[int, int], path: Path, size: int) -> None:
     if (found.st_dev, found.st_ino) != place:
         raise replaced(path)
     if found.st_size != size:
-        raise Unknown(replaced(path))
+        raise CommitUnknown(replaced(path))
 
 
 @contextlib.contextmanager

@@ -25,12 +25,12 @@ from pathlib import Path
 from perdure.artifacts.compress import zstd
 from perdure.artifacts.disk import UNFINISHED as UNFINISHED_BLOBS
 from perdure.errors import Invalid, NotFound
+from perdure.model.crash_points import reach
 from perdure.model.ids import new_uid
 from perdure.model.instants import SECOND_US, system_clock
-from perdure.model.points import reach
-from perdure.stores.copies import sync
-from perdure.stores.files import secret
-from perdure.stores.files.within import BYTES_MAX, Within
+from perdure.stores.atomic_files import sync
+from perdure.stores.files import cache_place
+from perdure.stores.files.folder_access import BYTES_MAX, Within
 from perdure.stores.url import no_folder
 
 SEGMENT_MAX_BYTES = 16 * 1024 * 1024
@@ -67,7 +67,7 @@ class Layout:
     @cached_property
     def cache(self) -> Path:
         """The tables. A user without a key has no cache yet, and this is a name that nobody has."""
-        name = secret.name_for(self.folder, make=False) or f"cache-{new_uid().hex()}"
+        name = cache_place.name_for(self.folder, make=False) or f"cache-{new_uid().hex()}"
         return self.own / name / "cache.db"
 
     def make(self) -> None:
@@ -80,7 +80,7 @@ class Layout:
         self.check_regular()
         for folder in (self.log, self.blobs, self.own):
             self.within.make(folder)
-        secret.name_for(self.folder, make=True)
+        cache_place.name_for(self.folder, make=True)
         self.__dict__.pop("cache", None)  # its name may be known only now
         self.within.make(self.cache.parent)
         self._write_once(self.own / ".gitignore", "*\n")

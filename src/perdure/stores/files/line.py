@@ -45,7 +45,7 @@ _TOLD_APART_MAX = 1_000  # lines between two of ours that are looked at one by o
 class WrittenStore(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """The store's identity; said at the head of every segment, and anew when something of it changes.
 
-    moved, arriving, origin: what `stores.sealing` says of a store that moves, in its own words: a clone is as sealed as we are.
+    moved, arriving, origin: what `stores.moved_away` says of a store that moves, in its words: a clone is as sealed as we are.
     """
 
     uid: str
@@ -90,7 +90,7 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     check: str = ""  # the last member of a line that was read; `written` puts it there
 
 
-class Found(NamedTuple):
+class FoundLine(NamedTuple):
     """A whole line in a segment: from `start` to `end`, without what ends it."""
 
     line: Line
@@ -138,7 +138,7 @@ def written(line: Line) -> tuple[bytes, str]:
 _decode = msgspec.json.Decoder(Line).decode
 
 
-def read(raw: bytes, start: int) -> Found | None:
+def read(raw: bytes, start: int) -> FoundLine | None:
     """The line that these bytes are; None when they are not exactly one. Damaged when it is whole and says nothing we know."""
     form = FORMAT if raw.endswith(b"}") else _PLAIN_FORMAT
     if form == FORMAT:
@@ -153,17 +153,17 @@ def read(raw: bytes, start: int) -> Found | None:
         raise Damaged(f"the line is whole, but not what is written here: {error}", path=f"byte {start}") from None
     if line.v != form:
         raise Damaged(f"the line has format {line.v}; this Perdure reads up to {FORMAT}", path=f"byte {start}")
-    return Found(line, check.decode(), start, start + len(raw))
+    return FoundLine(line, check.decode(), start, start + len(raw))
 
 
-def lines_in(data: bytes, offset: int) -> Iterator[Found | Piece]:
+def lines_in(data: bytes, offset: int) -> Iterator[FoundLine | Piece]:
     """Everything in these bytes of a segment, from `offset` on, in order: whole lines, and what lies between them.
 
     Neighbours that are no lines for the same reason are one piece: however many they are, they cost one object.
     """
     held, upto = None, 0
     for each in _each_in(data, offset):
-        if held is None and isinstance(each, Found):
+        if held is None and isinstance(each, FoundLine):
             yield each
             continue
         if held is not None and _goes_on(held, upto, each):
@@ -178,12 +178,12 @@ def lines_in(data: bytes, offset: int) -> Iterator[Found | Piece]:
         yield held._replace(data=data[held.start - offset : upto - offset])
 
 
-def _goes_on(held: Piece, upto: int, each: Found | Piece) -> bool:
+def _goes_on(held: Piece, upto: int, each: FoundLine | Piece) -> bool:
     """Whether this is one more piece, right after what is held, for the same reason."""
     return isinstance(each, Piece) and each[2:] == held[2:] and each.start - upto <= 1
 
 
-def _each_in(data: bytes, offset: int) -> Iterator[Found | Piece]:
+def _each_in(data: bytes, offset: int) -> Iterator[FoundLine | Piece]:
     start = 0
     while start < len(data):
         if not data.startswith(_BEGIN, start):
@@ -226,7 +226,7 @@ def _rubbish(data: bytes, start: int) -> Iterator[Piece]:
         start += len(line) + 1
 
 
-def _salvaged(raw: bytes, start: int) -> Iterator[Found | Piece]:
+def _salvaged(raw: bytes, start: int) -> Iterator[FoundLine | Piece]:
     """The whole lines inside one that is not: records glued together, a mark before them, something torn between them."""
     at = 0
     for found in _whole_inside(raw, start):
@@ -238,7 +238,7 @@ def _salvaged(raw: bytes, start: int) -> Iterator[Found | Piece]:
         yield _piece(start + at, raw[at:])
 
 
-def _whole_inside(raw: bytes, start: int) -> Iterator[Found]:
+def _whole_inside(raw: bytes, start: int) -> Iterator[FoundLine]:
     """However many they are; only what is looked at in vain is bounded, so that nothing hostile takes for ever."""
     ends = array("Q", (match.end() for match in _END.finditer(raw)))
     begin, done, left = raw.find(_BEGIN), 0, _IN_VAIN_BYTES + _IN_VAIN_TIMES * len(raw)
@@ -265,7 +265,7 @@ def _ends_that_fit(raw: bytes, begin: int, ends: array[int]) -> Iterator[int]:
             yield end
 
 
-def _read_quietly(raw: bytes, start: int) -> Found | None:
+def _read_quietly(raw: bytes, start: int) -> FoundLine | None:
     try:
         return read(raw, start)
     except Damaged:

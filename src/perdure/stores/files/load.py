@@ -19,11 +19,11 @@ from perdure.log.table import declared
 from perdure.log.written import WrittenEvent, WrittenStream, encode, event_read, from_hex, split_name
 from perdure.model.ids import Entropy
 from perdure.model.instants import system_clock
-from perdure.stores import sealing
+from perdure.stores import moved_away
 from perdure.stores.blobs import Blobs
 from perdure.stores.clocks import Clocks
 from perdure.stores.files.journal import Entry
-from perdure.stores.files.line import Found, Line, Piece, WrittenBlob, WrittenStore, WrittenTenant
+from perdure.stores.files.line import FoundLine, Line, Piece, WrittenBlob, WrittenStore, WrittenTenant
 from perdure.stores.migrate import Q as META
 from perdure.stores.migrate import number_in, uid_in
 from perdure.stores.replay import Seen, adopt_event, meaning_of, verbatim
@@ -42,7 +42,7 @@ _OF_THE_LINE = frozenset({FaultKind.BROKEN, FaultKind.TAKEN, FaultKind.RACED})  
 _NOT_OURS = (Error, TypeError, ValueError, ArithmeticError, LookupError, AttributeError, struct.error)
 
 
-_IMPORTED = "tenant.imported"  # after such an event a stream may mean something else here (planes/imported)
+_IMPORTED = "tenant.imported"  # after such an event a stream may mean something else here (planes/audit/imported)
 
 
 class Loader:
@@ -68,16 +68,16 @@ class Loader:
 
     def _chunk(self, entries: Sequence[Entry]) -> list[tuple[int, Piece]]:
         """All of it at once, or each half for itself, down to the one line that cannot be loaded as it is."""
-        if self._loaded([each for _, each in entries if isinstance(each, Found)]):
+        if self._loaded([each for _, each in entries if isinstance(each, FoundLine)]):
             return [(number, each) for number, each in entries if isinstance(each, Piece)]
         if len(entries) > 1:
             middle = len(entries) // 2
             return self._chunk(entries[:middle]) + self._chunk(entries[middle:])
         ((number, found),) = entries
-        assert isinstance(found, Found)
+        assert isinstance(found, FoundLine)
         return [(number, piece) for piece in self._parts(found)]
 
-    def _loaded(self, found: Sequence[Found]) -> bool:
+    def _loaded(self, found: Sequence[FoundLine]) -> bool:
         """Whether all of these could be loaded; if not, nothing of them is. Raises Fault when that is no fault of theirs."""
         try:
             with self._tx() as tx:
@@ -117,7 +117,7 @@ class Loader:
 
     # -- one line --------------------------------------------------------------------------------------------------------
 
-    def _line(self, tx: Tx, found: Found) -> None:
+    def _line(self, tx: Tx, found: FoundLine) -> None:
         line = found.line
         if line.store is not None or line.tenants or line.blobs:
             self._begins(tx, line)
@@ -239,7 +239,7 @@ class Loader:
 
     # -- a line that cannot be loaded as it is -----------------------------------------------------------------------------------
 
-    def _parts(self, found: Found) -> Iterator[Piece]:
+    def _parts(self, found: FoundLine) -> Iterator[Piece]:
         """Load what can be of it, stream by stream; the rest is set aside."""
         line = found.line
         if not self._part(Line(line.v, line.prev, store=line.store, tenants=line.tenants, blobs=line.blobs)):
@@ -262,7 +262,7 @@ class Loader:
         return Piece(start, encode(new), self._why(begun, new[0]))
 
     def _part(self, line: Line) -> bool:
-        return self._loaded([Found(line, "", 0, 0)])
+        return self._loaded([FoundLine(line, "", 0, 0)])
 
     def _known(self, uid: str) -> Stream | None:
         """A stream by what may be no uid at all."""
@@ -313,6 +313,6 @@ def put_facts(cache: SqliteConnection, facts: WrittenStore) -> None:
         if value:
             cache.query(META.meta_put, {"name": name, "value": str(value)})
         else:
-            cache.query(sealing.Q.meta_drop, {"name": name})
+            cache.query(moved_away.Q.meta_drop, {"name": name})
     if facts.moved:
-        cache.query(sealing.Q.seal, {})
+        cache.query(moved_away.Q.seal, {})

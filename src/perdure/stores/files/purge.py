@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from perdure.log.written import emptied
+from perdure.model.crash_points import reach
 from perdure.model.instants import system_clock
-from perdure.model.points import reach
-from perdure.stores.copies import disk_errors
+from perdure.stores.atomic_files import disk_errors
 from perdure.stores.files.connection import FilesConnection, mark_of, put_mark
-from perdure.stores.files.journal import Journal
+from perdure.stores.files.journal import LineLog
 from perdure.stores.files.layout import Layout
-from perdure.stores.files.line import Found, Line, lines_in, written
+from perdure.stores.files.line import FoundLine, Line, lines_in, written
 from perdure.stores.files.load import Q, facts_of
 from perdure.stores.sqlite import SqliteConnection
 from perdure.stores.store import Writes
@@ -53,8 +53,8 @@ def without(data: bytes, gone: Gone) -> Purged:
     parts: list[bytes] = []
     done = bodies = 0
     for found in lines_in(data, 0):
-        count = _bodies(found.line, gone) if isinstance(found, Found) else 0
-        if count and isinstance(found, Found):
+        count = _bodies(found.line, gone) if isinstance(found, FoundLine) else 0
+        if count and isinstance(found, FoundLine):
             parts += [data[done : found.start], _rewritten(found, gone)]
             done, bodies = found.end, bodies + count
     return Purged(b"".join([*parts, data[done:]]), bodies)
@@ -64,7 +64,7 @@ def _bodies(line: Line, gone: Gone) -> int:
     return sum(1 for event in line.events if event.salt and event.hash in gone)
 
 
-def _rewritten(found: Found, gone: Gone) -> bytes:
+def _rewritten(found: FoundLine, gone: Gone) -> bytes:
     """A line without some bodies, and without its end. It keeps every checksum that a later line may name it by."""
     events = [emptied(event) if event.hash in gone else event for event in found.line.events]
     return written(replace(found.line, events=events, was=[*found.line.was, found.check]))[0][:-1]
@@ -85,7 +85,7 @@ def _lingering_in(layout: Layout, number: int, gone: Gone) -> int:
 class Purge:
     """One purge of one store. `connected` gives a connection that follows the log of the journal it is given."""
 
-    def __init__(self, journal: Journal, wait_seconds: float, connected: Callable[[], FilesConnection]) -> None:
+    def __init__(self, journal: LineLog, wait_seconds: float, connected: Callable[[], FilesConnection]) -> None:
         self._journal = journal
         self._layout = journal.layout
         self._wait_seconds = wait_seconds

@@ -19,13 +19,13 @@ from typing import Any
 from perdure.effects.ledger import ARROWS
 from perdure.handles.opening import open as open_store
 from perdure.handles.sync.store import Store
-from perdure.model import ids, points
+from perdure.model import crash_points, ids
 from perdure.runtime.callers import Caller
 from perdure.stores import core, lane
-from perdure.stores.living import Living
+from perdure.stores.liveness import Living
 from perdure.stores.store import Connection, Engine, Fault, FaultKind
 from perdure.testing.clock import FakeClock
-from perdure.testing.simulation.scheduler import Died, Lock, Scheduler, Task
+from perdure.testing.simulation.scheduler import Died, Lock, Scheduler, SimulatedThread
 
 POINTS = (
     *(f"effect.{arrow}.{side}" for arrow in (*ARROWS, "call") for side in ("before", "after")),
@@ -46,7 +46,7 @@ class Process:
         self.died_at_us: int | None = None
         self.proved = False  # whether its death can be proved by its lock file
         self.last_point = ""
-        self.tasks: list[Task] = []
+        self.tasks: list[SimulatedThread] = []
         self.connections: list[Connection] = []
         self.store: Store
         self._machine = machine
@@ -105,7 +105,7 @@ class Machine:
         self.processes.append(process)
         return process
 
-    def spawn(self, process: Process, work: Callable[[], None]) -> Task:
+    def spawn(self, process: Process, work: Callable[[], None]) -> SimulatedThread:
         """Another thread of a process."""
         return self.scheduler.spawn(f"{process.name}.{len(process.tasks)}", process, work)
 
@@ -126,7 +126,7 @@ class Machine:
             (Caller, "pause", lambda _caller, seconds, _check=None: self._pause(seconds)),
         ]
         kept = [(owner, name, getattr(owner, name)) for owner, name, _ in replaced]
-        disarm = [points.arm(name, lambda name=name: self.scheduler.reach(name)) for name in POINTS]
+        disarm = [crash_points.arm(name, lambda name=name: self.scheduler.reach(name)) for name in POINTS]
         try:
             for owner, name, value in replaced:
                 setattr(owner, name, value)

@@ -46,7 +46,7 @@ HEAT = 5  # how much more often something happens at the points where it hurts m
 HOT = ("effect.dispatch.after", "effect.call.before", "world.send", "world.arrived", "effect.call.after")
 
 
-class Task:
+class SimulatedThread:
     """One thread of a simulated process."""
 
     def __init__(self, name: str, process: Process, work: Callable[[], None]) -> None:
@@ -96,8 +96,8 @@ class Scheduler:
         self.chance = random.Random(seed)
         self.rates = rates or Rates()
         self.suppressed = frozenset(suppressed)
-        self.tasks: list[Task] = []
-        self.current: Task | None = None
+        self.tasks: list[SimulatedThread] = []
+        self.current: SimulatedThread | None = None
         self.trace: list[str] = []
         self.mishaps: list[str] = []  # the mishaps of the dice, by number
         self.steps = 0
@@ -108,15 +108,15 @@ class Scheduler:
 
     # -- tasks ---------------------------------------------------------------------------------------------------------------
 
-    def spawn(self, name: str, process: Process, work: Callable[[], None]) -> Task:
+    def spawn(self, name: str, process: Process, work: Callable[[], None]) -> SimulatedThread:
         """A new thread of a process; it begins when it is chosen."""
-        task = Task(name, process, work)
+        task = SimulatedThread(name, process, work)
         self.tasks.append(task)
         process.tasks.append(task)
         threading.Thread(target=self._live, args=(task,), name=name, daemon=True).start()
         return task
 
-    def _live(self, task: Task) -> None:
+    def _live(self, task: SimulatedThread) -> None:
         task.baton.acquire()
         try:
             if task.process.alive:
@@ -140,7 +140,7 @@ class Scheduler:
         if left:
             raise Stuck(f"came to no end: {', '.join(left)}")
 
-    def _next(self) -> Task | None:
+    def _next(self) -> SimulatedThread | None:
         """The next task: one that is awake, else one that is not; None if there is none."""
         if self.steps > STEPS_MAX:
             return None
@@ -151,10 +151,10 @@ class Scheduler:
         return min(able, key=lambda task: task.process.asleep_until)
 
     @staticmethod
-    def _is_able(task: Task) -> bool:
+    def _is_able(task: SimulatedThread) -> bool:
         return task.blocked_by is None or not task.blocked_by.held or not task.process.alive
 
-    def _pass_to(self, task: Task | None, mine: Task | None) -> None:
+    def _pass_to(self, task: SimulatedThread | None, mine: SimulatedThread | None) -> None:
         """Hand the baton over (None: to who called `run`), and wait until it comes back, if this one continues."""
         if task is mine and mine is not None:
             return
@@ -192,11 +192,11 @@ class Scheduler:
         self._check(task)
 
     @staticmethod
-    def _check(task: Task) -> None:
+    def _check(task: SimulatedThread) -> None:
         if not task.process.alive:
             raise Died
 
-    def _mishap(self, task: Task, point: str) -> None:
+    def _mishap(self, task: SimulatedThread, point: str) -> None:
         process, rates = task.process, self.rates
         heat = HEAT if point in HOT else 1
         if self._draw(rates.tick) and self.happens(f"the clock moves ({task.name} is at {point})"):

@@ -16,7 +16,7 @@ from perdure.evaluation.recovery.faults import (
     strikes,
     tracing,
 )
-from perdure.evaluation.recovery.faults.fault import Fault
+from perdure.evaluation.recovery.faults.fault import RecoveryFault
 
 _ALL = (
     strikes.NONE,
@@ -41,4 +41,4 @@ _ALL = (
     copies.BACKUP,
     copies.REWIND,
 )
-FAULTS: dict[str, Fault] = {fault.name: fault for fault in _ALL}
+FAULTS: dict[str, RecoveryFault] = {fault.name: fault for fault in _ALL}

@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from perdure.evaluation.recovery import editing
-from perdure.evaluation.recovery.faults.fault import Control, Fault
+from perdure.evaluation.recovery.faults.fault import Control, RecoveryFault
 from perdure.evaluation.recovery.interface import Remembering, Subject
 from perdure.evaluation.recovery.lives import Life
 from perdure.evaluation.recovery.oracle import foretell, operations_of, points_of
 from perdure.evaluation.recovery.outside import WORK_TREE, git, needed
 from perdure.evaluation.recovery.story import Story
-from perdure.evaluation.recovery.tasks import Task
+from perdure.evaluation.recovery.tasks import RecoveryTask
 
 SAMPLE = 240  # schedules of a long task
 AMENDED = {"goal": "another", "limit": 7}
@@ -31,7 +31,7 @@ TOUCHED = {  # targets of a change: a step that is renamed or taken out must lea
 STILL = ("before", "worked", "recorded")  # no effect is under way there
 
 
-def _sampled(schedules: list[str], task: Task, rng: random.Random) -> list[str]:
+def _sampled(schedules: list[str], task: RecoveryTask, rng: random.Random) -> list[str]:
     return rng.sample(schedules, SAMPLE) if task.long and len(schedules) > SAMPLE else schedules
 
 
@@ -45,7 +45,7 @@ def _reprogrammed(story: Story, schedule: str) -> None:
         story.go_on(edit=edit)
 
 
-def _edits(task: Task, seed: int) -> list[str]:
+def _edits(task: RecoveryTask, seed: int) -> list[str]:
     """At every boundary one change of each kind, of an operation that was reached by then."""
     rng = random.Random(f"{seed}/{task.name}/program")
     found = [
@@ -57,7 +57,7 @@ def _edits(task: Task, seed: int) -> list[str]:
     return _sampled(found, task, rng)
 
 
-def _reached(task: Task, seed: int) -> Iterator[tuple[str, dict[str, str]]]:
+def _reached(task: RecoveryTask, seed: int) -> Iterator[tuple[str, dict[str, str]]]:
     """Every boundary but the last, with the operations that were begun before it; a note only if it was kept."""
     verbs = operations_of(task.name, seed)
     names = list(verbs)
@@ -67,11 +67,11 @@ def _reached(task: Task, seed: int) -> Iterator[tuple[str, dict[str, str]]]:
         yield at, {each: verbs[each] for each in names[:upto]}
 
 
-def _is_short(_: type[Subject], task: Task) -> str:
+def _is_short(_: type[Subject], task: RecoveryTask) -> str:
     return "" if task.by_default else "too long"
 
 
-PROGRAM = Fault(
+PROGRAM = RecoveryFault(
     "program", "the program was changed between crash and resume", _edits, _reprogrammed,
     Control("control-unnamed", "relay-5", ("wrong", "acknowledged_lost")), unfit=_is_short,
 )  # fmt: skip
@@ -134,7 +134,7 @@ def _disturbed(story: Story, schedule: str) -> None:
     story.go_on(tree.put_back)
 
 
-def _disturbances(task: Task, seed: int) -> list[str]:
+def _disturbances(task: RecoveryTask, seed: int) -> list[str]:
     """Between the first write and the push, where no effect is under way: it might have changed the work tree itself."""
     points = points_of(task.name, seed)
     writes = [name for name, meant in foretell(task, seed).effects.items() if meant.kind == "write"]
@@ -145,11 +145,11 @@ def _disturbances(task: Task, seed: int) -> list[str]:
     return [f"{at}{SEPARATOR}{what}" for at in still for what in ("edited", "committed", "dropped")]
 
 
-def _has_tree(_: type[Subject], task: Task) -> str:
+def _has_tree(_: type[Subject], task: RecoveryTask) -> str:
     return "" if task.git else "it has no workspace"
 
 
-WORKSPACE = Fault(
+WORKSPACE = RecoveryFault(
     "workspace", "somebody changed the work tree between crash and resume", _disturbances, _disturbed,
     Control("control-unwatched", "coding", ("wrong", "lost")), needed, _has_tree,
 )  # fmt: skip
@@ -168,7 +168,7 @@ def _overtaken(story: Story, schedule: str) -> None:
         story.add(child.wake())
 
 
-def _before_it_is_read(task: Task, seed: int) -> list[str]:
+def _before_it_is_read(task: RecoveryTask, seed: int) -> list[str]:
     """From where the note stands until it is read."""
     points = points_of(task.name, seed)
     if _can_be_amended(Remembering, task):
@@ -177,13 +177,13 @@ def _before_it_is_read(task: Task, seed: int) -> list[str]:
     return [f"{at}{SEPARATOR}{how}" for at in between for how in ("stop", "kill")]
 
 
-def _can_be_amended(subject: type[Subject], task: Task) -> str:
+def _can_be_amended(subject: type[Subject], task: RecoveryTask) -> str:
     if subject.amend is Subject.amend:
         return "nobody else can change its notes"
     return "" if "plan-read" in operations_of(task.name, 0) else "it reads no note"
 
 
-STALE = Fault(
+STALE = RecoveryFault(
     "stale", "somebody else changes a note while its reader is stopped or dead", _before_it_is_read, _overtaken,
     Control("control-cached", "handover", ("stale",)), unfit=_can_be_amended,
 )  # fmt: skip

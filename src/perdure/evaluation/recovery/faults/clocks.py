@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from perdure.evaluation.recovery.faults.fault import Control, Fault
+from perdure.evaluation.recovery.faults.fault import Control, RecoveryFault
 from perdure.evaluation.recovery.faults.racing import take_over, unfit_without_lease
 from perdure.evaluation.recovery.interface import Subject
 from perdure.evaluation.recovery.oracle import points_of
 from perdure.evaluation.recovery.story import Story
-from perdure.evaluation.recovery.tasks import Task
+from perdure.evaluation.recovery.tasks import RecoveryTask
 from perdure.testing import wrong_clock
 
 HOURS = {"+1h": 3600, "-1h": -3600}
@@ -49,24 +49,24 @@ def _skewed(story: Story, schedule: str) -> None:
         story.add(first.wake())
 
 
-def _hours(task: Task, seed: int) -> list[str]:
+def _hours(task: RecoveryTask, seed: int) -> list[str]:
     ways = ("@after", "@during")
     return [f"{point}{way}{hour}" for point in points_of(task.name, seed) for way in ways for hour in HOURS]
 
 
-def _skews(task: Task, seed: int) -> list[str]:
+def _skews(task: RecoveryTask, seed: int) -> list[str]:
     return [f"{point}{hour}" for point in points_of(task.name, seed)[:-1] for hour in HOURS]
 
 
-def _unfit(_: type[Subject], task: Task) -> str:
+def _unfit(_: type[Subject], task: RecoveryTask) -> str:
     return "too long" if task.long else ""
 
 
-CLOCK = Fault(
+CLOCK = RecoveryFault(
     "clock", "the clock is an hour ahead or behind from a boundary on, with a kill or without", _hours, _moved,
     Control("control-stamped", "relay-5", ("acknowledged_lost",)), wrong_clock.missing, _unfit,
 )  # fmt: skip
-SKEW = Fault(
+SKEW = RecoveryFault(
     "skew", "a second process, whose clock is an hour ahead or behind, resumes the task of one that is stopped", _skews, _skewed,
     Control("control-leased", "relay-5", ("duplicates",)), wrong_clock.missing, unfit_without_lease,
 )  # fmt: skip

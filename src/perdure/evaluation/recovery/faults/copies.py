@@ -10,12 +10,12 @@ from __future__ import annotations
 import random
 import time
 
-from perdure.evaluation.recovery.faults.fault import Control, Fault
+from perdure.evaluation.recovery.faults.fault import Control, RecoveryFault
 from perdure.evaluation.recovery.interface import Subject
 from perdure.evaluation.recovery.oracle import points_of
 from perdure.evaluation.recovery.outside import git, needed
 from perdure.evaluation.recovery.story import Story
-from perdure.evaluation.recovery.tasks import Task
+from perdure.evaluation.recovery.tasks import RecoveryTask
 
 SERIES = 60
 BETWEEN = "<"
@@ -65,7 +65,7 @@ def _until_second(story: Story, schedule: str) -> bool:
     return story.strike(schedule.partition(BETWEEN)[2]).end == "killed"
 
 
-def _pairs(task: Task, seed: int) -> list[str]:
+def _pairs(task: RecoveryTask, seed: int) -> list[str]:
     """Two boundaries in their order, some close to each other and some far apart."""
     points = points_of(task.name, seed)
     rng = random.Random(f"{seed}/{task.name}/copies")
@@ -77,21 +77,21 @@ def _pairs(task: Task, seed: int) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _replaceable(subject: type[Subject], task: Task) -> str:
+def _replaceable(subject: type[Subject], task: RecoveryTask) -> str:
     if subject.needs and subject.apart is Subject.apart:
         return "its store is one that all cases share"
     return "" if task.by_default else "too long"
 
 
-def _in_a_folder(subject: type[Subject], task: Task) -> str:
+def _in_a_folder(subject: type[Subject], task: RecoveryTask) -> str:
     return "its store lies in no folder" if subject.needs else _replaceable(subject, task)
 
 
-BACKUP = Fault(
+BACKUP = RecoveryFault(
     "backup", "the store was restored from an older backup", _pairs, _restored,
     Control("control-trusting", "support", ("duplicates",)), unfit=_replaceable,
 )  # fmt: skip
-REWIND = Fault(
+REWIND = RecoveryFault(
     "rewind", "the store was rewound by a version-control checkout", _pairs, _rewound,
     Control("control-tracked", "support", ("duplicates",)), needed, _in_a_folder,
 )  # fmt: skip

@@ -13,10 +13,10 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from perdure.evaluation.recovery.faults.fault import Control, Fault
+from perdure.evaluation.recovery.faults.fault import Control, RecoveryFault
 from perdure.evaluation.recovery.interface import Subject
 from perdure.evaluation.recovery.story import LIVES_MAX, Story
-from perdure.evaluation.recovery.tasks import Task
+from perdure.evaluation.recovery.tasks import RecoveryTask
 from perdure.testing.disk import own_mounts, run
 
 PAGE = 4096
@@ -99,17 +99,17 @@ def live_twice(story: Story) -> None:
             life.at = "disk full"
 
 
-def shares(task: Task, seed: int) -> list[str]:
+def shares(task: RecoveryTask, seed: int) -> list[str]:
     """Shares of the room that is used, in an order of the seed."""
     rng = random.Random(f"{seed}/{task.name}/full")
     return [f"{share}%" for share in rng.sample(range(5, 100, 5), 19)]
 
 
-def _unfit(subject: type[Subject], task: Task) -> str:
+def _unfit(subject: type[Subject], task: RecoveryTask) -> str:
     return "its disk is a server's: server-full" if subject.needs else "" if task.by_default else "too long"
 
 
-FULL = Fault(
+FULL = RecoveryFault(
     "full", "the disk is full; later there is room again", shares, _filled,
     Control("control-in-place", "relay-500", ("acknowledged_lost",)), missing, _unfit,
 )  # fmt: skip

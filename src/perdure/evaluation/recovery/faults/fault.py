@@ -8,10 +8,10 @@ import msgspec
 
 from perdure.evaluation.recovery.interface import Subject
 from perdure.evaluation.recovery.story import Story
-from perdure.evaluation.recovery.tasks import Task
+from perdure.evaluation.recovery.tasks import RecoveryTask
 
 
-def everywhere(_: type[Subject], __: Task) -> str:
+def everywhere(_: type[Subject], __: RecoveryTask) -> str:
     """A fault that any subject and task can meet."""
     return ""
 
@@ -24,7 +24,7 @@ class Control(msgspec.Struct, frozen=True):
     measures: tuple[str, ...]
 
 
-class Fault(msgspec.Struct, frozen=True):
+class RecoveryFault(msgspec.Struct, frozen=True):
     """A fault. schedules: all that there are for a task, in order; missing: why it cannot be tried on this machine, or "".
 
     unfit: why a subject cannot meet it at a task, or "".
@@ -32,8 +32,8 @@ class Fault(msgspec.Struct, frozen=True):
 
     name: str
     about: str
-    schedules: Callable[[Task, int], list[str]]
+    schedules: Callable[[RecoveryTask, int], list[str]]
     tell: Callable[[Story, str], None]
     control: Control | None
     missing: Callable[[], str] = lambda: ""
-    unfit: Callable[[type[Subject], Task], str] = everywhere
+    unfit: Callable[[type[Subject], RecoveryTask], str] = everywhere

@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from perdure.evaluation.recovery.faults import power, tracing
-from perdure.evaluation.recovery.faults.fault import Control, Fault
-from perdure.evaluation.recovery.faults.replaying import File, Files, Op, made_of
+from perdure.evaluation.recovery.faults.fault import Control, RecoveryFault
+from perdure.evaluation.recovery.faults.replaying import File, FileOp, Files, made_of
 from perdure.evaluation.recovery.interface import Belief
 from perdure.evaluation.recovery.lives import Ack
 from perdure.evaluation.recovery.score import forgotten
 from perdure.evaluation.recovery.story import Story
-from perdure.evaluation.recovery.tasks import Task
+from perdure.evaluation.recovery.tasks import RecoveryTask
 
 SECTOR = 512
 PARTS = 128
@@ -50,7 +50,7 @@ class Heard(Files):
         return {(ack.verb, ack.name): ack.value for at, ack in self.acks if at < when}
 
 
-class State(NamedTuple):
+class OutageState(NamedTuple):
     """The power goes before call `when`. file: the one whose operation `number` is torn after `cut` bytes; later: whether what
     was written to it after that is there; others: whether the other files have what was not synced.
     """
@@ -79,7 +79,7 @@ class State(NamedTuple):
         )
 
 
-def states_of(files: Files, seed: str) -> Iterator[State]:
+def states_of(files: Files, seed: str) -> Iterator[OutageState]:
     """Every state, in the order of the files' operations."""
     chance = random.Random(seed)
     known = {id(file): (path, file) for _, names in files.names for path, file in names.items()}
@@ -89,7 +89,7 @@ def states_of(files: Files, seed: str) -> Iterator[State]:
                 yield from _torn(files, file, number, _cuts(op, chance))
 
 
-def _torn(files: Files, file: File, number: int, cuts: list[int]) -> Iterator[State]:
+def _torn(files: Files, file: File, number: int, cuts: list[int]) -> Iterator[OutageState]:
     """One write that is torn, at the last moment at which it could be."""
     when = min(file.safe_at(number) or files.now + 1, _gone(files, file))
     named = files.named_before(when).values()
@@ -98,7 +98,7 @@ def _torn(files: Files, file: File, number: int, cuts: list[int]) -> Iterator[St
     open_elsewhere = any(other.durable_before(when) < other.done_before(when) for other in named if other is not file)
     for later in (False, True)[: 1 + (file.done_before(when) > number + 1)]:
         for others in (False, True)[: 1 + open_elsewhere]:
-            yield from (State(when, file, number, cut, later, others) for cut in cuts)
+            yield from (OutageState(when, file, number, cut, later, others) for cut in cuts)
 
 
 def _gone(files: Files, file: File) -> int:
@@ -107,7 +107,7 @@ def _gone(files: Files, file: File) -> int:
     return files.names[last + 1][0] if last + 1 < len(files.names) else files.now + 1
 
 
-def _cuts(op: Op, chance: random.Random) -> list[int]:
+def _cuts(op: FileOp, chance: random.Random) -> list[int]:
     """Where a write is torn: before its first byte, at every sector, and at one byte more."""
     if not op.data:
         return [0]
@@ -138,7 +138,7 @@ def _place(story: Story) -> Path:
     return story.top / "state" / story.name
 
 
-def _lay_out(files: Files, state: State, story: Story) -> str:
+def _lay_out(files: Files, state: OutageState, story: Story) -> str:
     """Make the files of a state. Returns a digest of all of them."""
     place = _place(story)
     shutil.rmtree(place.parent, ignore_errors=True)
@@ -152,7 +152,7 @@ def _lay_out(files: Files, state: State, story: Story) -> str:
     return digest.hexdigest()
 
 
-def _look(story: Story, state: State, due: dict[tuple[str, str], Any]) -> None:
+def _look(story: Story, state: OutageState, due: dict[tuple[str, str], Any]) -> None:
     """Open it, and compare."""
     found = story.ground.lives.run(story.order(believing=True, folder=_place(story)))
     story.states += 1
@@ -161,12 +161,12 @@ def _look(story: Story, state: State, due: dict[tuple[str, str], Any]) -> None:
         story.taken.append(f"{len(lost)} of {len(due)} acknowledged, such as {lost[0]}: {state}")
 
 
-def _parts(task: Task, seed: int) -> list[str]:
+def _parts(task: RecoveryTask, seed: int) -> list[str]:
     del task, seed
     return [f"part-{number}" for number in range(1, PARTS + 1)]
 
 
-OUTAGES = Fault(
+OUTAGES = RecoveryFault(
     "outages", "every write of a story torn at every sector by a power loss; each state is opened", _parts,
     _enumerated, Control("control-normal", "relay-5", ("acknowledged_lost",)), tracing.missing, power.unfit,
 )  # fmt: skip

@@ -12,12 +12,12 @@ import random
 from pathlib import Path
 
 from perdure.evaluation.recovery.faults import tracing
-from perdure.evaluation.recovery.faults.fault import Control, Fault
+from perdure.evaluation.recovery.faults.fault import Control, RecoveryFault
 from perdure.evaluation.recovery.faults.replaying import RECORDING, Files, Untold
 from perdure.evaluation.recovery.interface import Subject
 from perdure.evaluation.recovery.oracle import points_of
 from perdure.evaluation.recovery.story import LIVES_MAX, Story
-from perdure.evaluation.recovery.tasks import Task
+from perdure.evaluation.recovery.tasks import RecoveryTask
 
 VARIANTS = 4
 
@@ -68,18 +68,18 @@ def check(files: Files) -> None:
             raise Untold(f"the trace does not explain {Path(path).name}")
 
 
-def _variants(task: Task, seed: int) -> list[str]:
+def _variants(task: RecoveryTask, seed: int) -> list[str]:
     """At every boundary, and at as many moments in between."""
     moments = [*points_of(task.name, seed), *tracing.shares(task, seed)]
     return [f"{moment}~{variant}" for moment in moments for variant in range(VARIANTS)]
 
 
-def unfit(subject: type[Subject], task: Task) -> str:
+def unfit(subject: type[Subject], task: RecoveryTask) -> str:
     """Whose writes cannot be seen, or are too many."""
     return "its files are a server's: server-power" if subject.needs else tracing.unfit(subject, task)
 
 
-POWER = Fault(
+POWER = RecoveryFault(
     "power", "power loss: what was not synced is gone, in part or torn", _variants, _lost,
     Control("control-unsynced", "support", ("acknowledged_lost",)), tracing.missing, unfit,
 )  # fmt: skip

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import time
 
-from perdure.evaluation.recovery.faults.fault import Control, Fault
+from perdure.evaluation.recovery.faults.fault import Control, RecoveryFault
 from perdure.evaluation.recovery.interface import Subject
 from perdure.evaluation.recovery.oracle import points_of
 from perdure.evaluation.recovery.story import Story
-from perdure.evaluation.recovery.tasks import Task
+from perdure.evaluation.recovery.tasks import RecoveryTask
 
 ROUNDS_MAX = 6
 LEASE_SECONDS = 1.0
@@ -51,21 +51,21 @@ def take_over(story: Story) -> None:
             break
 
 
-def unfit_without_lease(subject: type[Subject], task: Task) -> str:
+def unfit_without_lease(subject: type[Subject], task: RecoveryTask) -> str:
     """A subject that takes no lease cannot lose it."""
     return "too long" if task.long else "" if subject.leases else "it takes no lease: the same as race"
 
 
-def _boundaries(task: Task, seed: int) -> list[str]:
+def _boundaries(task: RecoveryTask, seed: int) -> list[str]:
     """All but the last one: after it nothing is left to be done twice."""
     return list(points_of(task.name, seed))[:-1]
 
 
-RACE = Fault(
+RACE = RecoveryFault(
     "race", "a second process resumes the task while the first is stopped; then the first continues", _boundaries, _raced,
     Control("control-unshared", "relay-5", ("duplicates",)),
 )  # fmt: skip
-STOP = Fault(
+STOP = RecoveryFault(
     "stop", "a process is stopped past its lease, another one takes its task, then the first continues", _boundaries, _overdue,
     Control("control-leased", "relay-5", ("duplicates",)), unfit=unfit_without_lease,
 )  # fmt: skip

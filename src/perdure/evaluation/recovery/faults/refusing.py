@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from perdure.evaluation.recovery.faults import tracing
-from perdure.evaluation.recovery.faults.fault import Control, Fault
+from perdure.evaluation.recovery.faults.fault import Control, RecoveryFault
 from perdure.evaluation.recovery.interface import Subject
-from perdure.evaluation.recovery.lives import Child
+from perdure.evaluation.recovery.lives import LifeProcess
 from perdure.evaluation.recovery.story import Story
-from perdure.evaluation.recovery.tasks import Task
+from perdure.evaluation.recovery.tasks import RecoveryTask
 
 CALLS = ("write", "pwrite64", "writev", "fsync", "fdatasync", "ftruncate")
 CALL = re.compile(r"^(\d+) +(\w+)\(\d+<([^>]*)>(.*)$", re.MULTILINE)
@@ -25,7 +25,7 @@ SHARES = 100
 PID = "{pid}"  # in the name of a file, of the process that writes it
 
 
-class Call(NamedTuple):
+class FileCall(NamedTuple):
     """One call on a file of the subject. numbers: how many of each kind its thread had made by then; files: of this life."""
 
     life: int
@@ -34,12 +34,12 @@ class Call(NamedTuple):
     files: frozenset[str]
 
 
-def _calls_of(story: Story) -> list[Call]:
+def _calls_of(story: Story) -> list[FileCall]:
     """Every call of an undisturbed story, but for those with which a life says what it believes; found out once."""
     return story.undisturbed("calls on files", lambda other: list(_recorded(other)))
 
 
-def _recorded(story: Story) -> Iterator[Call]:
+def _recorded(story: Story) -> Iterator[FileCall]:
     for number in range(tracing.LIVES_MAX):
         log = story.top / f"trace-{number}"
         child = story.ground.lives.hold(story.order())
@@ -51,7 +51,7 @@ def _recorded(story: Story) -> Iterator[Call]:
             return
 
 
-def _read(trace: str, number: int, pid: int, folder: str) -> Iterator[Call]:
+def _read(trace: str, number: int, pid: int, folder: str) -> Iterator[FileCall]:
     """The calls of a life on its own files. Names of files are kept as they are in any other story."""
     counts: dict[str, Counter[str]] = {}
     found: list[tuple[str, dict[str, int]]] = []
@@ -64,7 +64,7 @@ def _read(trace: str, number: int, pid: int, folder: str) -> Iterator[Call]:
             counts.setdefault(thread, Counter())[name] += 1
             if begun:
                 found.append((name, dict(counts[thread])))
-    return (Call(number, name, numbers, frozenset(files)) for name, numbers in found)
+    return (FileCall(number, name, numbers, frozenset(files)) for name, numbers in found)
 
 
 def _refused(story: Story, schedule: str) -> None:
@@ -84,12 +84,12 @@ def _refused(story: Story, schedule: str) -> None:
     story.add(life)
 
 
-def _paths(story: Story, child: Child, call: Call) -> list[str]:
+def _paths(story: Story, child: LifeProcess, call: FileCall) -> list[str]:
     named = (f"{story.folder}{each.replace(PID, str(child.pid))}" for each in sorted(call.files))
     return [word for path in named for word in ("-P", path)]
 
 
-def _injections(call: Call, *, lasting: bool) -> list[str]:
+def _injections(call: FileCall, *, lasting: bool) -> list[str]:
     """strace counts the calls of each kind and thread by themselves."""
     words = ["-e", f"trace={','.join(CALLS)}"]
     if not lasting:
@@ -100,16 +100,16 @@ def _injections(call: Call, *, lasting: bool) -> list[str]:
     return words
 
 
-def _shares(task: Task, seed: int) -> list[str]:
+def _shares(task: RecoveryTask, seed: int) -> list[str]:
     rng = random.Random(f"{seed}/{task.name}/eio")
     return [f"{share}‰{lasting}" for share in rng.sample(range(tracing.PARTS), SHARES) for lasting in ("", "+")]
 
 
-def _unfit(subject: type[Subject], task: Task) -> str:
+def _unfit(subject: type[Subject], task: RecoveryTask) -> str:
     return "its files are a server's" if subject.needs else tracing.unfit(subject, task)
 
 
-EIO = Fault(
+EIO = RecoveryFault(
     "eio", "an I/O error at the n-th write or sync of a file, once or for the rest of a life", _shares, _refused,
     Control("control-unheeded", "support", ("acknowledged_lost",)), tracing.missing, _unfit,
 )  # fmt: skip

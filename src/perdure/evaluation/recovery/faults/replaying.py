@@ -25,29 +25,29 @@ HEX = r"((?:\\x[0-9a-f]{2})*)"
 FD = rf"(\d+)<{HEX}>"
 
 
-class Op(NamedTuple):
+class FileOp(NamedTuple):
     """A write of data at an offset, or (data None) a cut at that size. when: the number of its call in the trace."""
 
     at: int
     data: bytes | None
     when: int = 0
 
-    def torn(self, cut: int) -> Op:
+    def torn(self, cut: int) -> FileOp:
         """Of a write only so many bytes; of a cut, nothing."""
-        return Op(self.at, (self.data or b"")[:cut], self.when)
+        return FileOp(self.at, (self.data or b"")[:cut], self.when)
 
 
 class File:
     """One file: every operation on it, in order, and how many of them each sync made durable."""
 
     def __init__(self) -> None:
-        self.ops: list[Op] = []
+        self.ops: list[FileOp] = []
         # (the number of the call, how many operations were durable from then on).
         self.syncs: list[tuple[int, int]] = []
         self.size = 0
 
     @property
-    def pending(self) -> list[Op]:
+    def pending(self) -> list[FileOp]:
         """The changes after the last sync."""
         return self.ops[self.syncs[-1][1] if self.syncs else 0 :]
 
@@ -56,7 +56,7 @@ class File:
         there = len(self.ops) - len(self.pending) + kept
         return made_of([*self.ops[:there], *(op.torn(cut) for op in self.ops[there : there + 1])])
 
-    def add(self, op: Op) -> None:
+    def add(self, op: FileOp) -> None:
         """One more operation."""
         self.ops.append(op)
         self.size = op.at if op.data is None else max(self.size, op.at + len(op.data) if op.data else 0)
@@ -78,7 +78,7 @@ class File:
         return next((at for at, count in self.syncs if count > number), None)
 
 
-def made_of(ops: Iterable[Op]) -> bytes:
+def made_of(ops: Iterable[FileOp]) -> bytes:
     """The content of a file after these."""
     found = bytearray()
     for op in ops:
@@ -133,20 +133,20 @@ class Files:
         if "O_APPEND" in args:
             self._append.add(str(fd))
         if "O_TRUNC" in args and self._file(path).size:
-            self._file(path).add(Op(0, None, self.now))
+            self._file(path).add(FileOp(0, None, self.now))
 
     def _write(self, args: str, count: int) -> None:
         fd, path, data = self._written(args)
         if path:
             file = self._file(path)
             at = file.size if fd in self._append else self._at[fd]
-            file.add(Op(at, data[:count], self.now))
+            file.add(FileOp(at, data[:count], self.now))
             self._at[fd] = at + count
 
     def _pwrite64(self, args: str, count: int) -> None:
         _, path, data = self._written(args)
         if path:
-            self._file(path).add(Op(int(args.rpartition(", ")[2]), data[:count], self.now))
+            self._file(path).add(FileOp(int(args.rpartition(", ")[2]), data[:count], self.now))
 
     def _lseek(self, args: str, at: int) -> None:
         fd, path = self._named(args)
@@ -156,7 +156,7 @@ class Files:
     def _ftruncate(self, args: str, _: int) -> None:
         path = self._named(args)[1]
         if path:
-            self._file(path).add(Op(int(args.rpartition(", ")[2]), None, self.now))
+            self._file(path).add(FileOp(int(args.rpartition(", ")[2]), None, self.now))
 
     def _fsync(self, args: str, _: int) -> None:
         path = self._named(args)[1]

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from perdure.evaluation.recovery import SCRATCH
 from perdure.evaluation.recovery.faults import disk, servers
-from perdure.evaluation.recovery.faults.fault import Control, Fault
+from perdure.evaluation.recovery.faults.fault import Control, RecoveryFault
 from perdure.evaluation.recovery.faults.strikes import one_by_one
 from perdure.evaluation.recovery.story import LIVES_MAX, Story
 from perdure.testing.disk import Disk, own_mounts, run
@@ -88,7 +88,7 @@ def _lost(story: Story, at: str) -> None:
     placed.server.restart()
 
 
-POWER = Fault(
+POWER = RecoveryFault(
     "server-power", "the machine of the database loses its power: what was not synced is gone", one_by_one, _lost,
     Control("control-unflushed", "support", ("acknowledged_lost",)), _missing, servers.unfit,
 )  # fmt: skip
@@ -140,7 +140,7 @@ def _missing_room() -> str:
     return servers.missing() or disk.missing()
 
 
-FULL = Fault(
+FULL = RecoveryFault(
     "server-full", "the disk of the database is full; later there is room again", disk.shares, _filled,
     Control("control-deaf", "relay-500", ("acknowledged_lost",)), _missing_room, servers.unfit,
 )  # fmt: skip

@@ -12,12 +12,12 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
-from perdure.evaluation.recovery.faults.fault import Control, Fault
+from perdure.evaluation.recovery.faults.fault import Control, RecoveryFault
 from perdure.evaluation.recovery.faults.strikes import one_by_one
 from perdure.evaluation.recovery.interface import Subject
 from perdure.evaluation.recovery.oracle import points_of
 from perdure.evaluation.recovery.story import LIVES_MAX, Story
-from perdure.evaluation.recovery.tasks import Task
+from perdure.evaluation.recovery.tasks import RecoveryTask
 from perdure.testing.faults import Between
 from perdure.testing.postgres import HOST, PostgresServer, embedded_bin_dir, system_bin_dir
 
@@ -37,7 +37,7 @@ def programs() -> Path | None:
     return embedded_bin_dir() or system_bin_dir()
 
 
-def unfit(subject: type[Subject], task: Task) -> str:
+def unfit(subject: type[Subject], task: RecoveryTask) -> str:
     """Only those who keep their state on a server can lose it."""
     return "too long" if task.long else "" if subject.needs == "postgres" else "it has no server: its store is its own"
 
@@ -69,7 +69,7 @@ def _restarted(story: Story, at: str) -> None:
         story.add(life.wake())
 
 
-RESTART = Fault(
+RESTART = RecoveryFault(
     "restart", "the database is killed and started again while the process stands at a boundary", one_by_one, _restarted,
     Control("control-unlogged", "support", ("acknowledged_lost",)), missing, unfit,
 )  # fmt: skip
@@ -128,12 +128,12 @@ def _counted(story: Story, between: Between, cuts: dict[int, int]) -> Iterator[i
             return
 
 
-def _shares(task: Task, seed: int) -> list[str]:
+def _shares(task: RecoveryTask, seed: int) -> list[str]:
     rng = random.Random(f"{seed}/{task.name}/reply")
     return [f"{share}‰" for share in rng.sample(range(PARTS), SHARES)]
 
 
-REPLY = Fault(
+REPLY = RecoveryFault(
     "reply", "the database commits, and its reply is lost with the connection", _shares, _unheard,
     Control("control-again", "support", ("duplicates",)), missing, unfit,
 )  # fmt: skip

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 
-from perdure.evaluation.recovery.faults.fault import Control, Fault
+from perdure.evaluation.recovery.faults.fault import Control, RecoveryFault
 from perdure.evaluation.recovery.oracle import points_of
 from perdure.evaluation.recovery.story import Story
 from perdure.evaluation.recovery.subjects import load
-from perdure.evaluation.recovery.tasks import Task
+from perdure.evaluation.recovery.tasks import RecoveryTask
 
 THRICE = 3
 SERIES = 400
@@ -27,12 +27,12 @@ def _struck(story: Story, schedule: str) -> None:
             return
 
 
-def one_by_one(task: Task, seed: int) -> list[str]:
+def one_by_one(task: RecoveryTask, seed: int) -> list[str]:
     """Every boundary."""
     return list(points_of(task.name, seed))
 
 
-def _in_series(task: Task, seed: int) -> list[str]:
+def _in_series(task: RecoveryTask, seed: int) -> list[str]:
     """Three boundaries near each other, in their order: the second and third life die while they recover."""
     points = points_of(task.name, seed)
     rng = random.Random(f"{seed}/{task.name}/kills")
@@ -47,6 +47,6 @@ def _near(rng: random.Random, points: tuple[str, ...]) -> list[str]:
 
 
 BROKEN = Control("control-unrecorded", "support", ("duplicates",))
-NONE = Fault("none", "nothing goes wrong: the ground of the figures", lambda *_: ["-"], _undisturbed, None)
-KILL = Fault("kill", "SIGKILL at one boundary of the interface", one_by_one, _struck, BROKEN)
-KILLS = Fault("kills", "SIGKILL in three lives after each other", _in_series, _struck, BROKEN)
+NONE = RecoveryFault("none", "nothing goes wrong: the ground of the figures", lambda *_: ["-"], _undisturbed, None)
+KILL = RecoveryFault("kill", "SIGKILL at one boundary of the interface", one_by_one, _struck, BROKEN)
+KILLS = RecoveryFault("kills", "SIGKILL in three lives after each other", _in_series, _struck, BROKEN)

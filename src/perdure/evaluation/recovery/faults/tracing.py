@@ -17,11 +17,11 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from perdure.evaluation.recovery.faults.fault import Control, Fault
+from perdure.evaluation.recovery.faults.fault import Control, RecoveryFault
 from perdure.evaluation.recovery.interface import Subject
-from perdure.evaluation.recovery.lives import Child
+from perdure.evaluation.recovery.lives import LifeProcess
 from perdure.evaluation.recovery.story import Story
-from perdure.evaluation.recovery.tasks import Task
+from perdure.evaluation.recovery.tasks import RecoveryTask
 
 CALLS = ("write", "pwrite64", "writev", "fsync", "fdatasync", "ftruncate", "rename", "unlink", "sendto")
 CALL = re.compile(r"^\d+ +(\w+)\(", re.MULTILINE)
@@ -40,18 +40,18 @@ def missing() -> str:
     return "" if tried.returncode == 0 else "strace may not trace here"
 
 
-def unfit(_: type[Subject], task: Task) -> str:
+def unfit(_: type[Subject], task: RecoveryTask) -> str:
     """Git's own processes would be traced, and are not under test."""
     return "git is the other side" if task.git else "too many calls to trace" if task.long else ""
 
 
-def _unfit(subject: type[Subject], task: Task) -> str:
+def _unfit(subject: type[Subject], task: RecoveryTask) -> str:
     """A kill needs no record, so long tasks are struck, too."""
     return "" if task.long and task.by_default and not task.git else unfit(subject, task)
 
 
 @contextlib.contextmanager
-def traced(child: Child, *words: str) -> Iterator[None]:
+def traced(child: LifeProcess, *words: str) -> Iterator[None]:
     """Trace a child that waits at its gate; returns when it is being traced. It ends with the child."""
     strace = shutil.which("strace") or "strace"
     command = [strace, "-f", "-qq", "-p", str(child.pid), *words]
@@ -116,13 +116,13 @@ def _killed(story: Story, schedule: str) -> None:
     kill_at(story, int(schedule.rstrip("‰")))
 
 
-def shares(task: Task, seed: int) -> list[str]:
+def shares(task: RecoveryTask, seed: int) -> list[str]:
     """Shares of all calls, in an order of the seed."""
     rng = random.Random(f"{seed}/{task.name}/syscall")
     return [f"{share}‰" for share in rng.sample(range(PARTS), PARTS // 5)]
 
 
-SYSCALL = Fault(
+SYSCALL = RecoveryFault(
     "syscall", "SIGKILL at the n-th system call that writes, syncs or sends", shares, _killed,
     Control("control-buffered", "support", ("acknowledged_lost",)), missing, _unfit,
 )  # fmt: skip

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import perdure
-from perdure.evaluation.recovery.interface import Agent, Held, Subject
+from perdure.evaluation.recovery.interface import HeldElsewhere, Subject, SubjectAgent
 from perdure.evaluation.recovery.subjects.json_file import JsonFile
 from perdure.evaluation.recovery.subjects.json_renamed import JsonRenamed
 from perdure.evaluation.recovery.subjects.jsonl_log import JsonlLog
@@ -51,7 +51,7 @@ class Unshared(PerdureSqlite):
 
     about = "control: Perdure, every process with a run of its own"
 
-    def run(self, program: Callable[[Agent], None]) -> None:
+    def run(self, program: Callable[[SubjectAgent], None]) -> None:
         self.own = f"{self.place.folder.name}-{os.getpid()}"
         super().run(program)
 
@@ -104,10 +104,10 @@ class Leased(JsonRenamed):
     about = "control: a session file with a lease that is not looked at again"
     leases = True
 
-    def run(self, program: Callable[[Agent], None]) -> None:
+    def run(self, program: Callable[[SubjectAgent], None]) -> None:
         owned = self.place.folder / "owned"
         if owned.exists() and time.time() < owned.stat().st_mtime + self.place.lease_seconds:
-            raise Held("another process is at it")
+            raise HeldElsewhere("another process is at it")
         super().run(program)
 
     def keep(self, section: str, name: str, value: Any) -> None:
@@ -134,7 +134,7 @@ class Unnamed(PerdureSqlite):
 
     about = "control: Perdure whose steps all have the same name"
 
-    def run(self, program: Callable[[Agent], None]) -> None:
+    def run(self, program: Callable[[SubjectAgent], None]) -> None:
         self.steps: perdure.Run | None = None
         super().run(program)
 
@@ -180,7 +180,7 @@ class Tracked(PerdureSqlite):
 
     about = "control: Perdure, its folder of locks under version control"
 
-    def run(self, program: Callable[[Agent], None]) -> None:
+    def run(self, program: Callable[[SubjectAgent], None]) -> None:
         folder = self.place.folder / "agent.db.live"
         folder.mkdir(mode=0o700, exist_ok=True)
         (folder / ".gitignore").write_text("# nothing is left out\n")
@@ -192,7 +192,7 @@ class Normal(PerdureSqlite):
 
     about = "control: Perdure on SQLite with synchronous=NORMAL"
 
-    def run(self, program: Callable[[Agent], None]) -> None:
+    def run(self, program: Callable[[SubjectAgent], None]) -> None:
         real = sqlite.configured
 
         def configured(raw: Any, **given: Any) -> Any:

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from perdure.evaluation.recovery.interface import Agent, Belief, Subject, Waits
+from perdure.evaluation.recovery.interface import Belief, Subject, SubjectAgent, Waits
 from perdure.evaluation.recovery.outside import KINDS, Knowing
 
 WAIT_SECONDS = 7 * 86_400.0
@@ -28,7 +28,7 @@ class Dbos(Subject):
     def url(self) -> str:
         return f"sqlite:///{self.place.folder}/dbos.sqlite"
 
-    def run(self, program: Callable[[Agent], None]) -> None:
+    def run(self, program: Callable[[SubjectAgent], None]) -> None:
         from dbos import DBOS, SetWorkflowID  # type: ignore[import-not-found]
 
         self.dbos, self.news, key = DBOS, queue.SimpleQueue[Exception | None](), self.place.folder.name

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from perdure.evaluation.recovery.interface import Agent, Belief, Subject, Waits
+from perdure.evaluation.recovery.interface import Belief, Subject, SubjectAgent, Waits
 from perdure.evaluation.recovery.outside import KINDS, Knowing
 
 STEPS_MAX = 1_000_000
@@ -31,7 +31,7 @@ class LangGraph(Subject):
     def thread(self) -> dict[str, Any]:
         return {"configurable": {"thread_id": self.place.folder.name}, "recursion_limit": STEPS_MAX}
 
-    def run(self, program: Callable[[Agent], None]) -> None:
+    def run(self, program: Callable[[SubjectAgent], None]) -> None:
         from langgraph.checkpoint.sqlite import SqliteSaver  # type: ignore[import-not-found]
         from langgraph.func import entrypoint, task  # type: ignore[import-not-found]
 

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from typing import Annotated, Any, TypedDict
 
-from perdure.evaluation.recovery.interface import Agent, Belief
+from perdure.evaluation.recovery.interface import Belief, SubjectAgent
 from perdure.evaluation.recovery.subjects.langgraph import LangGraph
 
 Kept = dict[str, dict[str, Any]]
@@ -34,7 +34,7 @@ class LangGraphNodes(LangGraph):
 
     about = "LangGraph on SQLite: a graph, one operation a step, durability sync"
 
-    def run(self, program: Callable[[Agent], None]) -> None:
+    def run(self, program: Callable[[SubjectAgent], None]) -> None:
         from langgraph.checkpoint.sqlite import SqliteSaver  # type: ignore[import-not-found]
         from langgraph.graph import END, START, StateGraph  # type: ignore[import-not-found]
 
@@ -50,7 +50,7 @@ class LangGraphNodes(LangGraph):
         self.given.put(state["kept"])
         return {"kept": self.wanted.get()()}
 
-    def _play(self, program: Callable[[Agent], None]) -> None:
+    def _play(self, program: Callable[[SubjectAgent], None]) -> None:
         def failed(error: BaseException) -> Kept:
             raise error
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import perdure
-from perdure.evaluation.recovery.interface import Agent, Held, Waits
+from perdure.evaluation.recovery.interface import HeldElsewhere, SubjectAgent, Waits
 from perdure.evaluation.recovery.outside import KINDS, Knowing
 from perdure.evaluation.recovery.subjects.perdure_tended import Tended
 
@@ -21,7 +21,7 @@ class PerdureSqlite(Tended):
     leases = True
     now: perdure.Run
 
-    def run(self, program: Callable[[Agent], None]) -> None:
+    def run(self, program: Callable[[SubjectAgent], None]) -> None:
         NOW[:] = [self]
         self.program, self.kept = program, {}
         agent = perdure.agent(name="evaluated", workspace=self.workspace, pins={"version": self.place.version})
@@ -35,7 +35,7 @@ class PerdureSqlite(Tended):
                 doubts = [each.record.args["name"] for each in run.effects(open=True) if each.state == "in_doubt"]
                 raise Waits([each.detail for each in run.waits() if each.kind == "ask"], doubts) from None
             except perdure.Conflict as conflict:
-                raise Held(str(conflict)) from None
+                raise HeldElsewhere(str(conflict)) from None
 
     @property
     def workspace(self) -> str | None:

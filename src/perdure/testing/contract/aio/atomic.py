@@ -11,8 +11,8 @@ from perdure.errors import Invalid, Refused
 from perdure.handles.aio.store import AsyncStore
 from perdure.handles.atomic import Atomic
 from perdure.stores.store import Fault, FaultKind
-from perdure.testing.mistakes import awaited, generated
 from perdure.testing.openers import AsyncOpener
+from perdure.testing.sample_mistakes import awaited, generated
 
 
 class Kept:

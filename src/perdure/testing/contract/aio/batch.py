@@ -14,7 +14,7 @@ from perdure.effects.tool import Refuse, RequireApproval, tool
 from perdure.errors import Failed, InDoubt, Invalid, KeyReused, Waiting
 from perdure.handles.aio.run import AsyncRun
 from perdure.handles.aio.session import AsyncSession
-from perdure.model.points import arm
+from perdure.model.crash_points import arm
 from perdure.model.records.conversation import Call
 from perdure.model.records.effects import Answer, EffectError, Happened
 from perdure.testing.contract.aio.effects import Outside

@@ -12,7 +12,7 @@ from perdure.artifacts import tree
 from perdure.errors import Damaged, Invalid, NotFound, TooLarge
 from perdure.log.change import Op
 from perdure.log.event import decode_body
-from perdure.planes import checkpoints
+from perdure.planes.recovery import checkpoints
 from perdure.planes.tables import CHECKPOINTS
 from perdure.stores.store import event_of
 from perdure.stores.tx import LOG

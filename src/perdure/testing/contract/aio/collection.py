@@ -11,7 +11,9 @@ import pytest
 
 from perdure.errors import Damaged, Invalid
 from perdure.model.records.retention import Retention
-from perdure.planes import artifacts, checkpoints, collect
+from perdure.planes.conversation import artifacts
+from perdure.planes.recovery import checkpoints
+from perdure.planes.retention import collect
 from perdure.testing.contract.aio.artifacts import LARGE, SMALL, place_content
 from perdure.testing.contract.aio.checkpoints import change_blob, count_blobs, grown
 from perdure.testing.openers import AsyncOpener

@@ -8,7 +8,7 @@ import pytest
 
 from perdure.errors import Conflict, Invalid, NotFound, Stale
 from perdure.handles.aio.store import AsyncStore
-from perdure.model.records.happenings import EventRecord
+from perdure.model.records.emitted import EventRecord
 from perdure.testing.openers import AsyncOpener
 
 PATIENCE = "60s"

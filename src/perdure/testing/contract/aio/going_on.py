@@ -14,7 +14,8 @@ from perdure.errors import Cancelled, Changed, Conflict, Failed, InDoubt, Parked
 from perdure.handles.aio.run import AsyncRun
 from perdure.model.instants import instant_us
 from perdure.model.records.effects import Absent, Happened, Unknown
-from perdure.planes import leasing, runs, steps
+from perdure.planes.execution import runs, steps
+from perdure.planes.recovery import leases
 from perdure.runtime.agent import DECLARED, agent
 from perdure.testing.contract.aio.doubt import probing, until
 from perdure.testing.contract.aio.effects import Outside
@@ -484,8 +485,8 @@ class AsyncRecoveringContract:
 async def runs_once(store: Any, handle: Any) -> None:
     """A run that somebody had, and gave back."""
     core = store._caller.core
-    lease = await store._caller.write(leasing.claim, handle._stream, holder=core.holder, program="p", epoch=core.epoch)
-    await store._caller.write(leasing.fenced, lease, runs.release)
+    lease = await store._caller.write(leases.claim, handle._stream, holder=core.holder, program="p", epoch=core.epoch)
+    await store._caller.write(leases.fenced, lease, runs.release)
 
 
 # async-only

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from perdure.errors import Conflict, Error, Invalid, TooLarge
-from perdure.model.records.happenings import EventRecord
+from perdure.model.records.emitted import EventRecord
 from perdure.testing.openers import AsyncOpener
 from perdure.testing.races import AsyncRace
 
@@ -18,7 +18,7 @@ def total(state: int | None, event: EventRecord) -> int:
     return (state or 0) + event.data["n"]
 
 
-class AsyncHappeningsContract:
+class AsyncEmittedContract:
     """Emitting, listing and folding."""
 
     async def test_an_emitted_event_is_read_back(self, opener: AsyncOpener) -> None:

@@ -10,7 +10,7 @@ from perdure.effects.tool import tool
 from perdure.errors import Conflict, Invalid, NotFound, Waiting
 from perdure.handles.aio.run import AsyncRun
 from perdure.handles.aio.store import AsyncStore
-from perdure.planes import runs
+from perdure.planes.execution import runs
 from perdure.runtime.agent import agent
 from perdure.testing.openers import AsyncOpener
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perdure.errors import Invalid, Refused, TimedOut, TooLarge
-from perdure.testing.contract.aio.time import lived_in
+from perdure.testing.contract.aio.history import lived_in
 from perdure.testing.contract.aio.views import VIEWS
 from perdure.testing.openers import AsyncOpener
 

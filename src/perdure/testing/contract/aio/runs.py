@@ -24,13 +24,14 @@ from perdure.handles.aio.run import AsyncRun
 from perdure.handles.aio.runs import AsyncRunHandle
 from perdure.handles.aio.store import AsyncStore
 from perdure.handles.programs import run_for
-from perdure.planes import leasing, steps
+from perdure.planes.execution import steps
+from perdure.planes.recovery import leases
 from perdure.runtime.agent import Agent, agent
 from perdure.runtime.shells import AsyncRunShell
 from perdure.testing.contract.aio.effects import Outside
-from perdure.testing.goods import Price
 from perdure.testing.openers import AsyncOpener
 from perdure.testing.races import AsyncRace
+from perdure.testing.sample_types import Price
 
 
 def program(fn: Any, **declared: Any) -> Agent:
@@ -46,10 +47,10 @@ async def driven(store: AsyncStore, made: Agent, *args: Any, key: str = "k", **k
         return error
 
 
-async def claimed(store: AsyncStore, handle: AsyncRunHandle) -> leasing.Lease | None:
+async def claimed(store: AsyncStore, handle: AsyncRunHandle) -> leases.Lease | None:
     """Take a run as a worker does."""
     core = store._caller.core
-    return await store._caller.write(leasing.claim, handle._stream, holder=core.holder, program="p", epoch=core.epoch)
+    return await store._caller.write(leases.claim, handle._stream, holder=core.holder, program="p", epoch=core.epoch)
 
 
 class AsyncRunsContract:

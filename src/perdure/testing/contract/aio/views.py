@@ -12,7 +12,7 @@ from perdure.handles.aio.session import AsyncSession
 from perdure.handles.aio.store import AsyncStore
 from perdure.model.instants import to_datetime
 from perdure.stores.statements import Statement
-from perdure.testing.contract.aio.time import lived_in
+from perdure.testing.contract.aio.history import lived_in
 from perdure.testing.openers import AsyncOpener
 
 VIEWS = (

@@ -10,9 +10,9 @@ import pytest
 
 from perdure.errors import Conflict, Invalid, KeyReused, NotFound, TooLarge
 from perdure.handles.aio.session import AsyncSession
-from perdure.handles.aio.work import AsyncTask
+from perdure.handles.aio.tasks import AsyncTask
 from perdure.handles.atomic import Atomic
-from perdure.model.records.work import TaskStatus
+from perdure.model.records.tasks import TaskStatus
 from perdure.testing.openers import AsyncOpener
 from perdure.testing.races import AsyncRace
 

@@ -1,0 +1,120 @@
+"""A ledger verb together with what must land in the same commit: the result turn of a call, the next dispatch, a checkpoint.
+
+Each function takes a verb and gives one with the same arguments. Callers: the engine and the handles. Keeps P14: a call that was
+answered by an effect has its result in the conversation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Concatenate, ParamSpec, TypeVar
+
+from perdure.effects import ledger
+from perdure.effects.ledger import Intent, Sender
+from perdure.errors import Conflict, KeyReused, NotFound
+from perdure.log.change import Stream
+from perdure.model.records.effects import EffectRecord, EffectState
+from perdure.planes.conversation import turns
+from perdure.planes.execution import runs
+from perdure.planes.recovery import checkpoints
+from perdure.stores.tx import Tx
+
+T = TypeVar("T")
+P = ParamSpec("P")
+Ends = Callable[Concatenate[Tx, Stream, P], EffectRecord]
+
+
+def answering(verb: Ends[P]) -> Ends[P]:
+    """A verb that ends an effect; the call that the effect was made for gets its result turn in this commit."""
+
+    def answer(tx: Tx, stream: Stream, *args: P.args, **kwargs: P.kwargs) -> EffectRecord:
+        record = verb(tx, stream, *args, **kwargs)
+        if record.call is not None and record.settled:
+            failed = record.state is not EffectState.COMMITTED
+            said = f"{record.error.code}: {record.error.message}" if record.error else record.state.value
+            # A person answered the call by hand meanwhile: that stands, and so does what happened.
+            with suppress(KeyReused):
+                turns.result(tx, stream, record.call, said if failed else record.result, error=failed)
+        return record
+
+    return answer
+
+
+def of(known: EffectRecord, verb: Ends[P]) -> Ends[P]:
+    """A verb about an attempt that this process made, unless the database has lost it since: then Stale."""
+
+    def kept(tx: Tx, stream: Stream, *args: P.args, **kwargs: P.kwargs) -> EffectRecord:
+        ledger.check_kept(tx, stream, known)
+        return verb(tx, stream, *args, **kwargs)
+
+    return kept
+
+
+def followed_by(
+    after: int, sender: Sender, may_begin: Callable[[], bool], verb: Ends[P]
+) -> Callable[Concatenate[Tx, Stream, P], tuple[EffectRecord, EffectRecord]]:
+    """A verb that ends an effect and, in the same commit, the dispatch of the one that is planned next.
+
+    Conflict, and neither, if that has moved on, or if nothing more may be begun: a cancelled run, as this transaction sees it.
+    """
+
+    def end_and_dispatch(
+        tx: Tx, stream: Stream, *args: P.args, **kwargs: P.kwargs
+    ) -> tuple[EffectRecord, EffectRecord]:
+        ended = answering(verb)(tx, stream, *args, **kwargs)
+        if not may_begin():
+            raise Conflict("nothing more is begun", path="run")
+        return ended, ledger.dispatch_planned(tx, stream, after, sender)
+
+    return end_and_dispatch
+
+
+def beginning(
+    check: Callable[[], None], verb: Callable[Concatenate[Tx, Stream, P], T]
+) -> Callable[Concatenate[Tx, Stream, P], T]:
+    """A verb that dispatches what was not sent yet. Raises what `check` does, and nothing is written, if nothing more is to
+    be begun: a run that is cancelled, as this transaction sees it.
+    """
+
+    def begin(tx: Tx, stream: Stream, *args: P.args, **kwargs: P.kwargs) -> T:
+        check()
+        return verb(tx, stream, *args, **kwargs)
+
+    return begin
+
+
+def for_call(
+    verb: Callable[Concatenate[Tx, Stream, Intent, P], T],
+) -> Callable[Concatenate[Tx, Stream, Intent, P], T]:
+    """A verb that begins an effect. NotFound, before anything is sent, if the call that it is for was never made."""
+
+    def begin(tx: Tx, stream: Stream, intent: Intent, *args: P.args, **kwargs: P.kwargs) -> T:
+        if intent.call is not None and turns.maker_of(tx, stream, intent.call) is None:
+            raise NotFound(f"no turn of this session made the call {intent.call!r}", path="call")
+        return verb(tx, stream, intent, *args, **kwargs)
+
+    return begin
+
+
+def arriving(verb: Ends[P]) -> Ends[P]:
+    """An answer that comes without a lease: late, or from a caller who lost it. A run that waits for it is woken."""
+
+    def arrive(tx: Tx, stream: Stream, *args: P.args, **kwargs: P.kwargs) -> EffectRecord:
+        record = answering(verb)(tx, stream, *args, **kwargs)
+        if stream.kind == "run":
+            runs.wake(tx, stream)
+        return record
+
+    return arrive
+
+
+def checkpointing(prepared: checkpoints.Prepared, verb: Ends[P]) -> Ends[P]:
+    """A verb that ends an effect, with a checkpoint: what was done, and the state after it, stand or fall together."""
+
+    def end_and_save(tx: Tx, stream: Stream, *args: P.args, **kwargs: P.kwargs) -> EffectRecord:
+        record = answering(verb)(tx, stream, *args, **kwargs)
+        checkpoints.save(tx, stream, prepared)
+        return record
+
+    return end_and_save

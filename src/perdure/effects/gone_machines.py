@@ -1,0 +1,48 @@
+"""A sender that a person declares gone: a machine that burned, a process that nobody will wake. Keeps P4.
+
+Death on another machine cannot be proved, so its probes say Absent in vain. A person who knows says it once, for all that the
+sender left: recorded with each effect, by an actor. From then on its senders count as quiet. Callers: the handles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from perdure.effects import ledger, settling
+from perdure.effects.composed import arriving
+from perdure.effects.orphaned import Found
+from perdure.log.change import Stream
+from perdure.model.limits import PAGE_MAX_ROWS, check_name
+from perdure.model.records.effects import EffectError, EffectRecord, EffectState
+from perdure.planes.execution import workers
+from perdure.stores.store import Reads
+from perdure.stores.tx import Tx
+
+HOLDER_MIN_CHARS = 8
+
+
+def left_by(reads: Reads, who: str) -> list[Found]:
+    """The effects that a machine or a holder (its id, or the beginning of it) sent, and may still be sending."""
+    check_name(who, "who")
+    return [each for each in _may_be_sent(reads) if _is_by(reads, each[1].holder or "", who)]
+
+
+def _may_be_sent(reads: Reads) -> Iterator[Found]:
+    for state in (EffectState.DISPATCHED, EffectState.IN_DOUBT):
+        after: str | None = None
+        while True:
+            page = ledger.effects_of_store(reads, state=state.value, limit=PAGE_MAX_ROWS, after=after).whole()
+            yield from (each for each in page if each[1].quiet_at is None)
+            after = page.next
+            if after is None:
+                break
+
+
+def _is_by(reads: Reads, holder: str, who: str) -> bool:
+    return (len(who) >= HOLDER_MIN_CHARS and holder.startswith(who)) or workers.host_of(reads, holder) == who
+
+
+def declare(tx: Tx, stream: Stream, record: EffectRecord, by: str) -> EffectRecord:
+    """A person's word that the sender of an effect can send no more. In doubt from now on, and quiet; a run is woken."""
+    said = EffectError(settling.DIED, f"{by} says that its sender is gone")
+    return arriving(ledger.doubt)(tx, stream, record.seq, record.attempt, said, quiet=True, by=by)

@@ -1,0 +1,213 @@
+"""The decisions of people about effects and runs: settling, approving, trying again. Verbs, each one commit.
+
+Callers: the handles, and through them the doors. Keeps P4, P13.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from perdure.effects import envelope, ledger
+from perdure.effects.composed import arriving
+from perdure.effects.ledger import Outcome
+from perdure.errors import Conflict, Invalid, NotFound
+from perdure.log.change import Stream
+from perdure.model.limits import check_name
+from perdure.model.records.effects import (
+    Absent,
+    Declined,
+    EffectError,
+    EffectRecord,
+    EffectState,
+    Happened,
+    Verdict,
+)
+from perdure.model.records.runs import CALLED_OFF, RunStatus, WaitKind, WaitRecord, WaitState
+from perdure.planes.conversation import sessions
+from perdure.planes.execution import runs, steps, waits
+from perdure.planes.reading.durations import Duration
+from perdure.stores.store import Reads
+from perdure.stores.tx import Tx
+
+
+def locate(reads: Reads, name: str, path: str) -> tuple[Stream, int]:
+    """The stream and number that `kind:stream/number` names."""
+    place, _, number = check_name(name, path, 500).rpartition("/")
+    kind, _, of = place.partition(":")
+    if kind not in ("run", "session") or not of or not number.isdecimal() or len(number) > 18:
+        raise Invalid(f"expected run:NAME/NUMBER or session:NAME/NUMBER, got {name!r}", path=path)
+    found = runs.find(reads, of) if kind == "run" else (sessions.find_session(reads, of) or (None,))[0]
+    if found is None:
+        raise NotFound(f"there is no session {of!r}", path=path)
+    return found, int(number)
+
+
+def settle(tx: Tx, stream: Stream, seq: int, verdict: Verdict, by: str) -> EffectRecord:
+    """The verb behind `settle`: a person's word about doubt, once; a run that waits may go on."""
+    found = ledger.effect(tx, stream, seq)
+    if stream.kind == "run":
+        runs.check_here(tx, stream)
+    if found.state is not EffectState.IN_DOUBT:
+        raise _not_in_doubt(found)
+    return arriving(_settlement(verdict))(tx, stream, seq, found.attempt, _outcome(verdict, by))
+
+
+def check_in_doubt(found: EffectRecord) -> None:
+    """Conflict, as `settle` says it, for what can be in no doubt. A sent effect may be, once it is looked at."""
+    if found.state not in (EffectState.DISPATCHED, EffectState.IN_DOUBT):
+        raise _not_in_doubt(found)
+
+
+def _not_in_doubt(found: EffectRecord) -> Conflict:
+    first = f": settled by {found.settled_by}" if found.settled_by else ""
+    return Conflict(
+        f"effect {found.id} is {found.state}, not in doubt{first}", path="effect", state=found.state.value,
+        settled_by=found.settled_by,
+    )  # fmt: skip
+
+
+def check_verdict(verdict: object) -> None:
+    """Invalid for what settles nothing."""
+    if not isinstance(verdict, (Happened, Absent, Declined)):
+        raise Invalid(
+            f"expected Happened(result), Absent() or Declined(reason), got {verdict!r}", path="verdict",
+            hint="Unknown settles nothing",
+        )  # fmt: skip
+
+
+def _settlement(verdict: Verdict) -> Callable[..., EffectRecord]:
+    check_verdict(verdict)
+    if isinstance(verdict, Happened):
+        return ledger.commit
+    return ledger.absent if isinstance(verdict, Absent) else ledger.fail
+
+
+def _outcome(verdict: Verdict, by: str) -> Outcome:
+    if isinstance(verdict, Happened):
+        return Outcome(verdict.result, by=by)
+    code = "Absent" if isinstance(verdict, Absent) else "Declined"
+    return Outcome(error=EffectError(code, getattr(verdict, "reason", "")), by=by)
+
+
+def ask_approval(
+    tx: Tx,
+    stream: Stream,
+    record: EffectRecord,
+    question: str,
+    timeout: Duration | None = None,
+) -> WaitRecord:
+    """Ask a person whether an effect may happen: bound to this very call. Asked once for an effect."""
+    found = waits.for_effect(tx, stream, record.seq)
+    if found is not None:
+        return waits.expire_if_over(tx, stream, found.seq)
+    doc = waits.ask_document(question, [waits.YES, waits.NO], waits.NO, {"tool": record.tool, "args": record.args})
+    return waits.open_wait(
+        tx, stream, WaitKind.APPROVAL, place=None, doc=doc, effect=record.seq, mark=record.digest, timeout=timeout
+    )
+
+
+def is_approved(approval: WaitRecord, record: EffectRecord) -> bool:
+    """Whether a person said yes, in time, to this very tool with these very arguments."""
+    said_yes = approval.state is WaitState.MET and approval.answer == waits.YES
+    return said_yes and approval.digest == record.digest
+
+
+def resume(tx: Tx, stream: Stream, vouched: int | None) -> None:
+    """The verb behind `resume`: `runs.resume`, and an undo that failed is planned anew."""
+    failed = _failed_undo(tx, stream)
+    runs.resume(tx, stream, vouched)
+    _undo_anew(tx, stream, failed)
+
+
+def unpark(tx: Tx, stream: Stream) -> None:
+    """The verb behind `unpark`: `envelope.unpark`, and an undo that failed is planned anew."""
+    failed = _failed_undo(tx, stream)
+    envelope.unpark(tx, stream)
+    _undo_anew(tx, stream, failed)
+
+
+def _failed_undo(tx: Tx, stream: Stream) -> int | None:
+    """The undo by whose failure a run is parked, by its number."""
+    blamed, run = runs.blamed(tx, stream), runs.run(tx, stream)
+    is_undo = run.status is RunStatus.PARKED and run.reason == runs.UNDO_FAILED
+    return blamed if is_undo and isinstance(blamed, int) else None
+
+
+def _undo_anew(tx: Tx, stream: Stream, failed: int | None) -> None:
+    if failed is not None:
+        ledger.revive(tx, stream, failed)
+
+
+def retry(tx: Tx, stream: Stream) -> None:
+    """The verb behind `retry`: the effect or step by whose failure it ended is done anew, and approved anew if need be.
+
+    So is the run that it had started, if it ended by that one's failure; those that were cancelled with it, too.
+    Conflict when it undid what it did: that is not done anew.
+    """
+    blamed, since = runs.blamed(tx, stream), runs.run(tx, stream).cut_seq
+    runs.retry(tx, stream)
+    _ask_anew(tx, stream, since)
+    if isinstance(blamed, str):
+        steps.redo(tx, stream, blamed)
+        _redo_child(tx, stream, blamed, since)
+    elif blamed is not None:
+        _do_anew(tx, stream, blamed)
+    for child in _left_with_it(tx, stream, since):
+        if runs.run(tx, child).status is RunStatus.CANCELLED:
+            retry(tx, child)
+
+
+def _do_anew(tx: Tx, stream: Stream, blamed: int) -> None:
+    if ledger.effect(tx, stream, blamed).state in (EffectState.UNDOING, EffectState.UNDONE):
+        raise Conflict(
+            f"run {stream.name} has undone what it did: it cannot go on from there", path="run",
+            hint="start it anew, under another key",
+        )  # fmt: skip
+    if ledger.revive(tx, stream, blamed) is not None:
+        waits.spend(tx, stream, blamed)
+        steps.redo_interrupted(tx, stream, blamed)
+
+
+def _redo_child(tx: Tx, stream: Stream, place: str, since: int) -> None:
+    """A run that was started at a place and failed is tried again, and waited for anew."""
+    for ended in waits.waits(tx, stream, since):
+        if ended.kind is WaitKind.CHILD and ended.place == place and ended.state is WaitState.MET:
+            waits.forget(tx, stream, ended.seq)
+            child = _child(tx, stream, ended.name)
+            if runs.run(tx, child).status in (RunStatus.FAILED, RunStatus.CANCELLED):
+                retry(tx, child)
+
+
+def _child(tx: Tx, stream: Stream, name: str) -> Stream:
+    """A run that this run had started. Conflict if there is none here to try again: begun anew, it would do again what it did."""
+    child = waits.own_child(tx, stream, name)
+    if child is not None:
+        return child
+    what_if = runs.run(tx, stream).what_if
+    if what_if is not None:
+        hint = "fork that run anew, with another result at the place where it started it"
+        raise Conflict(f"run {name}, by which it ended, is not its own", path="run", hint=hint)
+    hint = (
+        f"adopt the envelope of run {name} from where it ran (lost=True, as it is over there), then try this one again"
+    )
+    raise Conflict(f"run {name}, by which it ended, ran elsewhere and is not in this store", path="run", hint=hint)
+
+
+def _ask_anew(tx: Tx, stream: Stream, since: int) -> None:
+    """An effect that was only meant when a run ended is meant again; nobody has answered what was asked about it."""
+    for meant in ledger.all_effects(tx, stream, after=since):
+        if meant.state is EffectState.WITHDRAWN and meant.error is not None and meant.error.code == CALLED_OFF:
+            ledger.revive(tx, stream, meant.seq)
+    for asked in waits.waits(tx, stream, since):
+        if asked.kind is WaitKind.APPROVAL and asked.state is WaitState.WITHDRAWN and asked.effect is not None:
+            waits.spend(tx, stream, asked.effect)
+
+
+def _left_with_it(tx: Tx, stream: Stream, since: int) -> list[Stream]:
+    """The runs that a run had started and still waited for when it ended."""
+    left = {
+        each.name
+        for each in waits.waits(tx, stream, since)
+        if each.kind is WaitKind.CHILD and each.state is WaitState.WITHDRAWN
+    }
+    return [_child(tx, stream, name) for name in sorted(left)]

@@ -1,0 +1,123 @@
+"""Orphaned effects: their sender is gone, and nobody has looked at them since (P4).
+
+Doubt that is not recorded yet: whoever acts with its key, recovers or settles it records it. Reads only. Callers: the handles.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from typing import Any, NamedTuple
+
+from perdure.effects import ledger
+from perdure.effects.ledger import Sender
+from perdure.errors import Invalid
+from perdure.log.change import Stream
+from perdure.model.instants import instant_us
+from perdure.model.limits import PAGE_MAX_ROWS
+from perdure.model.records.effects import EffectRecord, EffectState
+from perdure.planes.reading.durations import between
+from perdure.planes.reading.paging import Page, decode_cursor, encode_cursor
+from perdure.planes.recovery import presence
+from perdure.stores.core import Core
+from perdure.stores.store import Reads
+
+Found = tuple[Stream, EffectRecord]
+Place = tuple[int, int, int]  # in a listing: instant, stream and number
+
+
+class AskingStore(NamedTuple):
+    """The asking side: the open store, and how it proves that the process of another is gone."""
+
+    me: Sender
+    is_dead: Callable[[str], bool]
+
+
+def here(core: Core) -> AskingStore:
+    """An open store as who asks."""
+    return AskingStore(Sender(core.holder, core.epoch), core.living.is_dead)
+
+
+def is_left(reads: Reads, record: EffectRecord, here: AskingStore) -> bool:
+    """Whether an effect was sent by somebody who is gone, and nobody has looked since."""
+    return _is_left(record, here, partial(presence.is_alive, reads))
+
+
+def _is_left(record: EffectRecord, here: AskingStore, is_alive: Callable[[str], bool]) -> bool:
+    if record.state is not EffectState.DISPATCHED or (record.holder, record.epoch) == here.me:
+        return False
+    holder = record.holder or ""
+    return record.epoch != here.me.epoch or here.is_dead(holder) or not is_alive(holder)
+
+
+def effects_of_store(
+    reads: Reads, here: AskingStore, *, in_doubt: bool, errors: bool, state: str | None, limit: int,
+    after: str | None, **asked: Any
+) -> Page[Found]:  # fmt: skip
+    """`ledger.effects_of_store`. in_doubt: those of which nobody knows whether they happened; errors: those with which something
+    went wrong. With either, what the dead left is among them.
+    """
+    if in_doubt and state is not None:
+        raise Invalid("in_doubt is a state of its own", path="state", hint="leave one of them out")
+    wanted = EffectState.IN_DOUBT.value if in_doubt else state
+    if errors:
+        found = ledger.effects_gone_wrong(reads, state=wanted, limit=limit, after=after, **asked)
+        return _merged(found, _gone_wrong(reads, here, after, asked), limit, _wrong_at) if state is None else found
+    found = ledger.effects_of_store(reads, state=wanted, limit=limit, after=after, **asked)
+    return _merged(found, _left(reads, here, limit, after, asked), limit, _at) if in_doubt else found
+
+
+def _left(reads: Reads, here: AskingStore, limit: int, after: str | None, asked: dict[str, Any]) -> list[Found]:
+    """The first of them, one more than a page has. A holder is asked for once, however much it was sending."""
+    once = here._replace(is_dead=cache(here.is_dead))
+    is_alive = cache(partial(presence.is_alive, reads))
+    left: list[Found] = []
+    for each in _sent(reads, after, asked):
+        if _is_left(each[1], once, is_alive):
+            left.append(each)
+            if len(left) > limit:
+                break
+    return left
+
+
+def _sent(reads: Reads, after: str | None, asked: dict[str, Any]) -> Iterator[Found]:
+    """All that is being sent, as far as is recorded; newest first."""
+    while True:
+        page = ledger.effects_of_store(
+            reads, state=EffectState.DISPATCHED.value, limit=PAGE_MAX_ROWS, after=after, **asked
+        )
+        yield from page
+        after = page.next
+        if after is None:
+            return
+
+
+def _gone_wrong(reads: Reads, here: AskingStore, after: str | None, asked: dict[str, Any]) -> list[Found]:
+    """All of them that went wrong in a span: whoever died while it was sending, died after that."""
+    since, until = between(reads, asked.pop("since", None), asked.pop("until", None))
+    last = None if after is None else decode_cursor(after, 3)
+    places = {_wrong_at(each): each for each in _left(reads, here, sys.maxsize, None, asked)}
+    return [
+        each for place, each in places.items()
+        if (since is None or place[0] >= since) and (until is None or place[0] < until) and (last is None or place < last)
+    ]  # fmt: skip
+
+
+def _merged(found: Page[Found], left: list[Found], limit: int, order: Callable[[Found], Place]) -> Page[Found]:
+    """Both in the order of the one, each once."""
+    both = sorted({order(each): each for each in (*found, *left)}.items(), reverse=True)
+    more = found.next is not None or len(both) > limit
+    following = encode_cursor(*both[limit - 1][0]) if more else None
+    return Page([each for _, each in both[:limit]], following, found.damaged)
+
+
+def _at(found: Found) -> Place:
+    stream, record = found
+    return instant_us(record.at, 0), stream.id, record.seq
+
+
+def _wrong_at(found: Found) -> Place:
+    stream, record = found
+    sent_at = record.dispatched_at if record.state is EffectState.DISPATCHED else None
+    return instant_us(sent_at or record.outcome_at or record.at, 0), stream.id, record.seq

@@ -1,0 +1,32 @@
+"""A store that is older than what was done from it: noticed when it is opened, and treated like one that was restored.
+
+Its epoch is raised, so that whatever was planned or dispatched is doubt, and what its runs mean to do anew may have been done
+(see docs/guarantees.md, "After a restore"). Called when a store is opened to be written to. Keeps P3, P4.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from perdure.effects import ledger
+from perdure.stores import schema_upgrade
+from perdure.stores.core import Core
+
+log = logging.getLogger("perdure.store")
+
+
+def notice(core: Core) -> bool:
+    """Raise the epoch if the store does not know what was dispatched from it. Whether it was. Safe beside anybody, and to be
+    called again after a crash: then it may be raised once more, which does no harm.
+    """
+    with core.tide.held() as noted:
+        unknown = [each for each in noted if not core.read(ledger.knows, *each, tenant=0)]
+        if not unknown:
+            return False
+        core.epoch = schema_upgrade.raise_epoch(core.engine)
+        core.tide.forget()
+    log.warning(
+        "the store is older than what was done from it: it was put back without a restore, and is treated as restored",
+        extra={"store": core.uid, "epoch": core.epoch, "dispatches": len(unknown)},
+    )
+    return True

@@ -1,0 +1,321 @@
+"""Handles for tasks: the verbs of sessions and stores, and the task itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from perdure.boot import checking
+from perdure.handles.aio.base import AsyncStoreHandle, AsyncStreamHandle
+from perdure.log.change import Stream
+from perdure.model.records.tasks import TaskRecord, TaskStatus, TaskStatusName
+from perdure.model.refs import Ref
+from perdure.planes.execution import task_needs as needing
+from perdure.planes.execution import tasks
+from perdure.planes.reading.durations import Duration, Instant
+from perdure.planes.reading.paging import Page
+from perdure.runtime.callers import AsyncCaller
+
+
+class AsyncTask(AsyncStreamHandle):
+    """One task. Shows what was last known of it; each verb brings that up to date, and so does `refresh`.
+
+    A handle that claimed the task moves it as its holder: Stale if the claim was lost. Any other handle is
+    refused (Conflict) while somebody holds the task, except for `cancel`. All verbs are atomic; repeating one
+    whose state is reached already changes nothing, so that they are safe after a crash.
+    """
+
+    __slots__ = ("_record", "_token")
+
+    def __init__(
+        self, caller: AsyncCaller, stream: Stream, pin: str, record: TaskRecord, *, token: int | None = None
+    ) -> None:
+        super().__init__(caller, stream, pin)
+        self._record = record
+        self._token = token
+
+    @property
+    def record(self) -> TaskRecord:
+        """All that was last known, as plain data."""
+        return self._record
+
+    @property
+    def id(self) -> int:
+        """Its number in its session."""
+        return self._record.id
+
+    @property
+    def session(self) -> str:
+        """The name of its session."""
+        return self._record.session
+
+    @property
+    def title(self) -> str:
+        """The task in words."""
+        return self._record.title
+
+    @property
+    def detail(self) -> Any:
+        """More about it, as it was given."""
+        return self._record.detail
+
+    @property
+    def status(self) -> TaskStatus:
+        """todo, doing, blocked, done, failed or cancelled."""
+        return self._record.status
+
+    @property
+    def note(self) -> str | None:
+        """The note of its last move."""
+        return self._record.note
+
+    @property
+    def priority(self) -> int:
+        """Higher comes first."""
+        return self._record.priority
+
+    @property
+    def parent(self) -> int | None:
+        """The number of the task that it is a part of."""
+        return self._record.parent
+
+    @property
+    def needs(self) -> tuple[int, ...]:
+        """The numbers of the tasks that must be done before."""
+        return self._record.needs
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Its labels, sorted."""
+        return self._record.labels
+
+    @property
+    def actor(self) -> str:
+        """The actor that wrote it down."""
+        return self._record.actor
+
+    @property
+    def at(self) -> datetime:
+        """When it was written down."""
+        return self._record.at
+
+    @property
+    def changed_at(self) -> datetime:
+        """When it was last changed."""
+        return self._record.changed_at
+
+    @property
+    def closed_at(self) -> datetime | None:
+        """When it was done, failed or cancelled; None for one that is not, or that an older Perdure closed."""
+        return self._record.closed_at
+
+    @property
+    def claimed_by(self) -> str | None:
+        """The actor that claimed it."""
+        return self._record.claimed_by
+
+    @property
+    def claim_expires_at(self) -> datetime | None:
+        """When the claim ends by itself, if it was given a time."""
+        return self._record.claim_expires_at
+
+    @property
+    def token(self) -> int:
+        """Grows with every claim: pass it on to what must be protected from an earlier claimer."""
+        return self._record.token
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether the claim is void: its time is over, or its holder has died."""
+        return self._record.abandoned
+
+    @property
+    def key(self) -> str | None:
+        """The key under which it was written down, if it was given one."""
+        return self._record.key
+
+    @property
+    def ref(self) -> Ref:
+        """How others refer to it."""
+        return self._record.ref
+
+    async def refresh(self) -> AsyncTask:
+        """Look again; returns itself."""
+        self._record = await self._read(tasks.task, self.id)
+        return self
+
+    async def claim(self, ttl: Duration | None = None) -> AsyncTask:
+        """Take it; returns itself. Of several who try at once, one gets it.
+
+        It is free again when `ttl` is over (if one is given), when this store is closed, or when its process
+        dies. Raises Conflict if somebody holds it (and names them), if it waits for other tasks, or if it is
+        not to be done.
+        """
+        holder = self._caller.core.holder
+        self._record = await self._write(tasks.claim, self.id, holder=holder, ttl=ttl)
+        self._token = self._record.token
+        return self
+
+    async def release(self) -> AsyncTask:
+        """Give it back: it is todo again. Raises Stale or Conflict if it is not this handle's to give."""
+        return await self._move("release")
+
+    async def done(self, note: str | None = None) -> AsyncTask:
+        """Say that it is done; what needs it may become ready. Raises Stale or Conflict."""
+        return await self._move("done", note)
+
+    async def fail(self, note: str | None = None) -> AsyncTask:
+        """Say that it failed; what needs it is stuck until it is reopened. Raises Stale or Conflict."""
+        return await self._move("fail", note)
+
+    async def block(self, reason: str) -> AsyncTask:
+        """Put it aside until something outside happens; a claim on it ends. Raises Stale or Conflict."""
+        return await self._move("block", reason)
+
+    async def unblock(self, note: str | None = None) -> AsyncTask:
+        """Its obstacle is gone: it is todo again. Raises Conflict if it is not blocked."""
+        return await self._move("unblock", note)
+
+    async def cancel(self, note: str | None = None) -> AsyncTask:
+        """It is not to be done any more. Anybody may say so; who is at it is told by Stale."""
+        return await self._move("cancel", note)
+
+    async def reopen(self, note: str | None = None) -> AsyncTask:
+        """Try again what failed or was cancelled: it is todo. Raises Conflict if it is neither."""
+        return await self._move("reopen", note)
+
+    async def _move(self, verb: str, note: str | None = None) -> AsyncTask:
+        self._record = await self._write(tasks.move, self.id, verb, note=note, token=self._token)
+        self._token = None
+        return self
+
+    async def edit(
+        self,
+        *,
+        title: str | None = None,
+        priority: int | None = None,
+        labels: Iterable[str] | None = None,
+        detail: Any = ...,
+    ) -> AsyncTask:
+        """Change what it says; what is not given stays. Atomic; repeating it changes nothing.
+
+        A `key` goes on standing for what the task was first written down with. Raises Stale or Conflict as the moves do, and
+        Invalid with the path of what is wrong.
+        """
+        given = {"title": title, "priority": priority, "labels": labels, "detail": detail}
+        self._record = await self._write(tasks.edit, self.id, token=self._token, **given)
+        return self
+
+    async def need(self, other: AsyncTask | TaskRecord | int) -> AsyncTask:
+        """Let it wait for another task of this session too. Raises Invalid that spells out a cycle."""
+        self._record = await self._write(needing.need, self.id, other, token=self._token)
+        return self
+
+    async def unneed(self, other: AsyncTask | TaskRecord | int) -> AsyncTask:
+        """Let it no longer wait for another task: the way out when that one failed for good."""
+        self._record = await self._write(needing.unneed, self.id, other, token=self._token)
+        return self
+
+    async def put_under(self, parent: AsyncTask | TaskRecord | int | None) -> AsyncTask:
+        """Make it a part of another task of this session, or of none. Raises Invalid for a cycle."""
+        self._record = await self._write(needing.put_under, self.id, parent, token=self._token)
+        return self
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.session!r}, {self.id}, {self.title!r}, {self.status.value})"
+
+
+class AsyncWork(AsyncStreamHandle):
+    """The plan of a session: tasks, what they wait for, and who is at them."""
+
+    __slots__ = ()
+
+    async def task(
+        self,
+        title: str,
+        *,
+        needs: Iterable[AsyncTask | TaskRecord | int] = (),
+        parent: AsyncTask | TaskRecord | int | None = None,
+        priority: int = 0,
+        labels: Iterable[str] = (),
+        detail: Any = None,
+        key: str | None = None,
+        checks: Iterable[object] = (),
+    ) -> AsyncTask:
+        """Write a task down. Atomic; without a key two calls make two tasks.
+
+        needs: tasks of this session that must be done before. priority: higher comes first. detail: any
+        value. key: makes it idempotent, also after a crash: the same key, title, priority, labels and detail
+        give the task that stands, as it is by now; others raise KeyReused. checks: what must be so for it to make sense
+        (`perdure.GitRef` …), looked at when the session is booted and by `store.checked`. Raises Invalid, TooLarge or
+        NotFound with the path of what is wrong; nothing is written then.
+        """
+        record = await self._write(
+            tasks.add, title, needs=needs, parent=parent, priority=priority, labels=labels, detail=detail, key=key,
+            checks=await self._caller.work(checking.observed, checks) if checks else (),
+        )  # fmt: skip
+        return AsyncTask(self._caller, self._stream, self._pin, record)
+
+    async def get_task(self, task: int, *, token: int | None = None) -> AsyncTask:
+        """The task with this number. token: of a claim that another handle made, to move the task as its holder; Stale if
+        that claim was lost. Raises NotFound.
+        """
+        return AsyncTask(self._caller, self._stream, self._pin, await self._read(tasks.task, task), token=token)
+
+    async def tasks(
+        self,
+        *,
+        status: TaskStatus | TaskStatusName | None = None,
+        label: str | None = None,
+        parent: AsyncTask | TaskRecord | int | None = None,
+        stuck: bool = False,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> Page[AsyncTask]:
+        """The tasks of this session, newest first. stuck: those that need a failed or cancelled one."""
+        found = await self._read(
+            tasks.tasks, status=status, label=label, parent=parent, stuck=stuck, limit=limit, after=after
+        )
+        return found.each(lambda record: AsyncTask(self._caller, self._stream, self._pin, record))
+
+    async def ready(self, *, limit: int = 20, label: str | None = None) -> list[AsyncTask]:
+        """The tasks that can be begun now: todo or abandoned, with all needs done; most urgent first."""
+        found = await self._read(tasks.ready, limit=limit, label=label)
+        return [AsyncTask(self._caller, self._stream, self._pin, record) for record in found]
+
+    async def claim_next(self, *, ttl: Duration | None = None, label: str | None = None) -> AsyncTask | None:
+        """Take the first task that is ready; None if none is. Atomic: no two callers get the same one."""
+        holder = self._caller.core.holder
+        record = await self._write(tasks.claim_next, holder=holder, ttl=ttl, label=label)
+        if record is None:
+            return None
+        return AsyncTask(self._caller, self._stream, self._pin, record, token=record.token)
+
+
+class AsyncWorkAcross(AsyncStoreHandle):
+    """Asking across the store: tasks."""
+
+    __slots__ = ()
+
+    async def tasks(
+        self,
+        *,
+        status: TaskStatus | TaskStatusName | None = None,
+        label: str | None = None,
+        actor: str | None = None,
+        stuck: bool = False,
+        since: Instant | None = None,
+        until: Instant | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> Page[AsyncTask]:
+        """The tasks of all sessions of this tenant, newest first. actor: who wrote them down.
+
+        since, until: instants ("2026-01-31", a datetime) or ages ("7d"). The page's `next` goes into `after`.
+        """
+        found = await self._caller.read(
+            tasks.tasks_of_store, status=status, label=label, actor=actor, stuck=stuck, since=since,
+            until=until, limit=limit, after=after,
+        )  # fmt: skip
+        return found.each(lambda each: AsyncTask(self._caller, each[0], "", each[1]))

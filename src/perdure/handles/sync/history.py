@@ -1,0 +1,80 @@
+# Generated from handles/aio/history.py by tools/unasync.py: edit that one.
+"""Handles for time travel and forks."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from perdure.errors import Invalid
+from perdure.handles.sync.base import StreamHandle
+from perdure.log.change import Stream
+from perdure.model.records.conversation import Origin
+from perdure.model.records.differences import SessionDiff
+from perdure.planes.audit import diff, history, lineage
+from perdure.runtime.callers import Caller, FrozenCaller
+
+
+class Past(StreamHandle):
+    """Time travel: of a session, or of a scope."""
+
+    __slots__ = ("_moment",)
+
+    def __init__(self, caller: Caller, stream: Stream, pin: str = "", *, moment: history.Moment | None = None) -> None:
+        super().__init__(caller, stream, pin)
+        self._moment = moment  # the argument of `at`, if this is the past
+
+    def at(self, moment: history.Moment) -> Self:
+        """This session or scope as it was after an event (its sequence number), at an instant, or some time ago
+        ("2h"): for reading only.
+
+        Every verb that reads works on it, and time stands still: what had not expired then is there, and who held something
+        holds it. Costs a
+        fold of the history up to that point, into memory. Writing raises ReadOnly. Inside `atomic` it is good
+        until the function returns. Raises Invalid when there was nothing then, and for a moment that has not come yet.
+        """
+        view = self._read(history.view, moment, self._caller.core)
+        frozen = FrozenCaller(view.core, self._caller.actor, view.tenant)
+        return type(self)(frozen, view.stream, view.pin, moment=moment)
+
+    def __repr__(self) -> str:
+        at = "" if self._moment is None else f", at={self._moment!r}"
+        return f"{type(self).__name__}({self.name!r}{at})"
+
+
+class Time(Past):
+    """The verbs of a session for forks."""
+
+    __slots__ = ()
+
+    def fork(self, at: history.Moment | None = None, *, name: str) -> Self:
+        """Another session that goes on from a point of this one (None: from now) and leaves it as it is.
+
+        Turns, summaries, checkpoints, artifacts and events up to there are shared, not copied; values, tasks
+        and decisions are restated; locks and claims stay behind. Atomic; not idempotent: a name that is taken
+        raises Conflict. Raises Invalid when there is no such point. Costs what the session has in values,
+        tasks and decisions.
+        """
+        plan = self._read(history.plan_fork, at)
+        stream, pin = self._caller.run(self._caller.fenced(history.fork), (plan, name), {}, self._pin)
+        return type(self)(self._caller, stream, pin)
+
+    def origin(self) -> Origin | None:
+        """The session that this one was forked from, or stands beside since a merge, and the last event that both have.
+
+        None if it began by itself.
+        """
+        return self._read(lineage.origin)
+
+    def diff(self, other: Self) -> SessionDiff:
+        """The differences from this session to another one: `session.at("2h").diff(session)`, or a session and its fork.
+
+        Goal, values, plan, decisions, checkpoints, artifacts, and what was said since they parted. Reads alone; each side is one
+        state. Costs what both have in values, tasks and decisions, and what was said since.
+        """
+        if not isinstance(other, Time):
+            raise Invalid(f"expected a session, got {type(other).__name__}", path="other")
+        a, b = self._read(diff.stand), other._read(diff.stand)
+        parted = diff.parted_at(a, b)
+        mine = self._read(diff.said, parted, a.line[0][1])
+        theirs = other._read(diff.said, parted, b.line[0][1])
+        return diff.diff(a, b, mine, theirs)

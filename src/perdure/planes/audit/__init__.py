@@ -1,0 +1,1 @@
+"""Audit, across all planes: verification, lineage, history, differences, the feed."""

@@ -1,0 +1,237 @@
+"""The differences between two points of a session, or two sessions; and between two runs. The plane behind `diff`.
+
+`stand` reads what a session is at, once for each side (a session, a fork, or one as it was); `diff` compares the two, purely.
+Sides that share a past are compared by what things are (their numbers); others by what they are called. Turns from before they
+parted are not read. Callers: the handles. Costs what the session has in values, tasks and decisions, and what was said since.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from perdure.log.change import Stream
+from perdure.model.limits import PAGE_MAX_ROWS
+from perdure.model.records.artifacts import ArtifactRecord
+from perdure.model.records.checkpoints import CheckpointRecord
+from perdure.model.records.conversation import SessionRecord, Turn
+from perdure.model.records.decisions import DecisionRecord
+from perdure.model.records.differences import Difference, How, RunDiff, SessionDiff
+from perdure.model.records.effects import EffectRecord
+from perdure.model.records.runs import RunRecord, StepRecord, WaitRecord
+from perdure.model.records.tasks import TaskRecord
+from perdure.model.records.values import Entry
+from perdure.model.values import digest
+from perdure.planes.audit.lineage import MERGED, ancestry, beside
+from perdure.planes.audit.snapshots import one_state
+from perdure.planes.conversation import artifacts, sessions
+from perdure.planes.conversation.turns import turns_on
+from perdure.planes.execution import decisions, tasks
+from perdure.planes.memory import values
+from perdure.planes.reading.paging import Page
+from perdure.planes.reading.row_reading import stored_address
+from perdure.planes.recovery import checkpoints
+from perdure.stores.store import Reads
+from perdure.stores.tx import EVENTS, LOG
+
+T = TypeVar("T")
+N = TypeVar("N", CheckpointRecord, ArtifactRecord)
+
+ABOUT = ("title", "status", "goal", "labels", "pins")
+TASK = ("title", "status", "priority", "labels", "detail", "note")
+TASK_LINKS = ("parent", "needs")  # numbers, which mean something only to sides that share a past
+DECISION = ("text", "because", "then", "status", "outcome", "note", "tags")
+RUN = ("agent", "status", "reason", "args", "kwargs", "result", "error", "key", "session", "program")
+PLACED = {  # by what it is called, and what is compared
+    "steps": ("name", "value", "error"),
+    "effects": ("tool", "state", "args", "result", "error"),
+    "waits": ("kind", "question", "name", "state", "answer"),
+}
+CHECKPOINT = ("seq", "hash", "size")
+ARTIFACT = ("hash", "media_type", "size")
+
+
+class Stand(NamedTuple):
+    """The state of a session. line: the streams with the events of its past, newest first, each with the last that counts."""
+
+    line: list[tuple[bytes, int]]
+    about: SessionRecord
+    values: list[Entry]
+    tasks: list[TaskRecord]
+    decisions: list[DecisionRecord]
+    checkpoints: list[CheckpointRecord]
+    artifacts: list[ArtifactRecord]
+
+
+class RunStand(NamedTuple):
+    """The state of a run."""
+
+    about: RunRecord
+    steps: list[StepRecord]
+    effects: list[EffectRecord]
+    waits: list[WaitRecord]
+
+
+# -- reading -------------------------------------------------------------------------------------------------
+
+
+@one_state
+def stand(reads: Reads, stream: Stream) -> Stand:
+    """The state of a session, but for its turns."""
+    return Stand(
+        _line(reads, stream),
+        sessions.info(reads, stream),
+        list(_all(lambda after: values.entries(reads, stream, limit=PAGE_MAX_ROWS, after=after))),
+        list(_all(lambda after: tasks.tasks(reads, stream, limit=PAGE_MAX_ROWS, after=after)))[::-1],
+        list(_all(lambda after: decisions.decisions(reads, stream, limit=PAGE_MAX_ROWS, after=after)))[::-1],
+        _newest(_saved(reads, stream)),
+        _newest(_all(lambda after: artifacts.listing(reads, stream, limit=PAGE_MAX_ROWS, after=after))),
+    )
+
+
+def _line(reads: Reads, stream: Stream) -> list[tuple[bytes, int]]:
+    last = reads.query(LOG.stream_head, touches=[(EVENTS, stream.id)], stream=stream.id)[0][0]
+    found: list[tuple[bytes, int]] = []
+    for each in ancestry(reads, stream):
+        found.append((each.uid, last))
+        if (noted := beside(reads, each)) is not None:
+            found.append((stored_address(noted.of, MERGED), min(last, noted.after)))
+        last = min(last, each.fork_seq)
+    return found
+
+
+def _all(page: Callable[[str | None], Page[T]]) -> Iterator[T]:
+    found = page(None).whole()
+    yield from found
+    while found.next is not None:
+        found = page(found.next).whole()
+        yield from found
+
+
+def _saved(reads: Reads, stream: Stream) -> Iterator[CheckpointRecord]:
+    return _all(lambda before: checkpoints.listing(reads, stream, limit=PAGE_MAX_ROWS, before=before))
+
+
+def _newest(things: Iterable[N]) -> list[N]:
+    """The newest of each name; things come newest first."""
+    found: dict[str, N] = {}
+    for each in things:
+        found.setdefault(each.name, each)
+    return list(found.values())
+
+
+def said(reads: Reads, stream: Stream, after: int, upto: int) -> list[Turn]:
+    """All turns with after < seq <= upto."""
+    found: list[Turn] = []
+    while page := turns_on(reads, stream, after, upto, PAGE_MAX_ROWS):
+        found += page
+        after = page[-1].seq
+    return found
+
+
+def parted_at(a: Stand, b: Stand) -> int:
+    """The last event that both sides have; 0 if they share nothing."""
+    theirs = dict(b.line)
+    return next((min(last, theirs[uid]) for uid, last in a.line if uid in theirs), 0)
+
+
+# -- comparing -----------------------------------------------------------------------------------------------
+
+
+def diff(a: Stand, b: Stand, said_in_a: Sequence[Turn] = (), said_in_b: Sequence[Turn] = ()) -> SessionDiff:
+    """The differences from the one to the other. said_in_…: the turns since they parted. Pure."""
+    related = parted_at(a, b) > 0
+    task_fields = TASK + TASK_LINKS if related else TASK
+    return SessionDiff(
+        about=_compare(_facts(a.about, ABOUT), _facts(b.about, ABOUT)),
+        values=_compare(_by_name(a.values, "value"), _by_name(b.values, "value"), written=True),
+        tasks=_things(a.tasks, b.tasks, "id" if related else "", "title", task_fields),
+        decisions=_things(a.decisions, b.decisions, "seq" if related else "", "text", DECISION),
+        checkpoints=_things(a.checkpoints, b.checkpoints, "", "name", CHECKPOINT if related else CHECKPOINT[1:]),
+        artifacts=_things(a.artifacts, b.artifacts, "", "name", ARTIFACT),
+        turns_added=tuple(said_in_b),
+        turns_removed=tuple(said_in_a),
+    )
+
+
+def diff_runs(a: RunStand, b: RunStand) -> RunDiff:
+    """The differences from one run to another; the entries of each are known by its place. Pure."""
+    return RunDiff(
+        _compare(_facts(a.about, RUN), _facts(b.about, RUN)),
+        *(
+            _compare(_placed(getattr(a, part), fields), _placed(getattr(b, part), fields))
+            for part, fields in PLACED.items()
+        ),
+    )
+
+
+def _placed(things: Iterable[Any], fields: Sequence[str]) -> dict[str, Any]:
+    """The entries of a run, under their place and name. An entry that a run adopted has no place: its number stands for it."""
+    return {f"{each.place or each.seq} {getattr(each, fields[0])}": _fields(each, fields[1:]) for each in things}
+
+
+def _facts(about: SessionRecord | RunRecord, names: Sequence[str]) -> dict[str, Any]:
+    found = {name: getattr(about, name) for name in names}
+    return {name: value for name, value in found.items() if value not in (None, "", (), [], {})}
+
+
+def _by_name(things: Iterable[Any], field: str) -> dict[str, Any]:
+    return {each.name: getattr(each, field) for each in things}
+
+
+def _compare(before: Mapping[str, Any], after: Mapping[str, Any], *, written: bool = False) -> tuple[Difference, ...]:
+    """written: values of users, which are the same if they are written the same (1 is not True)."""
+    found = [Difference(How.REMOVED, name, before[name], None) for name in before if name not in after]
+    found += [Difference(How.ADDED, name, None, after[name]) for name in after if name not in before]
+    both = [name for name in before if name in after]
+    found += [
+        Difference(How.CHANGED, name, before[name], after[name])
+        for name in both
+        if not _same(before[name], after[name], written)
+    ]
+    return tuple(sorted(found, key=lambda each: each.name))
+
+
+def _same(before: Any, after: Any, written: bool) -> bool:
+    return digest(before) == digest(after) if written else before == after
+
+
+def _things(
+    a: Iterable[Any], b: Iterable[Any], identity: str, title: str, fields: Sequence[str]
+) -> tuple[Difference, ...]:
+    """Things with fields, known by a number, or (where that means nothing) by their title."""
+    before, after = _keyed(a, identity, title), _keyed(b, identity, title)
+    found: list[Difference] = []
+    for key in dict.fromkeys([*before, *after]):
+        old, new = before.get(key), after.get(key)
+        changed = [name for name in fields if getattr(old, name, None) != getattr(new, name, None)]
+        if old is not None and new is not None:
+            if changed:
+                found.append(
+                    Difference(How.CHANGED, _called(new, identity, title), _fields(old, changed), _fields(new, changed))
+                )
+        elif new is not None:
+            found.append(Difference(How.ADDED, _called(new, identity, title), None, _fields(new, fields)))
+        else:
+            found.append(Difference(How.REMOVED, _called(old, identity, title), _fields(old, fields), None))
+    return tuple(found)
+
+
+def _keyed(things: Iterable[Any], identity: str, title: str) -> dict[Any, Any]:
+    """Two of one title are told apart by their order."""
+    found: dict[Any, Any] = {}
+    seen: Counter[Any] = Counter()
+    for each in things:
+        key = getattr(each, identity or title)
+        seen[key] += 1
+        found[key, seen[key]] = each
+    return found
+
+
+def _called(thing: Any, identity: str, title: str) -> str:
+    return f"{getattr(thing, identity)} {getattr(thing, title)}" if identity else getattr(thing, title)
+
+
+def _fields(thing: Any, names: Iterable[str]) -> dict[str, Any]:
+    return {name: getattr(thing, name) for name in names if getattr(thing, name) not in (None, (), "")}

@@ -1,0 +1,151 @@
+"""One stream rebuilt from its events: the recorded rows, the derived rows that follow, and where a store
+differs from both.
+
+Callers: `planes.audit.verify`. The same two functions that `tx.record` uses (`step`, `derive`) make the rows
+here, so that there is one rule for what an event means. Keeps P5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+from perdure.errors import Damaged
+from perdure.log.change import Stream
+from perdure.log.derive import derive
+from perdure.log.event import Body, Event, decode_body
+from perdure.log.fold import step
+from perdure.log.table import Row, Table, TableClass
+from perdure.log.upcast import upcast
+from perdure.planes import tables
+from perdure.stores.dialect import rows_page
+from perdure.stores.replay import Seen
+from perdure.stores.store import Reads
+
+PAGE_ROWS = 500
+
+Key = tuple[Any, ...]
+
+
+class Expected(NamedTuple):
+    """A row as the log gives it, and the last event that wrote it."""
+
+    row: Row
+    seq: int
+
+
+class RowDifference(NamedTuple):
+    """A row that is not as the log gives it. `found` or `expected` is None when there is none."""
+
+    table: Table
+    key: Key
+    seq: int | None
+    found: Row | None
+    expected: Row | None
+
+    def __str__(self) -> str:
+        """The difference, without the values: a report may be shown to people who may not read them."""
+        if self.found is None:
+            return f"the row {_shown(self.key)} is missing"
+        if self.expected is None:
+            return f"the row {_shown(self.key)} is not in the log"
+        wrong = [name for name, value in self.expected.items() if self.found.get(name) != value]
+        return f"the row {_shown(self.key)} differs in {', '.join(wrong)}"
+
+
+def _shown(key: Key) -> str:
+    parts = [part.hex() if isinstance(part, bytes) else str(part) for part in key]
+    return ", ".join(parts)[:120] or "of this stream"
+
+
+class Rebuild:
+    """The tables of one stream, event by event."""
+
+    def __init__(self, recorded: dict[str, Table] = tables.RECORDED, seen: Seen | None = None) -> None:
+        """seen: what events mean here, if the stream was imported (`planes/audit/imported`)."""
+        self._recorded = recorded
+        self._seen = seen
+        self.rows: dict[Table, dict[Key, Expected]] = {}
+        self._pruned: set[str] = set()  # tables that have events without a body
+
+    def add(self, event: Event) -> Body | None:
+        """Apply one event; returns its body, or None if that is gone. Damaged when it cannot be read or
+        applied."""
+        if event.body is None:
+            self._pruned.add(event.table)
+            return None
+        body = upcast(event, decode_body(event.body, f"seq {event.seq}"))
+        try:
+            self._apply(event, body)
+        except (TypeError, ValueError, KeyError) as error:
+            raise Damaged(f"its content cannot be applied: {error}", path=f"seq {event.seq}") from None
+        return body
+
+    def _apply(self, event: Event, body: Body) -> None:
+        table = done = None
+        if event.table:
+            table = self._recorded.get(event.table)
+            if table is None:
+                raise Damaged(f"no table {event.table[:60]!r} is known", path=f"seq {event.seq}")
+            body = self._seen(table, event.seq, body) if self._seen else body
+            pruned = event.table in self._pruned
+            done = step(table, body, event.seq, partial(self._standing, table), pruned=pruned)
+            if done is not None:
+                self._put(table, done.key, done.new, event.seq)
+        for derived, row, gone in derive(table, event.seq, body, done):
+            self._put(derived, derived.key_of(row), None if gone else row, event.seq)
+
+    def _standing(self, table: Table, key: Key) -> Row | None:
+        found = self.rows.get(table, {}).get(key)
+        return found.row if found else None
+
+    def _put(self, table: Table, key: Key, row: Row | None, seq: int) -> None:
+        rows = self.rows.setdefault(table, {})
+        if row is None:
+            rows.pop(key, None)
+        else:
+            rows[key] = Expected(row, seq)
+
+    def each(self, table: Table) -> Iterator[Row]:
+        """The rows of a table that the log gives."""
+        for expected in self.rows.get(table, {}).values():
+            yield expected.row
+
+    def differences(self, reads: Reads, stream: Stream, count: Callable[[Table], None]) -> Iterator[RowDifference]:
+        """Where the store's rows of this stream differ, both ways: altered, missing, written past the log."""
+        for table in CHECKED:
+            waiting = dict(self.rows.get(table, {}))
+            for found in stored_rows(reads, table, stream.id):
+                count(table)
+                key = table.key_of(found)
+                expected = waiting.pop(key, None)
+                difference = _compare(table, key, found, expected, stream)
+                if difference is not None:
+                    yield difference
+            for key, expected in waiting.items():
+                yield RowDifference(table, key, expected.seq, None, expected.row)
+
+
+CHECKED = tuple(table for table in tables.ALL if table.table_class is not TableClass.EPHEMERAL)
+
+
+def _compare(table: Table, key: Key, found: Row, expected: Expected | None, stream: Stream) -> RowDifference | None:
+    if expected is None:
+        seq = found.get("seq")
+        return RowDifference(table, key, seq if isinstance(seq, int) else None, found, None)
+    implied = {"stream": stream.id, "tenant": stream.tenant}
+    meant = {name: implied.get(name, expected.row.get(name)) for name in table.all_columns}
+    return None if found == meant else RowDifference(table, key, expected.seq, found, meant)
+
+
+def stored_rows(reads: Reads, table: Table, stream: int) -> Iterator[Row]:
+    """Every row of a table that belongs to a stream, page by page."""
+    after: dict[str, Any] = {}
+    while True:
+        page = reads.query(rows_page(table, first=not after), stream=stream, limit=PAGE_ROWS, **after)
+        for values in page:
+            yield dict(zip(table.all_columns, values, strict=True))
+        if len(page) < PAGE_ROWS or not table.key:
+            return
+        after = {f"after_{name}": page[-1][table.all_columns.index(name)] for name in table.key}

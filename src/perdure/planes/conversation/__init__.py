@@ -1,0 +1,1 @@
+"""The conversation: sessions, turns, summaries, transcripts, emitted events, artifacts."""

@@ -1,0 +1,413 @@
+"""Turns: what is said, the calls that are made and their results. The plane behind `say result turns
+pending`.
+
+A turn's row is thin; what it says is in its event alone. Saying something without a key reads nothing at all
+(P8). Identity comes from the caller's key or call id, never from the content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from perdure.errors import Conflict, Damaged, Invalid, KeyReused, NotFound, TooLarge
+from perdure.log.change import Change, Stream
+from perdure.log.event import Body
+from perdure.log.table import Table
+from perdure.model.instants import to_datetime
+from perdure.model.limits import KEY_MAX_CHARS, REFS_MAX, check_name, check_page
+from perdure.model.records.conversation import Call, Pending, PendingKind, Role, Turn
+from perdure.model.values import digest, to_plain
+from perdure.planes.audit.lineage import MAX_SEQ, Segment, segments, touching
+from perdure.planes.audit.snapshots import one_state
+from perdure.planes.reading.body_reading import body_of, stored_value
+from perdure.planes.reading.origins import check_seq, to_refs
+from perdure.planes.reading.paging import Page, page_by_seq, seq_or_cursor
+from perdure.planes.reading.row_reading import stored_fields, stored_instant, stored_state
+from perdure.planes.tables import CALLS, TURNS
+from perdure.stores.past_store import PastReader
+from perdure.stores.statements import Statement, Statements
+from perdure.stores.store import Reads
+from perdure.stores.tx import HISTORY, Tx
+
+Q = Statements("perdure.planes.conversation", "sessions.sql")
+
+_Row: TypeAlias = "tuple[Any, ...]"
+
+PENDING_LOOKBACK_TURNS = 100  # an assistant turn further back than so many others is not waited for any more
+
+_SPEAKERS = {role.value: role for role in (Role.SYSTEM, Role.USER, Role.ASSISTANT)}
+
+
+# -- saying --------------------------------------------------------------------------------------------------
+
+
+def say(
+    tx: Tx,
+    stream: Stream,
+    role: str,
+    content: Any = None,
+    *,
+    key: str | None = None,
+    calls: Sequence[Call] = (),
+    about: Iterable[str] = (),
+    shown: Iterable[object] = (),
+    origin: Mapping[str, Any] | None = None,
+) -> Turn:
+    """Add a turn, or with a key that was used before, give the turn that stands under it.
+
+    origin: where it came from, if it was said elsewhere before; shown: what the speaker had been shown. Both are kept as data, no
+    part of what the key stands for.
+    """
+    speaker = _speaker(role)
+    made = _checked_calls(calls, speaker) if calls else ()
+    if content is None and not made:
+        raise Invalid("a turn says something or makes calls", path="content")
+    doc = _document(content, made) | _origin(origin)
+    if key is not None:
+        said = _find(tx, stream, Q.turn_by_key, key=check_name(key, "key", KEY_MAX_CHARS))
+        if said is not None:
+            return _same(said, Turn(0, speaker, content, made, said.at, "", key), f"key {key!r}", "key")
+    for i, call in enumerate(made):
+        _refuse_known(tx, stream, call.id, f"calls[{i}].id")
+    seen = list(dict.fromkeys(to_refs(tx, stream, shown, "shown"))) if shown else []
+    change = Change(
+        "turn.said", stream, TURNS, set={"role": str(speaker), "key": key, "call": None}, doc=doc, refs=seen,
+        subjects=_subjects(about) if about else (), calls=[(call.id, call.tool) for call in made] if made else (),
+    )  # fmt: skip
+    seq = tx.record(change)
+    ref = stream.ref(seq)
+    at = to_datetime(tx.now)
+    return Turn(seq, speaker, content, made, at, tx.actor, key, ref=ref, origin=doc.get("origin"), shown=tuple(seen))
+
+
+def answered(tx: Tx, stream: Stream, content: Any, key: str | None, calls: Sequence[Call]) -> Turn:
+    """The turn of a model's answer: the one that made these very calls, under whatever key it was said, or else a new one."""
+    said = _made_by(tx, stream, calls[0].id) if calls else None
+    if said is None:
+        return say(tx, stream, "assistant", content, key=key, calls=calls)
+    fresh = Turn(0, Role.ASSISTANT, content, _checked_calls(calls, Role.ASSISTANT), said.at, "")
+    hint = "to continue: turn = session.pending().turn, then session.respond(turn.content, calls=turn.calls, …)"
+    return _same(said, fresh, f"call {calls[0].id!r}", "calls", hint)
+
+
+def result(
+    tx: Tx,
+    stream: Stream,
+    call_id: str,
+    value: Any,
+    *,
+    error: bool = False,
+    origin: Mapping[str, Any] | None = None,
+) -> Turn:
+    """Add the result of a call; if it has one already, give that one. origin: as for `say`."""
+    check_name(call_id, "call_id")
+    doc = {"content": to_plain(value, "value")} | ({"error": True} if error else {}) | _origin(origin)
+    if maker_of(tx, stream, call_id) is None:
+        raise NotFound(f"no turn of this session made the call {call_id!r}", path="call_id")
+    given = result_of(tx, stream, call_id)
+    if given is not None:
+        fresh = Turn(0, Role.TOOL, value, (), given.at, "", call=call_id, error=bool(error))
+        return _same(given, fresh, f"call {call_id!r}", "value")
+    columns = {"role": Role.TOOL.value, "key": None, "call": call_id}
+    seq = tx.record(Change("call.answered", stream, TURNS, set=columns, doc=doc))
+    at = to_datetime(tx.now)
+    ref = stream.ref(seq)
+    return Turn(seq, Role.TOOL, value, (), at, tx.actor, None, call_id, bool(error), ref, doc.get("origin"))
+
+
+def result_of(reads: Reads, stream: Stream, call_id: str) -> Turn | None:
+    """The result of a call, if it has one."""
+    return _find(reads, stream, Q.turn_by_call, call=call_id)
+
+
+def _speaker(role: object) -> Role:
+    speaker = _SPEAKERS.get(role) if isinstance(role, str) else None
+    if speaker is not None:
+        return speaker
+    hint = "result(call_id, value) keeps what a tool gave" if role == "tool" else ""
+    raise Invalid(f"unknown role {str(role)[:40]!r} (system, user, assistant)", path="role", hint=hint)
+
+
+def _document(content: Any, calls: Sequence[Call]) -> dict[str, Any]:
+    doc = {"content": to_plain(content, "content")}
+    if calls:
+        doc["args"] = [to_plain(call.args, f"calls[{i}].args") for i, call in enumerate(calls)]
+    return doc
+
+
+def _origin(origin: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {} if origin is None else {"origin": to_plain(dict(origin), "origin")}
+
+
+def _checked_calls(calls: object, speaker: Role) -> tuple[Call, ...]:
+    if speaker is not Role.ASSISTANT:
+        raise Invalid(f"only assistant turns make calls, not {speaker} turns", path="calls")
+    if not isinstance(calls, (list, tuple)):
+        raise Invalid(f"expected a list of calls, got {type(calls).__name__}", path="calls")
+    if len(calls) > REFS_MAX:
+        raise TooLarge(f"{len(calls)} calls, at most {REFS_MAX} in one turn", path="calls")
+    seen: set[str] = set()
+    for i, call in enumerate(calls):
+        if type(call) is not Call:
+            raise Invalid(f"expected a Call, got {type(call).__name__}", path=f"calls[{i}]")
+        check_name(call.tool, f"calls[{i}].tool")
+        if check_name(call.id, f"calls[{i}].id") in seen:
+            raise Conflict(f"the call {call.id!r} is made twice", path=f"calls[{i}].id")
+        seen.add(call.id)
+    return tuple(calls)
+
+
+def _subjects(about: Iterable[str]) -> list[str]:
+    if isinstance(about, (str, bytes)) or not isinstance(about, Iterable):
+        raise Invalid(f"expected a list of subjects, got {type(about).__name__}", path="about")
+    subjects = list(dict.fromkeys(check_name(name, f"about[{i}]") for i, name in enumerate(about)))
+    if len(subjects) > REFS_MAX:
+        raise TooLarge(f"{len(subjects)} subjects, at most {REFS_MAX} of one turn", path="about")
+    return subjects
+
+
+def _refuse_known(tx: Tx, stream: Stream, call: str, path: str) -> None:
+    maker = maker_of(tx, stream, call)
+    if maker is not None:
+        raise Conflict(f"turn {maker} of this session made the call {call!r} already", path=path, seq=maker)
+
+
+def _same(stored: Turn, given: Turn, what: str, path: str, hint: str = "") -> Turn:
+    """The stored turn if it says the same as the given one; the first input stands."""
+    before, now = _digest(stored), _digest(given)
+    if before == now:
+        return stored
+    raise KeyReused(
+        f"{what} stands for another input, turn {stored.seq}",
+        path=path,
+        hint=hint,
+        seq=stored.seq,
+        stored=before,
+        given=now,
+    )
+
+
+def _digest(turn: Turn) -> str:
+    calls = [[call.id, call.tool, call.args] for call in turn.calls]
+    parts = {"role": turn.role.value, "content": turn.content, "calls": calls, "error": turn.error}
+    return digest(parts, "turn").hex()
+
+
+# -- reading -------------------------------------------------------------------------------------------------
+
+
+def turns(
+    reads: Reads,
+    stream: Stream,
+    *,
+    last: int | None = None,
+    after: int | str | None = None,
+    before: int | str | None = None,
+    limit: int = 100,
+) -> Page[Turn]:
+    """A page of turns, in order: the last ones, or those before or after a sequence number or the cursor of a page."""
+    if last is not None and (after is not None or before is not None):
+        raise Invalid("`last` stands alone; with `after` or `before` use `limit`", path="last")
+    rows = check_page(limit) if last is None else check_page(last, "last")
+    first = 0 if after is None else _bound(after, "after")
+    upto = MAX_SEQ if before is None else _bound(before, "before") - 1
+    found = _rows_back if after is None else _rows_on
+    page = page_by_seq(found(reads, stream, first, upto, rows + 1), rows, lambda row: row[0])
+    read = [_turn_of(reads, stream, row) for row in page]
+    return Page(read[::-1] if after is None else read, page.next)
+
+
+def _bound(given: int | str, path: str) -> int:
+    seq = seq_or_cursor(given, path)
+    return 0 if seq == 0 else check_seq(seq, path)
+
+
+def turns_back(reads: Reads, stream: Stream, first: int, upto: int, limit: int) -> list[Turn]:
+    """The newest turns with first < seq <= upto, in order."""
+    return [_turn_of(reads, stream, row) for row in reversed(_rows_back(reads, stream, first, upto, limit))]
+
+
+def _rows_back(reads: Reads, stream: Stream, first: int, upto: int, limit: int) -> list[_Row]:
+    """The rows, newest first."""
+    found: list[_Row] = []
+    for segment in segments(reads, stream, upto):
+        if len(found) == limit or segment.last <= first:
+            break
+        found += _rows(reads, stream, Q.turns_back, _above(segment, first), limit=limit - len(found))
+    return found
+
+
+def turns_on(reads: Reads, stream: Stream, first: int, upto: int, limit: int, *, rules: bool = False) -> list[Turn]:
+    """The oldest turns (or of those, the rules: what the system says) with first < seq <= upto, in order."""
+    return [_turn_of(reads, stream, row) for row in _rows_on(reads, stream, first, upto, limit, rules=rules)]
+
+
+def _rows_on(reads: Reads, stream: Stream, first: int, upto: int, limit: int, *, rules: bool = False) -> list[_Row]:
+    found: list[_Row] = []
+    for segment in reversed(segments(reads, stream, upto)):
+        if segment.last > first and len(found) < limit:
+            span = _above(segment, first)
+            found += _rows(reads, stream, Q.turns_on, span, limit=limit - len(found), rules=1 if rules else None)
+    return found
+
+
+def _above(segment: Segment, first: int) -> Segment:
+    return segment._replace(first=max(segment.first, first))
+
+
+def _rows(reads: Reads, stream: Stream, statement: Statement, span: Segment, **params: Any) -> list[_Row]:
+    return reads.query(statement, touches=touching(TURNS, stream, span.stream), **span._asdict(), **params)
+
+
+def _find(reads: Reads, stream: Stream, statement: Statement, **params: Any) -> Turn | None:
+    """The turn that a key or call names: one statement, however often this session was forked."""
+    forked = stream.parent is not None
+    found = reads.query(
+        statement,
+        touches=_line_touches(stream, TURNS),
+        stream=stream.id,
+        alone=None if forked else stream.id,
+        forked=1 if forked else None,
+        last=MAX_SEQ,
+        **params,
+    )
+    return _turn_of(reads, stream, found[0]) if found else None
+
+
+def _line_touches(stream: Stream, table: Table) -> list[tuple[Table, int]]:
+    """The tables that a statement over a lineage looks at: also the rows of the streams, which may be new in this transaction.
+    Older parents are written before their forks are.
+    """
+    own = (table, stream.id)
+    return [own] if stream.parent is None else [own, (HISTORY, stream.id), (HISTORY, stream.parent)]
+
+
+def _turn_of(reads: Reads, stream: Stream, row: _Row) -> Turn:
+    seq, role, key, call, at, actor, stored = row
+    path = f"session {stream.name} seq {seq}"
+    body = body_of(reads, stored, path)
+    doc = stored_fields(body.doc, path)
+    calls = _calls_of(body, doc, path) if body.calls else ()
+    content = stored_value(doc.get("content"), path)
+    error = bool(doc.get("error"))
+    said_as, when = stored_state(Role, role, path), stored_instant(at, path)
+    origin = stored_value(doc.get("origin"), path)
+    return Turn(seq, said_as, content, calls, when, actor, key, call, error, stream.ref(seq), origin, tuple(body.refs))
+
+
+def _calls_of(body: Body, doc: dict[str, Any], path: str) -> tuple[Call, ...]:
+    args = doc.get("args") or []
+    if type(args) is not list or len(args) != len(body.calls):
+        raise Damaged("the calls of a turn and their arguments differ in number", path=path)
+    made = zip(body.calls, args, strict=True)
+    return tuple(Call(call, tool, stored_value(given, path)) for (call, tool), given in made)
+
+
+def maker_of(reads: Reads, stream: Stream, call: str) -> int | None:
+    """The sequence number of the turn that made a call, here or in what this session was forked from."""
+    row = reads.row(CALLS, stream, call)
+    if row is not None:
+        return row["seq"]
+    if stream.parent is None:
+        return None
+    touches = _line_touches(stream, CALLS)
+    rows = reads.query(Q.call_maker, touches=touches, stream=stream.id, call=call, last=MAX_SEQ)
+    return rows[0][0] if rows else None
+
+
+def _made_by(reads: Reads, stream: Stream, call: str) -> Turn | None:
+    maker = maker_of(reads, stream, call)
+    found = turns(reads, stream, after=maker - 1, limit=1) if maker is not None else ()
+    return next((turn for turn in found if turn.seq == maker), None)
+
+
+# -- what is open --------------------------------------------------------------------------------------------
+
+
+@one_state
+def pending(reads: Reads, stream: Stream) -> Pending | None:
+    """The calls without a result of the newest assistant turn; else the user turn that has no answer yet;
+    else None. NotFound when turns went (by retention) by which it is decided: in the past, or in a fork made there since.
+    """
+    newest = _newest(reads, stream)
+    if stream.parent is not None or isinstance(reads, PastReader):  # else what decides was kept
+        _refuse_undecided(reads, stream, _decided_after(newest))
+    return _pending_among(reads, stream, newest)
+
+
+def pending_among_left(reads: Reads, stream: Stream) -> Pending | None:
+    """The open end by the turns that are left, whatever went."""
+    return _pending_among(reads, stream, _newest(reads, stream))
+
+
+def _newest(reads: Reads, stream: Stream) -> list[Turn]:
+    return turns_back(reads, stream, 0, MAX_SEQ, PENDING_LOOKBACK_TURNS)
+
+
+def _decided_after(newest: list[Turn]) -> int:
+    """Where the turns begin by which `pending` is decided: back to where both an answer and a question are among them."""
+    roles: set[Role] = set()
+    for turn in reversed(newest):
+        roles.add(turn.role)
+        if {Role.USER, Role.ASSISTANT} <= roles:
+            return turn.seq
+    return newest[0].seq if len(newest) == PENDING_LOOKBACK_TURNS else 0
+
+
+def _refuse_undecided(reads: Reads, stream: Stream, first: int) -> None:
+    for span in segments(reads, stream):
+        if span.last > first:
+            refuse_gone(
+                reads, stream, _above(span, first), "pending", "turns() gives those that are left; continue from there"
+            )
+
+
+def refuse_gone(reads: Reads, stream: Stream, span: Segment, path: str, hint: str) -> None:
+    """NotFound when turns of a range were pruned (planes/retention/retain)."""
+    touches = touching(TURNS, stream, span.stream)
+    count, first, last = reads.query(Q.turns_emptied, touches=touches, **span._asdict())[0]
+    if count:
+        what = f"{count} turns from {first} to {last} were pruned since, and no summary stands for them here"
+        raise NotFound(what, path=path, hint=hint)
+
+
+def _pending_among(reads: Reads, stream: Stream, newest: list[Turn]) -> Pending | None:
+    tail = [turn for turn in newest if turn.role is not Role.SYSTEM]
+    if not tail:
+        return None
+    maker = _last_maker(reads, stream, tail)
+    missing = _unanswered(reads, stream, maker) if maker else ()
+    if maker and missing:
+        return Pending(PendingKind.RESULTS, maker, missing)
+    if tail[-1].role is Role.ASSISTANT:
+        return None
+    return Pending(PendingKind.ANSWER, _last_user(tail) or tail[-1])
+
+
+def _last_maker(reads: Reads, stream: Stream, tail: list[Turn]) -> Turn | None:
+    """The newest assistant turn, or if the tail shows only results of it, the one that they answer."""
+    for turn in reversed(tail):
+        if turn.role is Role.ASSISTANT:
+            return turn
+    answered = [turn.call for turn in tail if turn.call is not None]
+    seq = maker_of(reads, stream, answered[-1]) if answered else None
+    found = turns_back(reads, stream, seq - 1, seq, 1) if seq else []
+    return found[0] if found else None
+
+
+def _unanswered(reads: Reads, stream: Stream, maker: Turn) -> tuple[Call, ...]:
+    if not maker.calls:
+        return ()
+    answered: set[str] = set()
+    for segment in segments(reads, stream):
+        if segment.last > maker.seq:
+            span = _above(segment, maker.seq)
+            touches = touching(TURNS, stream, span.stream)
+            rows = reads.query(Q.calls_answered, touches=touches, **span._asdict())
+            answered |= {call for (call,) in rows}
+    return tuple(call for call in maker.calls if call.id not in answered)
+
+
+def _last_user(tail: list[Turn]) -> Turn | None:
+    return next((turn for turn in reversed(tail) if turn.role is Role.USER), None)

@@ -1,0 +1,1 @@
+"""The execution: runs, their steps and waits, decisions, tasks, workers."""

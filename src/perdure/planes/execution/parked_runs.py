@@ -1,0 +1,23 @@
+"""Runs that may continue elsewhere: why such a run is parked, and what a person can do about a parked one. Pure.
+
+Nobody but a person lets one continue here: it must not continue twice (P3). Callers: runs, imports, whoever shows a parked run.
+"""
+
+from __future__ import annotations
+
+MOVED = "moved"  # it was handed over, and continues where its envelope was adopted
+IMPORTED = "imported"  # it is a copy, and its original may continue where it is (planes/audit/imported)
+
+AWAY = {
+    MOVED: "was handed over, and continues elsewhere",
+    IMPORTED: "is a copy, and its original may continue elsewhere",
+}
+
+
+def ways_on(name: str, reason: str | None, hint: str = "") -> str:
+    """A person's options for a parked run. hint: what it was parked with says so."""
+    if reason == MOVED:
+        return f"only if it was never adopted anywhere: `perdure unpark {name}` takes it back"
+    if reason == IMPORTED:
+        return f"only if its original is gone for good: `perdure unpark {name}` continues it here, and what was open is doubt"
+    return hint or f"`perdure show {name}`, then `perdure resume|retry|cancel|pin {name}`"

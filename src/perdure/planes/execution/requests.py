@@ -1,0 +1,69 @@
+"""Requests: a caller that lost an answer asks again under the same key, and gets the answer that it missed.
+
+The mark of a request (a digest of what was asked, and the answer) is recorded in the transaction of the work itself, in the
+scope `requests/UID` of the session. So a request is carried out once whatever crashes, and its answer is the same every time.
+See docs/decisions/0045. Callers: `session.once`. Keeps P1, P5.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from perdure.errors import Invalid, KeyReused
+from perdure.log.change import Stream
+from perdure.model.limits import KEY_MAX_CHARS, check_name, check_question
+from perdure.model.records.runs import WaitKind, WaitRecord
+from perdure.model.values import digest, to_plain
+from perdure.planes.execution import waits
+from perdure.planes.memory import values
+from perdure.planes.reading.durations import Duration
+from perdure.stores.tx import Tx
+
+SCOPE = "requests/"
+
+
+class Answered(NamedTuple):
+    """The answer that stands under a key."""
+
+    answer: Any
+
+
+def answered(tx: Tx, stream: Stream, key: str, asked: Any) -> Answered | None:
+    """The answer that stands under a key; None if there is none. KeyReused if something else was asked."""
+    name = check_name(key, "key", KEY_MAX_CHARS)
+    found = values.entry(tx, _marks(tx, stream), name)
+    if found is None:
+        return None
+    stored, given = found.value["asked"], _digest(asked)
+    if stored != given:
+        raise KeyReused(
+            f"the key {key!r} stands for another request", path="key", hint="a new request needs a new key",
+            stored=stored, given=given,
+        )  # fmt: skip
+    return Answered(found.value["answer"])
+
+
+def keep(tx: Tx, stream: Stream, key: str, asked: Any, answer: Any) -> None:
+    """Record an answer in the transaction of the work that it tells of. Invalid if it cannot be kept."""
+    try:
+        plain = to_plain(answer, "answer")
+    except Invalid as error:
+        error.hint = "return what the caller needs of it (its .seq, .id, .value) as plain data"
+        raise
+    values.put(tx, _marks(tx, stream), key, {"asked": _digest(asked), "answer": plain})
+
+
+def _marks(tx: Tx, stream: Stream) -> Stream:
+    return values.open_scope(tx, f"{SCOPE}{stream.uid.hex()}")
+
+
+def _digest(asked: Any) -> str:
+    return digest(asked, "asked").hex()
+
+
+def ask(
+    tx: Tx, stream: Stream, question: str, *, choices: Any = None, detail: Any = None, timeout: Duration | None = None
+) -> WaitRecord:
+    """Ask a person something in a session. Two calls ask twice."""
+    doc = waits.ask_document(check_question(question, "question"), choices, None, detail)
+    return waits.open_wait(tx, stream, WaitKind.ASK, place=None, doc=doc, timeout=timeout)

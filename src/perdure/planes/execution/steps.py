@@ -1,0 +1,170 @@
+"""Steps: calls of a run that change nothing in the world, and their results. One event each, and no row. Keeps P8, P13.
+
+Callers: the handles, and whoever reads a journal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import msgspec
+
+from perdure.errors import NotFound
+from perdure.log.change import Change, Op, Stream
+from perdure.model.records.effects import EffectError
+from perdure.model.records.runs import StepRecord
+from perdure.model.values import digest, to_plain
+from perdure.planes.execution import model_inputs, runs
+from perdure.planes.reading.body_reading import doc_of, stored_value
+from perdure.planes.reading.origins import check_seq
+from perdure.planes.reading.row_reading import stored_as, stored_fields
+from perdure.planes.recovery.checkpoints import Prepared
+from perdure.planes.tables import STEPS
+from perdure.stores.statements import Statements
+from perdure.stores.store import Reads
+from perdure.stores.tx import EVENTS, Tx
+
+Q = Statements("perdure.planes.execution", "steps.sql")
+T = TypeVar("T")
+P = ParamSpec("P")
+INTERRUPTED = "run.interrupted"  # the name of a step that stands for what its program cancelled in the middle
+
+
+# -- recording -------------------------------------------------------------------------------------------------
+
+
+def done(tx: Tx, stream: Stream, doc: dict[str, Any], given: Prepared | None = None) -> int:
+    """Record that a step was done: one event and nothing else. The document is plain data (see `document`).
+
+    given: what a model was given, kept with it by reference.
+    """
+    if given is not None:
+        doc = doc | {"input": model_inputs.keep(tx, stream, given)}
+    return tx.record(Change("step.done", stream, STEPS, Op.NOTE, doc=doc))
+
+
+def noting(
+    tx: Tx, stream: Stream, docs: list[dict[str, Any]], verb: Callable[Concatenate[Tx, Stream, P], T],
+    *args: P.args, **kwargs: P.kwargs,
+) -> T:  # fmt: skip
+    """A verb after some steps, in one commit: steps that failed are recorded when the program continues."""
+    for doc in docs:
+        done(tx, stream, doc)
+    return verb(tx, stream, *args, **kwargs)
+
+
+def document(
+    place: str,
+    name: str,
+    mark: str,
+    value: Any,
+    error: EffectError | None,
+    notes: dict[str, Any],
+    *,
+    brief: bool = False,
+    shape: str = "",
+) -> Any:
+    """The document of a step. shape: of its arguments. brief: of its value, the digest alone. Invalid names the path of what
+    cannot be kept.
+    """
+    if error is not None:
+        became: dict[str, Any] = {"error": msgspec.to_builtins(error)}
+    else:
+        became = {"gave": digest(value, "result").hex()} if brief else {"value": to_plain(value, "result")}
+    return {
+        "place": place,
+        "name": name,
+        "digest": mark,
+        **({"shape": shape} if shape else {}),
+        **became,
+        **({"notes": to_plain(notes, "notes")} if notes else {}),
+    }
+
+
+def redo(tx: Tx, stream: Stream, place: str) -> None:
+    """A step that failed, or cannot be read as it was, is done anew by whoever drives the run next. Nothing for any other."""
+    recorded = {each.place: each for each in steps(tx, stream, runs.row_of(tx, stream)["cut_seq"])}
+    if place in recorded and (recorded[place].error is not None or recorded[place].gave is not None):
+        tx.record(Change("step.retried", stream, STEPS, Op.NOTE, doc={"place": place, "again": True}))
+        redo_interrupted(tx, stream, recorded[place].seq)
+
+
+def redo_interrupted(tx: Tx, stream: Stream, after: int) -> None:
+    """Entries that the program cancelled after an event are done anew, because what made it do so is done anew, too."""
+    for each in steps(tx, stream, after):
+        if each.name == INTERRUPTED:
+            tx.record(Change("step.retried", stream, STEPS, Op.NOTE, doc={"place": each.place, "again": True}))
+
+
+# -- reading ---------------------------------------------------------------------------------------------------
+
+
+def bodies(reads: Reads, stream: Stream, after: int) -> list[tuple[int, bytes]]:
+    """The numbers and bodies of a run's steps after an event, in order, as they are stored. NotFound when some were pruned."""
+    found = _stored(reads, stream, after)
+    gone = len([seq for seq, body in found if body is None])
+    if gone:
+        hint = "the result and the effects of the run are still there"
+        raise NotFound(f"{gone} steps of run {stream.name} were pruned by retention", path="run", hint=hint)
+    return found
+
+
+def _stored(reads: Reads, stream: Stream, after: int) -> list[tuple[int, Any]]:
+    return reads.query(Q.steps_after, touches=[(EVENTS, stream.id)], stream=stream.id, after=after)
+
+
+def left(reads: Reads, stream: Stream, after: int = 0) -> list[StepRecord]:
+    """The steps of a run that retention has left, for people who look at it."""
+    return _made(reads, stream, [(seq, body) for seq, body in _stored(reads, stream, after) if body is not None])
+
+
+def steps(reads: Reads, stream: Stream, after: int = 0) -> list[StepRecord]:
+    """The steps of a run after an event, in order. NotFound when some were pruned: nothing may be replayed without them."""
+    return _made(reads, stream, bodies(reads, stream, after))
+
+
+def _made(reads: Reads, stream: Stream, stored: list[tuple[int, bytes]]) -> list[StepRecord]:
+    found: dict[str, StepRecord] = {}
+    for seq, body in stored:
+        where = f"run {stream.name} step {seq}"
+        doc = stored_fields(doc_of(reads, body, where), where)
+        if doc.get("again"):
+            found.pop(str(doc.get("place")), None)
+        else:
+            made = _step(doc, seq, where)
+            found[made.place] = made
+    return [*found.values()]
+
+
+class _Step(msgspec.Struct):
+    """The document of a step, as `document` makes it."""
+
+    place: str
+    name: str
+    digest: str
+    value: Any = None
+    error: EffectError | None = None
+    notes: dict[str, Any] = {}
+    input: str | None = None
+    gave: str | None = None
+    shape: str = ""
+
+
+def _step(doc: dict[str, Any], seq: int, where: str) -> StepRecord:
+    found = stored_as(_Step, doc, "step", where)
+    notes = stored_fields(stored_value(found.notes, where), where)
+    value = stored_value(found.value, where)
+    return StepRecord(
+        seq, found.place, found.name, found.digest, value, found.error, notes, found.input, found.gave, found.shape
+    )  # fmt: skip
+
+
+def input_of(reads: Reads, stream: Stream, seq: int) -> dict[str, Any]:
+    """The input of the model of a step: `args` and `kwargs`. NotFound if this is no such step, or its input is not here."""
+    where = f"run {stream.name} step {check_seq(seq, 'seq')}"
+    rows = reads.query(Q.step_get, touches=[(EVENTS, stream.id)], stream=stream.id, seq=seq)
+    found = _step(stored_fields(doc_of(reads, rows[0][0], where), where), seq, where) if rows else None
+    if found is None or found.input is None:
+        raise NotFound(f"event {seq} of run {stream.name} is no step that called a model", path="seq")
+    return model_inputs.load(reads, found.input, where)

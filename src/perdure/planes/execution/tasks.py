@@ -1,0 +1,427 @@
+"""Tasks: what is to be done, what waits for what, and who is at it. Keeps P5, P7, P9, P11.
+
+      task()                claim                        done
+       ──────▶ todo ───────────────────▶ doing ─────────────────────▶ done
+                ▲ ▲ ◀─── release, void ───│ │
+        unblock │ │                       │ └── fail ──▶ failed ─┐
+                │ └──────── reopen ───────┼──────────────────────┤
+             blocked ◀────── block ───────┘                      │
+                                                     cancelled ──┘
+    todo and blocked take done, fail and cancel too; todo takes block; doing takes cancel.
+
+A claim gives the task to one holder, fenced by a token that grows with every claim. It is *void* when its
+time is over, the holder's heartbeat has lapsed (see `presence`), or the holder is proved to be dead: then the task is
+as good as todo, and whoever claims it next makes the old token Stale. As long as nobody did, the old claimer may
+still finish: nothing was done twice. Anybody may cancel.
+
+A task is ready when all that it needs is done. One that needs a failed or cancelled task is *stuck*: it stays
+where it is, `stuck=True` lists it, and the ways out are to reopen what failed, to drop the need
+(`needs.unneed`), or to cancel it. Needs and parents never form a cycle (see `needs`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from functools import partial
+from typing import Any, NamedTuple
+
+import msgspec
+
+from perdure.errors import Conflict, Invalid, KeyReused, NotFound, Stale, TooLarge
+from perdure.log.change import Change, Op, Stream
+from perdure.log.table import Table
+from perdure.model.instants import to_datetime
+from perdure.model.limits import KEY_MAX_CHARS, REFS_MAX, check_name, check_one_of, check_page, check_text
+from perdure.model.records.tasks import TaskRecord, TaskStatus
+from perdure.model.values import digest, to_plain
+from perdure.planes.audit.snapshots import one_state
+from perdure.planes.memory.checks import Thing
+from perdure.planes.memory.checks import put as put_checks
+from perdure.planes.reading.body_reading import body_of, doc_of, stored_value
+from perdure.planes.reading.durations import Duration, Instant, deadline
+from perdure.planes.reading.labels import from_labels, to_labels
+from perdure.planes.reading.listing import Listing
+from perdure.planes.reading.origins import check_seq
+from perdure.planes.reading.paging import Page, decode_cursor, page_by_seq, read_rows
+from perdure.planes.reading.row_reading import (
+    stored_fields,
+    stored_instant,
+    stored_instant_or_none,
+    stored_numbers,
+    stored_state,
+)
+from perdure.planes.recovery import presence
+from perdure.planes.tables import HOLDERS, TAGS, TASK_NEEDS, TASKS
+from perdure.stores.statements import Statements
+from perdure.stores.store import Reads
+from perdure.stores.tx import EVENTS, Tx
+
+Q = Statements("perdure.planes.execution", "tasks.sql")
+
+TODO, DOING, BLOCKED = TaskStatus.TODO, TaskStatus.DOING, TaskStatus.BLOCKED
+DONE, FAILED, CANCELLED = TaskStatus.DONE, TaskStatus.FAILED, TaskStatus.CANCELLED
+UNFINISHED = frozenset({TODO, DOING, BLOCKED})
+PRIORITY_MAX = 2**31
+
+
+class Move(NamedTuple):
+    """One arrow of the drawing: the event that it makes, where it may begin, where it ends."""
+
+    kind: str
+    sources: frozenset[TaskStatus]
+    target: TaskStatus
+
+
+MOVES = {
+    "done": Move("task.done", UNFINISHED, DONE),
+    "fail": Move("task.failed", UNFINISHED, FAILED),
+    "cancel": Move("task.cancelled", UNFINISHED, CANCELLED),
+    "block": Move("task.blocked", frozenset({TODO, DOING}), BLOCKED),
+    "unblock": Move("task.unblocked", frozenset({BLOCKED}), TODO),
+    "release": Move("task.released", frozenset({DOING}), TODO),
+    "reopen": Move("task.reopened", frozenset({FAILED, CANCELLED}), TODO),
+}
+
+
+# -- making --------------------------------------------------------------------------------------------------
+
+
+def add(
+    tx: Tx,
+    stream: Stream,
+    title: str,
+    *,
+    needs: Iterable[object] = (),
+    parent: object = None,
+    priority: int = 0,
+    labels: Iterable[str] = (),
+    detail: Any = None,
+    key: str | None = None,
+    checks: Iterable[object] = (),
+) -> TaskRecord:
+    """Write a task down, or with a key that was used before, give the task that stands under it. checks: on what it rests."""
+    check_name(title, "title")
+    doc = None if detail is None else {"detail": to_plain(detail, "detail")}
+    columns: dict[str, Any] = {
+        "key": key,
+        "status": TODO.value,
+        "priority": _priority(priority),
+        "title": title,
+        "actor": tx.actor,
+        "at": tx.now,
+        "labels": to_labels(labels),
+        "token": 0,
+        "changed_at": tx.now,
+    }
+    standing = None if key is None else _under(tx, stream, check_name(key, "key", KEY_MAX_CHARS))
+    if standing is not None:
+        return _same(tx, stream, standing, _digest(title, priority, from_labels(columns["labels"]), detail))
+    columns["parent"] = None if parent is None else known(tx, stream, parent, "parent")
+    columns["needs"] = json.dumps(_needed(tx, stream, needs))
+    seq = tx.record(Change("task.added", stream, TASKS, set=columns, doc=doc))
+    put_checks(tx, stream, Thing.TASK, seq, checks)
+    return TaskRecord(
+        seq, stream.name, title, TODO, priority, columns["parent"], tuple(json.loads(columns["needs"])),
+        from_labels(columns["labels"]), detail, None, tx.actor, to_datetime(tx.now), None, None, None, 0,
+        abandoned=False, ref=stream.ref(seq), changed_at=to_datetime(tx.now), key=key,
+    )  # fmt: skip
+
+
+def _under(tx: Tx, stream: Stream, key: str) -> TaskRecord | None:
+    rows = tx.query(Q.task_by_key, touches=[(TASKS, stream.id)], stream=stream.id, key=key)
+    return task(tx, stream, rows[0][0]) if rows else None
+
+
+def _same(tx: Tx, stream: Stream, standing: TaskRecord, given: str) -> TaskRecord:
+    """The task that stands, if it was made of the same; it may have been edited since."""
+    before = _made_of(tx, stream, standing)
+    if before == given:
+        return standing
+    message = f"key {standing.key!r} stands for another input, task {standing.id}"
+    raise KeyReused(message, path="key", seq=standing.id, stored=before, given=given)
+
+
+def _made_of(tx: Tx, stream: Stream, standing: TaskRecord) -> str:
+    """The digest of what a task was written down with; in a fork, which restates it, of what it was there."""
+    rows = tx.query(Q.task_made, touches=[(TASKS, stream.id), (EVENTS, stream.id)], stream=stream.id, seq=standing.id)
+    if not rows or rows[0][0] is None:
+        return _digest(standing.title, standing.priority, standing.labels, standing.detail)
+    where = f"{stream.name} seq {standing.id}"
+    columns = body_of(tx, rows[0][0], where).set or {}
+    detail = stored_value(stored_fields(doc_of(tx, rows[0][0], where), where).get("detail"), where)
+    return _digest(columns["title"], columns["priority"], from_labels(columns["labels"], where), detail)
+
+
+def _digest(title: str, priority: int, labels: tuple[str, ...], detail: Any) -> str:
+    parts = {"title": title, "priority": priority, "labels": list(labels), "detail": detail}
+    return digest(parts, "task").hex()
+
+
+def _priority(priority: object) -> int:
+    if type(priority) is not int or abs(priority) >= PRIORITY_MAX:
+        raise Invalid(f"expected a whole number, got {priority!r}", path="priority")
+    return priority
+
+
+def _needed(tx: Tx, stream: Stream, needs: Iterable[object]) -> list[int]:
+    if isinstance(needs, (str, bytes)) or not isinstance(needs, Iterable):
+        raise Invalid(f"expected a list of tasks, got {type(needs).__name__}", path="needs")
+    seqs = {known(tx, stream, other, f"needs[{i}]") for i, other in enumerate(needs)}
+    if len(seqs) > REFS_MAX:
+        raise TooLarge(f"{len(seqs)} needs, at most {REFS_MAX} are kept", path="needs")
+    return sorted(seqs)
+
+
+def known(tx: Tx, stream: Stream, task: object, path: str) -> int:
+    """The number of a task that is given as such or by a handle or record; it must be one of this session."""
+    ref = getattr(task, "ref", None)
+    if ref is not None and ref.uid != stream.uid.hex():
+        raise Invalid("a task of another session cannot be waited for or worked under", path=path)
+    seq = check_seq(task if ref is None else ref.seq, path)
+    if tx.row(TASKS, stream, seq) is None:
+        raise NotFound(f"{stream.kind} {stream.name!r} has no task {seq}", path=path)
+    return seq
+
+
+# -- claiming and moving -------------------------------------------------------------------------------------
+
+
+def claim(tx: Tx, stream: Stream, seq: int, *, holder: str, ttl: Duration | None = None) -> TaskRecord:
+    """Take a task that is todo or abandoned. Conflict names who holds it, or what it still waits for."""
+    found = task(tx, stream, seq)
+    if found.status is DOING and not found.abandoned:
+        raise _held(found)
+    if found.status not in (TODO, DOING):
+        raise Conflict(f"task {seq} is {found.status}", path="task", status=found.status.value)
+    unmet = tx.query(Q.needs_unmet, touches=[(TASKS, stream.id), (TASK_NEEDS, stream.id)], stream=stream.id, seq=seq)
+    if unmet:
+        waits = ", ".join(f"{other} ({status})" for other, status in unmet)
+        raise Conflict(f"task {seq} still waits for {waits}", path="needs", needs=[other for other, _ in unmet])
+    return _take(tx, stream, found, holder, ttl)
+
+
+def claim_next(
+    tx: Tx, stream: Stream, *, holder: str, ttl: Duration | None = None, label: str | None = None
+) -> TaskRecord | None:
+    """Take the first task that is ready; None if none is. Nobody comes between finding and taking."""
+    found = ready(tx, stream, limit=1, label=label)
+    return _take(tx, stream, found[0], holder, ttl) if found else None
+
+
+def _take(tx: Tx, stream: Stream, found: TaskRecord, holder: str, ttl: Duration | None) -> TaskRecord:
+    expires_at = deadline(tx, ttl)
+    columns = {
+        "status": DOING.value,
+        "holder": holder,
+        "claimed_by": tx.actor,
+        "claim_expires_at": expires_at,
+        "token": found.token + 1,
+        "changed_at": tx.now,
+    }
+    presence.touch_holder(tx, holder)
+    tx.record(Change("task.claimed", stream, TASKS, Op.SET, {"seq": found.id}, columns))
+    return msgspec.structs.replace(
+        found,
+        status=DOING,
+        holder=holder,
+        claimed_by=tx.actor,
+        claim_expires_at=None if expires_at is None else to_datetime(expires_at),
+        token=found.token + 1,
+        abandoned=False,
+        changed_at=to_datetime(tx.now),
+    )
+
+
+def move(
+    tx: Tx, stream: Stream, seq: int, verb: str, *, note: str | None = None, token: int | None = None
+) -> TaskRecord:
+    """Follow one arrow of the drawing. A task that is there already, with the same note, is left as it is."""
+    arrow = MOVES[verb]
+    if note is not None:
+        check_text(note, "note")
+    found = task(tx, stream, seq)
+    if found.status is arrow.target and token in (None, found.token) and note in (None, found.note):
+        return found
+    fence(found, token, anybody=verb == "cancel")
+    if found.status not in arrow.sources:
+        hint = "reopen it first" if found.status in (FAILED, CANCELLED) else ""
+        raise Conflict(f"task {seq} is {found.status}", path="task", hint=hint, status=found.status.value)
+    closed_at = None if arrow.target in UNFINISHED else tx.now
+    columns = {
+        "status": arrow.target.value, "holder": None, "claimed_by": None, "claim_expires_at": None, "changed_at": tx.now,
+        "closed_at": closed_at,
+    }  # fmt: skip
+    doc, mark = (None, "") if note is None else ({"note": note}, "note_seq")
+    tx.record(Change(arrow.kind, stream, TASKS, Op.SET, {"seq": seq}, columns, doc, mark))
+    return msgspec.structs.replace(
+        found, status=arrow.target, holder=None, claimed_by=None, claim_expires_at=None, abandoned=False,
+        note=found.note if note is None else note, changed_at=to_datetime(tx.now),
+        closed_at=None if closed_at is None else to_datetime(closed_at),
+    )  # fmt: skip
+
+
+def edit(
+    tx: Tx,
+    stream: Stream,
+    seq: int,
+    *,
+    title: str | None = None,
+    priority: int | None = None,
+    labels: Iterable[str] | None = None,
+    detail: Any = ...,
+    token: int | None = None,
+) -> TaskRecord:
+    """Change what a task says; what is not given stays. Nothing is written when nothing changes. Anybody may edit one that
+    is not claimed; a claimer must still hold it.
+    """
+    found = task(tx, stream, seq)
+    fence(found, token)
+    given: dict[str, Any] = {
+        "title": None if title is None else check_name(title, "title"),
+        "priority": None if priority is None else _priority(priority),
+        "labels": None if labels is None else from_labels(to_labels(labels)),
+    }
+    changed = {name: value for name, value in given.items() if value is not None and value != getattr(found, name)}
+    doc, mark = None, ""
+    if detail is not ... and detail != found.detail:
+        doc, mark = {"detail": to_plain(detail, "detail")}, "doc_seq"
+        changed["detail"] = detail
+    if not changed:
+        return found
+    columns = {
+        name: to_labels(value) if name == "labels" else value for name, value in changed.items() if name != "detail"
+    }
+    columns["changed_at"] = tx.now
+    tx.record(Change("task.edited", stream, TASKS, Op.SET, {"seq": seq}, columns, doc, mark))
+    return msgspec.structs.replace(found, **changed, changed_at=to_datetime(tx.now))
+
+
+def fence(found: TaskRecord, token: int | None, *, anybody: bool = False) -> None:
+    """A caller that claimed a task must still hold it; any other must not move it while somebody does."""
+    if token is not None and (found.status is not DOING or found.token != token):
+        raise Stale(f"the claim on task {found.id} was lost", path="task", token=found.token, status=found.status)
+    if token is None and found.status is DOING and not found.abandoned and not anybody:
+        raise _held(found)
+
+
+def _held(found: TaskRecord) -> Conflict:
+    ends = "" if found.claim_expires_at is None else f" until {found.claim_expires_at.isoformat()}"
+    return Conflict(
+        f"task {found.id} is claimed by {found.claimed_by} ({found.holder}){ends}",
+        path="task",
+        holder=found.holder,
+        claimed_by=found.claimed_by,
+        deadline=found.claim_expires_at,
+    )
+
+
+# -- reading -------------------------------------------------------------------------------------------------
+
+
+def task(reads: Reads, stream: Stream, seq: int) -> TaskRecord:
+    """One task of a session. NotFound if there is none with this number."""
+    check_seq(seq, "task")
+    rows = reads.query(Q.task_get, touches=[(TASKS, stream.id), (HOLDERS, stream.tenant)], stream=stream.id, seq=seq)
+    if not rows:
+        raise NotFound(f"{stream.kind} {stream.name!r} has no task {seq}", path="task")
+    return _record(reads, stream, rows[0])
+
+
+@one_state
+def ready(reads: Reads, stream: Stream, *, limit: int = 20, label: str | None = None) -> list[TaskRecord]:
+    """The tasks that can be begun now: todo or abandoned, all needs done. By priority (higher first), then by age."""
+    count = check_page(limit)
+    rows = []
+    dead = "".join(f"{holder}|" for holder in _claimers(reads, stream) if reads.clocks.is_dead(holder))
+    for status, abandoned in ((TODO, None), (DOING, 1)):
+        rows += reads.query(
+            Q.tasks_ready,
+            touches=_touched(stream),
+            stream=stream.id,
+            status=status.value,
+            abandoned=abandoned,
+            dead=f"|{dead}" if abandoned else None,
+            label=None if label is None else check_name(label, "label"),
+            limit=count,
+        )
+    rows.sort(key=lambda row: (-row[3], row[0]))
+    return [_record(reads, stream, row) for row in rows[:count]]
+
+
+def _claimers(reads: Reads, stream: Stream) -> list[str]:
+    """The claimers of tasks of a session, dead or alive."""
+    return [holder for (holder,) in reads.query(Q.task_claimers, touches=[(TASKS, stream.id)], stream=stream.id)]
+
+
+def _touched(stream: Stream) -> list[tuple[Table, int]]:
+    return [(TASKS, stream.id), (TASK_NEEDS, stream.id), (TAGS, stream.id), (HOLDERS, stream.tenant)]
+
+
+def tasks(
+    reads: Reads,
+    stream: Stream,
+    *,
+    status: str | None = None,
+    label: str | None = None,
+    parent: object = None,
+    stuck: bool = False,
+    limit: int = 100,
+    after: str | None = None,
+) -> Page[TaskRecord]:
+    """The tasks of a session, newest first. stuck: only those that need a failed or cancelled task."""
+    count = check_page(limit)
+    rows = reads.query(
+        Q.tasks_of_session,
+        touches=_touched(stream),
+        stream=stream.id,
+        status=None if status is None else check_one_of(TaskStatus, status, "status").value,
+        label=None if label is None else check_name(label, "label"),
+        parent=None if parent is None else check_seq(getattr(parent, "id", parent), "parent"),
+        stuck=1 if stuck else None,
+        after=None if after is None else decode_cursor(after, 1)[0],
+        limit=count + 1,
+    )
+    page = page_by_seq(rows, count, lambda row: row[0])
+    return read_rows(page, partial(_record, reads, stream), page.next)
+
+
+def tasks_of_store(
+    reads: Reads,
+    *,
+    status: str | None = None,
+    label: str | None = None,
+    actor: str | None = None,
+    stuck: bool = False,
+    since: Instant | None = None,
+    until: Instant | None = None,
+    limit: int = 100,
+    after: str | None = None,
+) -> Page[tuple[Stream, TaskRecord]]:
+    """The tasks of this tenant in all sessions, newest first, each with the stream that it belongs to."""
+    listing = Listing(reads, limit, after, since, until)
+    rows = reads.query(
+        Q.tasks_of_store,
+        **listing.asked,
+        status=None if status is None else check_one_of(TaskStatus, status, "status").value,
+        label=None if label is None else check_name(label, "label"),
+        actor=None if actor is None else check_name(actor, "actor"),
+        stuck=1 if stuck else None,
+    )
+    return listing.page(rows, partial(_record, reads), at=8, number=0)
+
+
+def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> TaskRecord:
+    (seq, title, status, priority, parent, needs, labels, actor, at, holder, claimed_by, expires_at, token,
+     key, changed_at, closed_at, made, noted, abandoned) = row  # fmt: skip
+    where = f"{stream.name} seq {seq}"
+    detail = stored_fields(doc_of(reads, made, where), where).get("detail")
+    note = stored_fields(doc_of(reads, noted, where), where).get("note")
+    void = bool(abandoned) or (status == DOING and reads.clocks.is_dead(holder or ""))
+    return TaskRecord(
+        seq, stream.name, title, stored_state(TaskStatus, status, where), priority, parent,
+        stored_numbers(needs, where), from_labels(labels, where), stored_value(detail, where), note, actor,
+        stored_instant(at, where), holder, claimed_by, stored_instant_or_none(expires_at, where), token,
+        abandoned=void, ref=stream.ref(seq), changed_at=stored_instant(at if changed_at is None else changed_at, where),
+        closed_at=stored_instant_or_none(closed_at, where), key=key,
+    )  # fmt: skip

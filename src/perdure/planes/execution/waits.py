@@ -1,0 +1,384 @@
+"""Waits: what a run waits for, opened once at its place and ended once. Keeps P13, P15.
+
+    open ── met (an answer, a signal, the time, a child's end) ──▶ met
+      ├──── its time is over ──▶ expired (with its default)
+      └──── withdrawn (the run was cancelled, the effect was withdrawn)
+
+Expiry is a predicate on the store's clock; the run itself records it when it continues. Asks and approvals are waits for
+people: an answer names who gave it, and is taken once. Callers: the handles.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+from collections.abc import Collection
+from typing import Any
+
+import msgspec
+
+from perdure.errors import Conflict, Invalid, NotFound
+from perdure.log.change import Change, Op, Stream
+from perdure.model.instants import instant_us
+from perdure.model.limits import check_name, check_one_of, check_page, check_question
+from perdure.model.records.effects import EffectError
+from perdure.model.records.runs import ENDED, RunStatus, WaitKind, WaitRecord, WaitState
+from perdure.model.values import digest, to_plain
+from perdure.planes.audit.snapshots import one_state
+from perdure.planes.execution import runs
+from perdure.planes.reading.body_reading import IN_DOCUMENT, doc_of, marked, stored_value
+from perdure.planes.reading.durations import Duration, deadline, store_now
+from perdure.planes.reading.paging import Page, decode_cursor, encode_cursor
+from perdure.planes.reading.row_reading import (
+    stored_as,
+    stored_fields,
+    stored_instant,
+    stored_instant_or_none,
+    stored_state,
+)
+from perdure.planes.recovery.restored_runs import is_known
+from perdure.planes.tables import RUNS, SIGNALS, WAITS
+from perdure.stores.statements import Statements
+from perdure.stores.store import Reads, Rows
+from perdure.stores.tx import LOG, Tx
+
+Q = Statements("perdure.planes.execution", "waits.sql")
+
+PEOPLE = frozenset({WaitKind.ASK, WaitKind.APPROVAL})
+CHOICES_MAX = 100
+YES, NO = "approve", "refuse"
+
+
+# -- opening -------------------------------------------------------------------------------------------------
+
+
+def ask_document(question: str, choices: Any, default: Any, detail: Any) -> dict[str, Any]:
+    """The question to a person. Invalid names what is wrong."""
+    return {
+        "question": check_question(question, "question"), "choices": list(_choices(choices)),
+        "default": to_plain(default, "default", kept=True), "detail": to_plain(detail, "detail", kept=True),
+    }  # fmt: skip
+
+
+def _choices(choices: Any) -> tuple[str, ...]:
+    if choices is None:
+        return ()
+    if isinstance(choices, (str, bytes)) or not isinstance(choices, (list, tuple)) or len(choices) > CHOICES_MAX:
+        raise Invalid(f"expected a list of at most {CHOICES_MAX} choices, got {type(choices).__name__}", path="choices")
+    return tuple(check_name(choice, f"choices[{i}]") for i, choice in enumerate(choices))
+
+
+def open_and_take(tx: Tx, stream: Stream, name: str, place: str, timeout: Duration | None, mark: str) -> WaitRecord:
+    """Begin to wait for a signal; one that has come already is taken at once."""
+    opened = open_for_signal(tx, stream, name, place, timeout, mark)
+    return take_signal(tx, stream, opened.seq, name) or opened
+
+
+def open_for_signal(tx: Tx, stream: Stream, name: str, place: str, timeout: Duration | None, mark: str) -> WaitRecord:
+    """Begin to wait for a signal. A signal that has come already is left to the wait whose turn it is."""
+    return open_wait(tx, stream, WaitKind.SIGNAL, place=place, name=name, timeout=timeout, mark=mark)
+
+
+def open_wait(
+    tx: Tx,
+    stream: Stream,
+    kind: WaitKind,
+    *,
+    place: str | None,
+    name: str = "",
+    doc: dict[str, Any] | None = None,
+    timeout: Duration | None = None,
+    effect: int | None = None,
+    mark: str | None = None,
+) -> WaitRecord:
+    """Begin to wait. timeout: after it the wait expires. mark: the digest of what is waited for."""
+    columns = {
+        "kind": kind.value, "state": WaitState.OPEN.value, "name": name, "place": place, "effect": effect,
+        "digest": IN_DOCUMENT, "actor": tx.actor, "at": tx.now, "expires_at": deadline(tx, timeout, "timeout"),
+    }  # fmt: skip
+    kept = {**(doc or {}), "digest": mark or digest([kind.value, name, doc], "wait").hex()}
+    seq = tx.record(Change(f"{_subject(kind)}.opened", stream, WAITS, set=columns, doc=kept))
+    return wait(tx, stream, seq)
+
+
+def _subject(kind: WaitKind) -> str:
+    """The first word of its events: people look for asks."""
+    return "ask" if kind in PEOPLE else "run.wait"
+
+
+# -- ending --------------------------------------------------------------------------------------------------
+
+
+def meet(tx: Tx, stream: Stream, seq: int, answer: Any, by: str) -> WaitRecord:
+    """The awaited thing has come. Conflict if the wait is over already."""
+    return _end(tx, stream, seq, WaitState.MET, answer, by)
+
+
+def expire(tx: Tx, stream: Stream, seq: int, answer: Any) -> WaitRecord:
+    """Its time is over: the default stands."""
+    return _end(tx, stream, seq, WaitState.EXPIRED, answer, "the clock")
+
+
+def withdraw(tx: Tx, stream: Stream, seq: int, by: str) -> WaitRecord:
+    """Nobody waits for it any more."""
+    return _end(tx, stream, seq, WaitState.WITHDRAWN, None, by)
+
+
+def _end(tx: Tx, stream: Stream, seq: int, state: WaitState, answer: Any, by: str) -> WaitRecord:
+    found = wait(tx, stream, seq)
+    if found.state is not WaitState.OPEN:
+        said = f"{found.id} is {found.state} already, by {found.met_by}"
+        raise Conflict(said, path="ask", state=found.state.value, met_by=found.met_by)
+    columns = {"state": state.value, "met_by": by, "met_at": tx.now}
+    doc = {"answer": to_plain(answer, "answer")}
+    kind = f"{_subject(found.kind)}.{'answered' if state is WaitState.MET else state.value}"
+    tx.record(Change(kind, stream, WAITS, Op.SET, {"seq": seq}, columns, doc, "outcome_seq"))
+    return wait(tx, stream, seq)
+
+
+def answer(tx: Tx, stream: Stream, seq: int, value: Any, by: str) -> WaitRecord:
+    """A person's answer, once; the run that asked may continue. Conflict if the ask is over; Invalid if it is no choice."""
+    check_name(by, "by")
+    found = wait(tx, stream, seq)
+    if found.kind not in PEOPLE:
+        raise NotFound(f"{found.id} asks nobody anything", path="ask")
+    if stream.kind == "run":
+        runs.check_here(tx, stream)
+    if found.state is WaitState.OPEN and is_over(tx, found):
+        raise Conflict(f"the time to answer {found.id} is over", path="ask", state="expired")
+    if found.choices and value not in found.choices:
+        raise Invalid(f"expected one of {', '.join(found.choices)}; got {value!r}", path="answer")
+    met = meet(tx, stream, seq, value, by)
+    if stream.kind == "run":
+        runs.wake(tx, stream)
+    return met
+
+
+def expire_if_over(tx: Tx, stream: Stream, seq: int) -> WaitRecord:
+    """The wait as it stands: expired with its default, if its time is over by now."""
+    found = wait(tx, stream, seq)
+    return expire(tx, stream, seq, found.default) if found.state is WaitState.OPEN and is_over(tx, found) else found
+
+
+def spend(tx: Tx, stream: Stream, effect: int) -> None:
+    """An effect is tried anew by a person: the approval that it had was for the attempts before, and binds to it no more."""
+    used = for_effect(tx, stream, effect)
+    if used is not None:
+        tx.record(Change("ask.spent", stream, WAITS, Op.SET, {"seq": used.seq}, {"effect": None}))
+
+
+def forget(tx: Tx, stream: Stream, seq: int) -> None:
+    """A child that had failed is tried again by a person: what was heard of its end counts no more, and is waited for anew."""
+    tx.record(Change("run.wait.forgotten", stream, WAITS, Op.SET, {"seq": seq}, {"state": WaitState.WITHDRAWN.value}))
+
+
+def is_over(reads: Reads, found: WaitRecord) -> bool:
+    """Whether the time of a wait is over, on the store's clock."""
+    return found.expires_at is not None and instant_us(found.expires_at, 0) <= store_now(reads)
+
+
+# -- signals -------------------------------------------------------------------------------------------------
+
+
+def signal(tx: Tx, stream: Stream, name: str, payload: Any = None) -> int:
+    """Send a signal to a run. It waits there until it is taken. Conflict when the run is over."""
+    check_name(name, "signal")
+    row = tx.row(RUNS, stream)
+    if row is None or RunStatus(row["status"]) in ENDED:
+        raise Conflict(f"run {stream.name} is over", path="run", status=row["status"] if row else None)
+    runs.check_here(tx, stream)
+    seq = tx.record(
+        Change("run.signalled", stream, SIGNALS, set={"name": name}, doc={"payload": to_plain(payload, "payload")})
+    )
+    if waiting(tx, stream, kind=WaitKind.SIGNAL, name=name):
+        runs.wake(tx, stream)
+    return seq
+
+
+def has_signal(reads: Reads, stream: Stream, name: str) -> bool:
+    """Whether a signal of a name has come that nobody has taken."""
+    return bool(reads.query(Q.signal_next, touches=[(SIGNALS, stream.id)], stream=stream.id, name=name))
+
+
+def take_signal(tx: Tx, stream: Stream, seq: int, name: str) -> WaitRecord | None:
+    """Let a wait take the oldest signal of its name; None if there is none."""
+    rows = tx.query(Q.signal_next, touches=[(SIGNALS, stream.id)], stream=stream.id, name=name)
+    if not rows:
+        return None
+    sent, body, sender = rows[0]
+    where = f"run {stream.name} signal {sent}"
+    payload = stored_value(stored_fields(doc_of(tx, body, where), where).get("payload"), where)
+    tx.record(Change("run.signal_taken", stream, SIGNALS, Op.SET, {"seq": sent}, {"taken_by": seq}))
+    return meet(tx, stream, seq, payload, sender)
+
+
+# -- children ------------------------------------------------------------------------------------------------
+
+
+def start_child(tx: Tx, stream: Stream, wanted: runs.RunRequest, epoch: int, place: str, mark: str) -> WaitRecord:
+    """Start a run of one's own and wait for its end: begun once, whatever crashes.
+
+    After a restore it may have been begun before, and forgotten: it is as wary as its parent, and its effects have the keys
+    that they had then, because its uid follows from its parent's and its place.
+    """
+    uid = hashlib.sha256(b"perdure.child.1\0" + stream.uid + place.encode()).digest()[:16]
+    taken = bool(tx.query(LOG.stream_by_uid, uid=uid, tenant=stream.tenant))  # by one that stood here before a retry
+    child, begun = runs.start(tx, wanted, epoch, None if taken else uid, None if is_known(tx, stream) else 0)
+    doc = {"question": wanted.agent}
+    opened = open_wait(tx, stream, WaitKind.CHILD, place=place, name=child.name, doc=doc, mark=mark)
+    found = begun or runs.run(tx, child)
+    if not found.ended:
+        return opened
+    return meet(tx, stream, opened.seq, _said(found.status, found.result, found.error), child.name)
+
+
+def own_child(reads: Reads, stream: Stream, name: str) -> Stream | None:
+    """The run of a name, if this run started it. None if it is not here, or another one's: of a what-if, the other run's."""
+    rows = reads.query(runs.Q.run_by_name, tenant=reads.tenant, name=name)
+    child = Stream(*rows[0]) if rows else None
+    row = None if child is None else reads.row(RUNS, child)
+    return child if row is not None and row["parent"] == stream.name else None
+
+
+def end_run(
+    tx: Tx,
+    stream: Stream,
+    status: RunStatus,
+    result: Any = None,
+    error: EffectError | None = None,
+    blamed: int | str | None = None,
+) -> None:
+    """A run is over: what it still waited for is withdrawn, and the run that started it is told, in one commit."""
+    for left in waiting(tx, stream):
+        withdraw(tx, stream, left.seq, "the end of the run")
+    runs.finish(tx, stream, status, result, error, blamed)
+    tell_parent(tx, stream, status, result, error)
+
+
+def tell_parent(tx: Tx, stream: Stream, status: RunStatus, result: Any, error: EffectError | None) -> None:
+    """Meet the wait of the run that started this one, if it is still open."""
+    row = tx.row(RUNS, stream)
+    if row is None or row["parent"] is None:
+        return
+    parent = runs.find(tx, row["parent"])
+    for open_one in waiting(tx, parent, kind=WaitKind.CHILD, name=stream.name):
+        meet(tx, parent, open_one.seq, _said(status, result, error), stream.name)
+        runs.wake(tx, parent)
+
+
+def _said(status: RunStatus, result: Any, error: EffectError | None) -> dict[str, Any]:
+    """The word that a parent hears of the end of its child."""
+    if error is None:
+        return {"status": status.value, "result": result}
+    return {"status": status.value, "error": [error.code, error.message]}
+
+
+# -- reading -------------------------------------------------------------------------------------------------
+
+
+def wait(reads: Reads, stream: Stream, seq: int) -> WaitRecord:
+    """One wait. NotFound if there is none with this number."""
+    found = _waits(reads, stream, seq=seq)
+    if not found:
+        raise NotFound(f"{stream.kind} {stream.name!r} waits for nothing under {seq}", path="ask")
+    return found[0]
+
+
+def waiting(reads: Reads, stream: Stream, *, kind: WaitKind | None = None, name: str | None = None) -> list[WaitRecord]:
+    """The open waits of a run."""
+    return _waits(reads, stream, open=1, kind=None if kind is None else kind.value, name=name)
+
+
+def waits(reads: Reads, stream: Stream, after: int = 0) -> list[WaitRecord]:
+    """All waits of a run after an event, ended ones included."""
+    return _waits(reads, stream, after=after)
+
+
+def ends(reads: Reads, stream: Stream, after: int = 0) -> dict[int, int]:
+    """After which event each wait of a run that was opened after an event was over, by number."""
+    return dict(reads.query(Q.waits_ended, touches=[(WAITS, stream.id)], stream=stream.id, after=after))
+
+
+def answer_with(asked: WaitRecord) -> str:
+    """The command that answers what a person is asked. The choice is left to be filled in: pasted, it chooses none."""
+    command = f"perdure answer {shlex.quote(asked.id)}"
+    if not asked.choices:
+        return f"`{command} TEXT`"
+    return f"`{command} CHOICE` ({' or '.join(map(shlex.quote, asked.choices))})"
+
+
+def for_effect(reads: Reads, stream: Stream, effect: int) -> WaitRecord | None:
+    """The newest approval that was asked for an effect."""
+    found = _waits(reads, stream, effect=effect)
+    return found[-1] if found else None
+
+
+def next_expiry(reads: Reads, stream: Stream, awaited: Collection[int]) -> int | None:
+    """When the next open wait of a run expires. One whose time is over counts only if it is awaited: nobody ends any other."""
+    rows = reads.query(Q.waits_expiring, touches=[(WAITS, stream.id)], stream=stream.id)
+    now_us = store_now(reads) if rows else 0
+    return min((at for seq, at in rows if seq in awaited or at > now_us), default=None)
+
+
+def _waits(reads: Reads, stream: Stream, **given: Any) -> list[WaitRecord]:
+    params = dict.fromkeys(("seq", "effect", "after", "open", "kind", "name")) | given
+    rows = reads.query(Q.wait_get, touches=[(WAITS, stream.id)], stream=stream.id, **params)
+    return [_record(reads, stream, row) for row in rows]
+
+
+@one_state
+def asks(reads: Reads, *, state: str | None = "open", limit: int = 100, after: str | None = None) -> Page[WaitRecord]:
+    """The questions to people, newest first. An ask that can no longer be met is not open: one whose time is over is expired,
+    whether or not its run has recorded that, and one whose run is elsewhere is not listed.
+    """
+    count = check_page(limit)
+    found = [row for kind in sorted(PEOPLE) for row in _asked(reads, kind, state, count + 1, after)]
+    newest = sorted(found, key=_cursor_of, reverse=True)
+    now_us = store_now(reads) if newest else 0
+    shown = [_at(now_us, _record(reads, Stream(*row[14:]), row[:14])) for row in newest[:count]]
+    return Page(shown, encode_cursor(*_cursor_of(newest[count - 1])) if len(newest) > count else None)
+
+
+def _cursor_of(row: tuple[Any, ...]) -> tuple[int, int, int]:
+    """The place of a row of `waits_of_store` in the order of time: its instant, stream and number."""
+    return row[8], row[14], row[0]
+
+
+def _asked(reads: Reads, kind: WaitKind, state: str | None, limit: int, after: str | None) -> Rows:
+    """The rows of one kind: for each there is an index."""
+    at, in_stream, seq = (None, None, None) if after is None else decode_cursor(after, 3)
+    wanted = None if state is None else check_one_of(WaitState, state, "state").value
+    return reads.query(
+        Q.waits_of_store,
+        tenant=reads.tenant,
+        kind=kind.value,
+        state=None if wanted == WaitState.EXPIRED else wanted,
+        open=1 if wanted == WaitState.OPEN else None,
+        expired=1 if wanted == WaitState.EXPIRED else None,
+        after_at=at,
+        after_stream=in_stream,
+        after_seq=seq,
+        limit=limit,
+    )
+
+
+def _at(now_us: int, found: WaitRecord) -> WaitRecord:
+    """A wait as it stands at an instant."""
+    if found.state is WaitState.OPEN and found.expires_at is not None and instant_us(found.expires_at, 0) <= now_us:
+        return msgspec.structs.replace(found, state=WaitState.EXPIRED)
+    return found
+
+
+def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> WaitRecord:
+    seq, kind, state, name, place, effect, mark, actor, at, expires_at, met_by, met_at, opened, ended = row
+    where = f"{stream.kind} {stream.name} wait {seq}"
+    doc = stored_fields(doc_of(reads, opened, where), where)
+    became = stored_fields(doc_of(reads, ended, where), where)
+    choices = stored_as(tuple[str, ...], doc.get("choices") or (), "list of choices", where)
+    return WaitRecord(
+        seq, stream.kind, stream.name, stored_state(WaitKind, kind, where), stored_state(WaitState, state, where), name,
+        str(doc.get("question") or ""), choices, stored_value(doc.get("default"), where),
+        stored_value(doc.get("detail"), where), place, effect, marked(mark, doc), actor, stored_instant(at, where),
+        stored_instant_or_none(expires_at, where), met_by, stored_instant_or_none(met_at, where),
+        stored_value(became.get("answer"), where), stream.ref(seq),
+    )  # fmt: skip

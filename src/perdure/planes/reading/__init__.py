@@ -1,0 +1,1 @@
+"""The plumbing of reading: pages, listings, durations, rows, bodies, origins, labels."""

@@ -1,0 +1,53 @@
+"""Listings of what all streams of a tenant hold, newest first: what a page asks its statement for, and the page (P8, P15).
+
+Callers: the planes that list things of a whole store. Things in one stream are listed by its numbers (`paging.page_by_seq`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from perdure.log.change import Stream
+from perdure.model.limits import check_page
+from perdure.planes.reading.durations import Instant, between
+from perdure.planes.reading.paging import Page, decode_cursor, encode_cursor, read_rows
+from perdure.stores.store import Reads, Rows
+
+T = TypeVar("T")
+
+_STREAM = len(Stream.__struct_fields__)  # columns of a stream, which end every row
+
+
+class Listing:
+    """One page of a listing. `asked` is what its statement takes of it; a row stands where its instant, its stream and, if a
+    stream has several, its number say. one_each: a stream has one alone.
+    """
+
+    def __init__(
+        self, reads: Reads, limit: int, after: str | None, since: Instant | None, until: Instant | None, *, one_each: bool = False
+    ) -> None:  # fmt: skip
+        self._count = check_page(limit)
+        place = ("after_at", "after_stream") if one_each else ("after_at", "after_stream", "after_seq")
+        last = (None,) * len(place) if after is None else decode_cursor(after, len(place))
+        self.asked: dict[str, Any] = {
+            "tenant": reads.tenant, "limit": self._count + 1, **dict(zip(place, last, strict=True)),
+            **between(reads, since, until)._asdict(),
+        }  # fmt: skip
+
+    def page(
+        self, rows: Rows, made: Callable[[Stream, tuple[Any, ...]], T], at: int, number: int | None = None
+    ) -> Page[tuple[Stream, T]]:
+        """The contents of the rows, each with its stream. made: reads a row without its stream. at, number: the columns of its
+        instant, and of its number in its stream. A row is placed by what is stored, also where no calendar has that.
+        """
+
+        def read(row: tuple[Any, ...]) -> tuple[Stream, T]:
+            stream = Stream(*row[-_STREAM:])
+            return stream, made(stream, row[:-_STREAM])
+
+        more = None
+        if len(rows) > self._count:
+            last = rows[self._count - 1]
+            more = encode_cursor(last[at], last[-_STREAM], *(() if number is None else (last[number],)))
+        return read_rows(rows[: self._count], read, more)

@@ -1,0 +1,138 @@
+"""Presence: who is at work, proved by a heartbeat. A lapsed heartbeat is how a crash shows; a clean leave is
+none.
+
+A holder is one open store (`core.holder`). It has one heartbeat row for all that it holds, and one attendance
+row for each session that it has written in. Both are ephemeral. The proof of its lock file (`stores/liveness.py`) is kept as long
+as something names it (`tidy`). Callers: the handles (first write, heartbeat thread, close), and
+the planes that lease things (tasks, locks) through `is_alive` and `touch_holder`. Keeps P8, P15.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+
+from perdure.errors import Error
+from perdure.log.change import Stream
+from perdure.model.limits import LEASE_TTL_SECONDS
+from perdure.planes.recovery import epochs
+from perdure.planes.tables import ATTENDANCE, HOLDERS
+from perdure.stores import migrate
+from perdure.stores.statements import Statements
+from perdure.stores.store import Reads
+from perdure.stores.tx import Tx
+
+if TYPE_CHECKING:
+    from perdure.stores.core import Core
+
+T = TypeVar("T")
+P = ParamSpec("P")
+log = logging.getLogger("perdure.presence")
+
+Q = Statements("perdure.planes.recovery", "presence.sql")
+
+TTL_SECONDS = LEASE_TTL_SECONDS
+NEEDED_MAX = 10_000  # holders that one tidying can tell apart
+
+
+def is_alive(reads: Reads, holder: str) -> bool:
+    """Whether a holder's heartbeat has not lapsed, on the store's clock, and its process is not proved to be dead."""
+    given = {"tenant": reads.tenant, "holder": holder}
+    return bool(reads.query(Q.holder_alive, touches=[(HOLDERS, reads.tenant)], **given)) and not reads.clocks.is_dead(
+        holder
+    )
+
+
+def touch_holder(tx: Tx, holder: str) -> None:
+    """Renew a holder's heartbeat, or begin it. A verb that leases something to a holder calls this in the same commit. Raises
+    NewerSchema when it begins in a store that a newer Perdure has migrated.
+    """
+    now = tx.store_now()
+    row = tx.own_row(HOLDERS, holder)
+    if row is None or row["expires_at"] <= now:
+        check_schema(tx)
+    began = row or {"actor": tx.actor, "host": os.uname().nodename, "started_at": now}
+    values = {name: began[name] for name in ("actor", "host", "started_at")}
+    tx.touch(HOLDERS, {"holder": holder}, {**values, "expires_at": now + tx.lease_us})
+
+
+def check_schema(reads: Reads) -> None:
+    """Refuse a store that a newer Perdure has migrated since it was opened. Asked when a heartbeat begins, and at every beat."""
+    facts = dict(reads.query(Q.schema_now))
+    migrate.check(migrate.number_in(facts, "schema"), migrate.latest(migrate.migrations()))
+
+
+def attend(tx: Tx, stream: Stream, holder: str, *, begin: bool) -> None:
+    """Write down that a holder is at work in a session; it takes over from those whose heartbeat has lapsed or who are
+    proved to be dead.
+
+    begin: the holder has no heartbeat yet. It is renewed elsewhere, so that this costs one read in a session.
+    """
+    if begin:
+        touch_holder(tx, holder)
+    touches = [(ATTENDANCE, stream.id)]
+    for other, lapsed in tx.query(Q.attendance_others, touches=touches, stream=stream.id, holder=holder):
+        if lapsed or tx.clocks.is_dead(other):
+            tx.touch(ATTENDANCE, {"holder": other}, None, stream)
+    tx.touch(ATTENDANCE, {"holder": holder}, {}, stream)
+
+
+def attending(
+    tx: Tx, stream: Stream, verb: Callable[Concatenate[Tx, Stream, P], T], holder: str, begin: bool, /,
+    *args: P.args, **kwargs: P.kwargs,
+) -> T:  # fmt: skip
+    """A verb and, in the same commit, the attendance of who calls it: the first write of a handle in a
+    session.
+    """
+    attend(tx, stream, holder, begin=begin)
+    return verb(tx, stream, *args, **kwargs)
+
+
+def step_out(tx: Tx, stream: Stream, holder: str) -> None:
+    """End a holder's attendance in one session: nothing that happens to it later is a crash of this
+    session.
+    """
+    tx.touch(ATTENDANCE, {"holder": holder}, None, stream)
+
+
+def beat(tx: Tx, holder: str, attended: Iterable[Stream]) -> None:
+    """Renew the heartbeat. After a lapse others may have taken over, so attendance is written down again. Raises NewerSchema.
+
+    A raised epoch is heard of here, too.
+    """
+    check_schema(tx)
+    epochs.look_up(tx)
+    lapsed = not is_alive(tx, holder)
+    touch_holder(tx, holder)
+    for stream in attended if lapsed else ():
+        tx.touch(ATTENDANCE, {"holder": holder}, {}, stream)
+
+
+def leave(tx: Tx, holder: str, attended: Iterable[Stream]) -> None:
+    """End a heartbeat and all attendance cleanly: this is not a crash. Its leases are free at once."""
+    for stream in attended:
+        tx.touch(ATTENDANCE, {"holder": holder}, None, stream)
+    tx.touch(HOLDERS, {"holder": holder}, None)
+
+
+# -- lock files ------------------------------------------------------------------------------------------------
+
+
+def needed(reads: Reads) -> set[str] | None:
+    """The holders, of all tenants, whose deaths somebody may yet have to prove. None: too many to tell."""
+    rows = reads.query(Q.holders_needed, limit=NEEDED_MAX)
+    return None if len(rows) == NEEDED_MAX else {holder for (holder,) in rows}
+
+
+def tidy(core: Core) -> int:
+    """Remove the lock files of dead processes that nothing names any more; returns how many. Bounded, and safe at any time.
+
+    A holder that could not be looked at now is looked at another time: nothing rests on it.
+    """
+    try:
+        return core.living.tidy(lambda: core.read(needed, tenant=0))
+    except (Error, OSError) as error:
+        log.warning("lock files of the dead could not be looked through: %s", error)
+        return 0

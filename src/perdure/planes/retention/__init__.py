@@ -1,0 +1,1 @@
+"""Retention: what may go, by which rule, and the blobs that nothing refers to any more."""

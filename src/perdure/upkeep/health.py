@@ -1,0 +1,409 @@
+"""The state of a store: findings, each with how bad it is and what mends it. `perdure doctor` shows them.
+
+Only looks: nothing is made, migrated or repaired, and a store that cannot even be opened is a finding, not an
+error. Only `verify` can prove that nothing was changed: that is not asked here. `strain` looks at what a living store suffers
+from. Keeps P15.
+"""
+
+from __future__ import annotations
+
+import shutil
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import apsw
+import msgspec
+
+from perdure.errors import Error
+from perdure.stores import migrate, schema_upgrade, url
+from perdure.stores.core import engine_for
+from perdure.stores.files.layout import Layout
+from perdure.stores.files.other_side import in_conflict
+from perdure.stores.files.page_digest import edited
+from perdure.stores.sqlite import SqliteConnection, fault_of
+from perdure.stores.statements import Statements
+from perdure.stores.store import Connection, Engine, Fault, FaultKind, History
+from perdure.upkeep import load
+from perdure.upkeep.findings import MIB, Finding, Findings, Severity, ok, warning, wrong
+from perdure.upkeep.remedies import Remedy, is_read_only, way_in
+
+Q = Statements("perdure.upkeep", "health.sql")
+
+SPACE_LOW_BYTES = 256 * MIB
+SPACE_GONE_BYTES = 16 * MIB
+HEADS_SHOWN = 20
+QUICK_CHECK_OK = "ok"
+# The WAL-reset bug (two checkpoints racing a commit could corrupt the file) is fixed from these on.
+WAL_RESET_FIXED = ((3, 44, 6), (3, 50, 7), (3, 51, 3))
+NETWORK_KINDS = (
+    "nfs",
+    "cifs",
+    "smb",
+    "fuse.sshfs",
+    "9p",
+    "afs",
+    "ceph",
+    "glusterfs",
+    "lustre",
+    "fuse.s3fs",
+    "fuse.rclone",
+)
+POSTGRES_OLDEST = 15
+
+
+class Health(msgspec.Struct, frozen=True):
+    """Everything that was found about one store."""
+
+    store: str
+    findings: list[Finding]
+
+    @property
+    def sound(self) -> bool:
+        """Whether nothing is wrong; warnings are not wrong yet."""
+        return all(finding.severity is not Severity.ERROR for finding in self.findings)
+
+    @property
+    def outgrown(self) -> list[Finding]:
+        """The findings that call for a larger store."""
+        return [found for found in self.findings if found.check in load.OUTGROWN and found.severity is not Severity.OK]
+
+
+# -- looking ----------------------------------------------------------------------------------------
+
+
+def examine(store_url: str) -> Health:
+    """Look at a store. Raises Invalid for a URL that names none; everything else is a finding."""
+    address = url.parse(store_url)
+    engine = engine_for(address, read_only=address.scheme != "memory")
+    advice = Remedy(address)
+    try:
+        around = [*_around(address), *_log(engine, advice), *_pages(advice)]
+        inside = _inside(engine, advice) if _has_tables(address, engine) else ()
+        return Health(url.without_password(store_url), [*around, *inside])
+    finally:
+        engine.close()
+
+
+def _has_tables(address: url.Address, engine: Engine) -> bool:
+    """Whether there is something to look into: a folder without a log gets no cache, and what is said of the log is all."""
+    return (
+        address.scheme != "files"
+        or address.path is None
+        or engine.one_connection
+        or Layout(address.path).cache.exists()
+    )
+
+
+ASIDES_SHOWN = 20
+
+
+def _log(engine: Engine, advice: Remedy) -> Findings:
+    """The lines of a log that are not in its cache. The cache is looked at afterwards, as `prepare` leaves it."""
+    if advice.address.scheme != "files":
+        return
+    try:
+        engine.prepare()
+        asides, left, cached = engine.asides(), engine.lingering(), engine.contradictions()
+    except (Fault, Error) as error:
+        told = error.as_error() if isinstance(error, Fault) else error
+        yield wrong("log", told.message, advice.about_error(told))
+        return
+    yield from _left(left)
+    yield from (wrong("cache", says, advice.restore) for says in cached[:ASIDES_SHOWN])
+    conflict = advice.address.path is not None and in_conflict(Layout(advice.address.path))
+    if conflict:
+        yield wrong(
+            "log", "a merge of two branches is not finished: not all of theirs is here", advice.command("merge")
+        )
+    for each in asides[:ASIDES_SHOWN]:
+        says = f"{each.place}: {each.reason}"
+        if each.lost:
+            fix = "take it from another clone (perdure merge), or from a backup"
+            yield wrong("log", says, advice.command("merge") if conflict else fix)
+        elif not conflict:
+            yield warning("log", says, "nothing is lost: look at .perdure/set-aside, and delete it there")
+    if not asides and not conflict:
+        yield ok("log", "every line of the log is in the cache")
+    elif len(asides) > ASIDES_SHOWN:
+        yield warning("log", f"{len(asides) - ASIDES_SHOWN} more such places", advice.command("verify"))
+
+
+def _left(bodies: int) -> Findings:
+    if bodies:
+        says = f"{bodies} bodies that were pruned still stand in lines of the log"
+        yield warning("log", says, "a retention that was interrupted: any `perdure retain … --apply` takes them out")
+
+
+def _pages(advice: Remedy) -> Findings:
+    """Views that somebody edited: nothing is wrong with that, but nothing of it is recorded yet."""
+    path = advice.address.path
+    if advice.address.scheme != "files" or path is None or not path.is_dir():
+        return
+    for page in edited(Layout(path))[:ASIDES_SHOWN]:
+        fix = f"{advice.command('apply')} {page}, or {advice.command('views')} --discard {page}"
+        yield warning("views", f"{page.name} was edited by hand, and is not kept up to date", fix)
+
+
+def _around(address: url.Address) -> Findings:
+    if address.scheme != "postgresql":
+        yield library(apsw.sqlite_lib_version())
+    if address.path is not None:
+        try:
+            yield from _beside(address.path)
+        except OSError as error:
+            says = f"cannot look at {address.path}: {error.strerror}"
+            yield wrong("file", says, way_in(address.path, is_read_only(address.path)))
+
+
+def _beside(path: Path) -> Findings:
+    if path.is_file():
+        yield from _file(path)
+    if path.exists():
+        yield space(path, shutil.disk_usage(path.absolute().parent).free)
+        yield network(path, _mounts())
+
+
+def _inside(engine: Engine, advice: Remedy) -> Findings:
+    try:
+        schema, upto_date = _schema(engine, advice)
+        yield schema
+        if not upto_date:
+            return
+        connection = engine.reader()
+    except Fault as fault:
+        yield wrong("open", fault.as_error().message, advice.about(fault.kind))
+        return
+    except Error as error:
+        yield wrong("open", error.message, advice.about_error(error))
+        return
+    try:
+        yield from _checks(connection, advice)
+    finally:
+        if not engine.one_connection:
+            connection.close()
+
+
+def _checks(connection: Connection, advice: Remedy) -> Findings:
+    """All of them: one that fails on a damaged page says so, and the others still look."""
+    for name, check in CHECKS.items():
+        try:
+            yield from check(connection, advice)
+        except Fault as fault:
+            yield wrong(name, fault.as_error().message, advice.about(fault.kind))
+            if fault.kind is FaultKind.LOST:
+                return
+
+
+# -- the file ---------------------------------------------------------------------------------------
+
+
+def library(version: str) -> Finding:
+    """Whether this SQLite has the fix of the WAL-reset bug: on its own branch, or because it is newer."""
+    number = tuple(int(part) for part in version.split(".")[:3])
+    newest = WAL_RESET_FIXED[-1]
+    if number >= newest or any(number[:2] == fixed[:2] and number >= fixed for fixed in WAL_RESET_FIXED):
+        return ok("sqlite", f"SQLite {version}, with the WAL-reset fix")
+    return wrong(
+        "sqlite",
+        f"SQLite {version} can corrupt a file in WAL mode (WAL-reset bug)",
+        "pip install --upgrade apsw",
+    )
+
+
+def _file(path: Path) -> Findings:
+    found = path.stat()
+    wal = path.with_name(f"{path.name}-wal")
+    wal_bytes = wal.stat().st_size if wal.exists() else 0
+    yield ok("file", f"{found.st_size / MIB:.1f} MiB, WAL {wal_bytes / MIB:.1f} MiB")
+    if stat.S_IMODE(found.st_mode) & 0o077:
+        yield warning("mode", f"others may read the file (mode {stat.S_IMODE(found.st_mode):o})", f"chmod 600 {path}")
+
+
+def space(path: Path, free_bytes: int) -> Finding:
+    """Whether there is room to continue writing."""
+    says = f"{free_bytes / MIB:,.0f} MiB free beside {path.name}"
+    if free_bytes < SPACE_GONE_BYTES:
+        return wrong("space", says, "make room: writes are about to be refused")
+    return (
+        warning("space", says, "make room, or perdure collect --execute")
+        if free_bytes < SPACE_LOW_BYTES
+        else ok("space", says)
+    )
+
+
+def network(path: Path, mounts: str) -> Finding:
+    """Whether the file lies on a network file system, where SQLite's locks cannot be trusted."""
+    kind = filesystem_of(path.absolute(), mounts)
+    if kind.startswith(NETWORK_KINDS):
+        return wrong(
+            "filesystem",
+            f"{kind} is a network file system: its locks cannot be trusted",
+            "perdure move STORE sqlite:////LOCAL/DISK/agent.db, or to PostgreSQL",
+        )
+    return ok("filesystem", kind or "unknown")
+
+
+def filesystem_of(path: Path, mounts: str) -> str:
+    """The kind of the file system that a path lies on, by the system's list of mounts."""
+    best, kind = "", ""
+    for line in mounts.splitlines():
+        parts = line.split(" ")
+        if len(parts) > 2 and len(parts[1]) >= len(best) and path.is_relative_to(parts[1]):
+            best, kind = parts[1], parts[2]
+    return kind
+
+
+def _mounts() -> str:
+    try:
+        return Path("/proc/self/mounts").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+# -- the database -----------------------------------------------------------------------------------
+
+
+def _schema(engine: Engine, advice: Remedy) -> tuple[Finding, bool]:
+    found, known = schema_upgrade.schema_of(engine), migrate.latest(migrate.migrations())
+    if found == known:
+        return ok("schema", f"schema {found}, the newest"), True
+    if found > known:
+        newer = f"schema {found}, newer than this Perdure knows ({known})"
+        return wrong("schema", newer, "pip install --upgrade perdure"), False
+    older = f"schema {found}; this Perdure writes {known}" if found else "no tables of Perdure"
+    return warning("schema", older, advice.command("migrate")), False
+
+
+def _pragma(connection: SqliteConnection, name: str, *value: Any) -> Any:
+    try:
+        return connection.raw.pragma(name, *value)
+    except apsw.Error as error:
+        raise fault_of(error, connection.file) from error
+
+
+def _settings(connection: Connection, _advice: Remedy) -> Findings:
+    if not isinstance(connection, SqliteConnection):
+        yield from server(connection.query(Q.server, {})[0])
+        between: Any = connection
+        yield pooler(pooled=bool(between.brought))
+        yield history(between.history)
+        return
+    journal, synchronous = (_pragma(connection, name) for name in ("journal_mode", "synchronous"))
+    if journal in ("wal", "memory"):
+        yield ok("journal", f"journal_mode={journal}, synchronous={synchronous}")
+    else:
+        yield warning(
+            "journal",
+            f"journal_mode={journal}: readers and writers block each other",
+            "open it for writing: perdure.open sets this right",
+        )
+    if synchronous not in (2, 3) and not connection.is_cache:
+        yield wrong(
+            "synchronous",
+            f"synchronous={synchronous}: a power loss takes acknowledged commits",
+            "report this",
+        )
+
+
+def server(row: tuple[Any, ...]) -> Findings:
+    """The settings of a PostgreSQL."""
+    number, version, superuser, fsync, full_pages, _commit, checksums, replica, size, _most = row
+    if int(number) // 10_000 < POSTGRES_OLDEST:
+        yield warning("server", f"PostgreSQL {version}; tested from {POSTGRES_OLDEST} on", "upgrade PostgreSQL")
+    else:
+        yield ok("server", f"PostgreSQL {version}, database {int(size) / MIB:.1f} MiB")
+    if superuser == "on":
+        yield warning(
+            "role",
+            "the role is a superuser: nothing holds it back",
+            "use a role of its own that owns only its schema",
+        )
+    if fsync != "on" or full_pages != "on":
+        yield wrong(
+            "fsync",
+            f"fsync={fsync}, full_page_writes={full_pages}: a power loss takes acknowledged commits",
+            "set both to on in postgresql.conf",
+        )
+    if replica:
+        yield wrong("replica", "this server is a replica: it cannot be written to", "name the primary in the URL")
+    if checksums != "on":
+        yield warning(
+            "checksums",
+            "data checksums are off: silent damage of the disk is not noticed",
+            "pg_checksums --enable",
+        )
+
+
+def pooler(*, pooled: bool) -> Finding:
+    """Whether a pooler stands between us and the server, and what that takes away."""
+    if not pooled:
+        return ok("pooler", "the server itself answers")
+    return warning(
+        "pooler",
+        "a pooler answers for the server. It takes away LISTEN (an idle worker looks every second, and is not woken), prepared"
+        " statements, and settings and timeouts of a session (each transaction brings its own: two round trips more)",
+        "name the server itself, at least for workers; a process needs three connections",
+    )
+
+
+def history(found: History) -> Finding:
+    """Whether a database that went back in time would be noticed."""
+    if found.recovers:
+        return ok("history", "a standby: it is of the history of the server that it follows")
+    if not found.name:
+        return warning(
+            "history",
+            "the server does not say its time line: only a program that runs through a failover or restore notices what is lost",
+            "GRANT EXECUTE ON FUNCTION pg_control_system(), pg_current_wal_insert_lsn(), pg_walfile_name(pg_lsn) TO the role",
+        )
+    waits = (
+        "commits wait for a standby" if found.synchronous else "commits wait for no standby: a failover may lose some"
+    )
+    return ok("history", f"system {found.system}, time line {found.line}; {waits}")
+
+
+def _structure(connection: Connection, advice: Remedy) -> Findings:
+    if isinstance(connection, SqliteConnection):
+        found = _pragma(connection, "quick_check", 10)
+        if found == QUICK_CHECK_OK:
+            yield ok("structure", "quick_check is clean")
+        else:
+            yield wrong("structure", f"quick_check: {found}", advice.restore)
+
+
+def _guards(connection: Connection, advice: Remedy) -> Findings:
+    found = {row[0] for row in connection.query(Q.guards, {})}
+    if len(found) >= 2:
+        yield ok("guards", "the database refuses to change events")
+    else:
+        fix = f"{advice.command('verify')}; if it finds anything: {advice.restore}"
+        yield wrong("guards", "the triggers that protect events are missing", fix)
+
+
+def _heads(connection: Connection, advice: Remedy) -> Findings:
+    astray = connection.query(Q.heads_astray, {"limit": HEADS_SHOWN})
+    for uid, kind, name, seq in astray:
+        says = f"{kind} {name!r} ({bytes(uid).hex()}): the head at {seq} is not the last event"
+        yield wrong("heads", says, advice.command("verify"))
+    if not astray:
+        yield ok("heads", "every stream ends where its head says")
+
+
+def _counts(connection: Connection, _advice: Remedy) -> Findings:
+    tenants, streams, events, blobs, size = connection.query(Q.counts, {})[0]
+    yield ok(
+        "contents",
+        f"tenants: {tenants}, streams: {streams}, events: {events}, blobs: {blobs} ({int(size) / MIB:.1f} MiB)",
+    )
+
+
+CHECKS: dict[str, Callable[[Connection, Remedy], Findings]] = {
+    "settings": _settings,
+    "structure": _structure,
+    "guards": _guards,
+    "heads": _heads,
+    "contents": _counts,
+    **load.CHECKS,
+}

@@ -19,7 +19,7 @@ from perdure.model.records.runs import RunStatus
 from perdure.runtime import outward
 from perdure.runtime.agent import agent
 from perdure.testing.clock import FakeClock
-from perdure.testing.contract.sync.supposing import Outside, reviewing
+from perdure.testing.contract.sync.what_if import SendingWorld, reviewing
 
 
 def forked_and_driven(outside):
@@ -33,7 +33,7 @@ def forked_and_driven(outside):
 
 
 def test_control_without_the_question_it_acts_unasked(monkeypatch):
-    asked, unasked = Outside(), Outside()
+    asked, unasked = SendingWorld(), SendingWorld()
     assert forked_and_driven(asked) == "waiting"
     assert len(asked.done) == 1
     monkeypatch.setattr(outward, "_asked_first", lambda _: None)
@@ -48,7 +48,7 @@ def drawn_by_itself(run):
 
 def test_control_a_fork_that_draws_other_numbers_is_noticed(monkeypatch):
     """The first effect is named by what the run drew: another draw is another program, and nothing is done."""
-    outside = Outside()
+    outside = SendingWorld()
     monkeypatch.setattr(Run, "_drawn", drawn_by_itself)
     assert forked_and_driven(outside) == "parked"
     assert len(outside.done) == 1

@@ -23,7 +23,7 @@ from perdure.errors import Invalid, NotFound, Refused
 FILE_MAX_BYTES = 4 * 1024 * 1024
 
 
-class Kept(msgspec.Struct):
+class InstalledFile(msgspec.Struct):
     """A file as it was before (None: it was not there), what was written, and the folders that were made for it."""
 
     before: str | None
@@ -36,7 +36,7 @@ class InstallRecord(msgspec.Struct):
 
     host: str
     root: str
-    files: dict[str, Kept]
+    files: dict[str, InstalledFile]
 
 
 class FileChange(NamedTuple):
@@ -70,14 +70,14 @@ def install(host: Host, root: Path, changes: list[FileChange], home: Path) -> No
         assert each.after is not None
         old = record.files.get(each.path)
         folders = _missing(root, each.path) if old is None else old.folders
-        record.files[each.path] = Kept(_before(each, old), _mark(each.after.encode()), folders)
+        record.files[each.path] = InstalledFile(_before(each, old), _mark(each.after.encode()), folders)
     _replace(_record_path(host, root, home), msgspec.json.encode(record), 0o600)
     for each in changes:
         assert each.after is not None
         _replace(_within(root, each.path), each.after.encode())
 
 
-def _before(change: FileChange, old: Kept | None) -> str | None:
+def _before(change: FileChange, old: InstalledFile | None) -> str | None:
     """The bytes that undo gives back: the file before the first install, with later changes of others."""
     if old is not None and change.before is not None and _mark(change.before.encode()) == old.written:
         return old.before
@@ -96,7 +96,7 @@ def undoing(host: Host, root: Path, home: Path) -> list[FileChange]:
     return [_undone(root, path, kept) for path, kept in record.files.items()]
 
 
-def _undone(root: Path, path: str, kept: Kept) -> FileChange:
+def _undone(root: Path, path: str, kept: InstalledFile) -> FileChange:
     now = _text(root, path)
     before = None if kept.before is None else base64.b64decode(kept.before).decode()
     if now is None or now == before:  # somebody removed it, or an install was killed before it came to this file
@@ -137,7 +137,7 @@ def read_record(host: Host, root: Path, home: Path) -> InstallRecord | None:
         raise Invalid(f"cannot be read: {error}", path=str(path), hint="remove it, and our entries by hand") from error
 
 
-def is_changed(root: Path, path: str, kept: Kept) -> bool:
+def is_changed(root: Path, path: str, kept: InstalledFile) -> bool:
     """Whether somebody changed a file since it was written."""
     now = _text(root, path)
     return now is None or _mark(now.encode()) != kept.written

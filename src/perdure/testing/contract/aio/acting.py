@@ -16,7 +16,7 @@ from perdure.model.records.effects import (
     Happened,
     Unknown,
 )
-from perdure.testing.contract.aio.effects import Outside, effect_in
+from perdure.testing.contract.aio.effects import CountingWorld, effect_in
 from perdure.testing.openers import AsyncOpener
 from perdure.testing.races import AsyncRace
 
@@ -25,7 +25,7 @@ class AsyncActingContract:
     """Acting in a session: once, whatever the key, the call and the tool say."""
 
     async def test_the_same_key_gives_the_stored_result_without_a_call(self, opener: AsyncOpener) -> None:
-        outside = Outside()
+        outside = CountingWorld()
 
         @tool
         async def send(to: str) -> dict[str, str]:
@@ -50,7 +50,7 @@ class AsyncActingContract:
             assert (await store.verify()).ok
 
     async def test_a_tool_gets_a_key_of_this_effect_alone(self, opener: AsyncOpener) -> None:
-        outside = Outside()
+        outside = CountingWorld()
 
         @tool(kind="keyed")
         async def pay(*, key: str) -> None:
@@ -90,7 +90,7 @@ class AsyncActingContract:
             assert (await store.verify()).ok
 
     async def test_a_call_that_nobody_made_is_refused_before_anything_is_sent(self, opener: AsyncOpener) -> None:
-        outside = Outside()
+        outside = CountingWorld()
 
         @tool
         async def send() -> None:
@@ -124,7 +124,7 @@ class AsyncActingContract:
     # -- what a tool says ------------------------------------------------------------------------------------------
 
     async def test_a_clear_no_is_a_failure_and_is_not_tried_again(self, opener: AsyncOpener) -> None:
-        outside = Outside()
+        outside = CountingWorld()
 
         @tool(kind="idempotent", retries=5, fails=[KeyError])
         async def ask(how: str) -> None:
@@ -143,7 +143,7 @@ class AsyncActingContract:
             assert len(await store.effects(errors=True)) == 2
 
     async def test_an_exception_is_doubt_and_an_unsafe_tool_is_never_called_again(self, opener: AsyncOpener) -> None:
-        outside = Outside()
+        outside = CountingWorld()
 
         async def send() -> None:
             outside.seen()
@@ -170,7 +170,7 @@ class AsyncActingContract:
             assert outside.count == 1
 
     async def test_what_may_be_called_again_is_until_its_retries_are_used_up(self, opener: AsyncOpener) -> None:
-        outside = Outside()
+        outside = CountingWorld()
 
         async def flaky(good_at: int) -> int:
             outside.seen()
@@ -192,7 +192,7 @@ class AsyncActingContract:
     async def test_a_keyed_tool_is_called_with_the_same_key_and_then_a_person_is_asked(
         self, opener: AsyncOpener
     ) -> None:
-        outside = Outside()
+        outside = CountingWorld()
 
         @tool(kind="keyed", retries=2, backoff="1ms")
         async def pay(*, key: str) -> None:
@@ -211,7 +211,7 @@ class AsyncActingContract:
                 await session.act(pay, key="k")
 
     async def test_unavailable_says_that_nothing_was_sent(self, opener: AsyncOpener) -> None:
-        outside = Outside()
+        outside = CountingWorld()
 
         @tool(retries=2, backoff="1ms")
         async def send(good_at: int) -> int:
@@ -229,7 +229,7 @@ class AsyncActingContract:
             assert (outside.count, refused.value.code) == (3, "Unavailable")
 
     async def test_a_result_that_cannot_be_kept_happened_all_the_same(self, opener: AsyncOpener) -> None:
-        outside = Outside()
+        outside = CountingWorld()
 
         @tool
         async def send() -> object:
@@ -318,7 +318,7 @@ class AsyncActingContract:
             assert len(await other.effects()) == 4
 
     async def test_of_two_who_act_under_one_key_one_sends(self, opener: AsyncOpener) -> None:
-        outside = Outside()
+        outside = CountingWorld()
 
         @tool
         async def send() -> int:
@@ -380,7 +380,7 @@ class AsyncActingContract:
             assert (rest.next, (await session.effects(limit=3)).next) == (None, None)
 
     async def test_a_fork_leaves_what_is_open_to_its_parent(self, opener: AsyncOpener) -> None:
-        outside = Outside()
+        outside = CountingWorld()
 
         @tool
         async def send() -> int:

@@ -17,7 +17,7 @@ from perdure.handles.aio.session import AsyncSession
 from perdure.model.crash_points import arm
 from perdure.model.records.conversation import Call
 from perdure.model.records.effects import Answer, EffectError, Happened
-from perdure.testing.contract.aio.effects import Outside
+from perdure.testing.contract.aio.effects import CountingWorld
 from perdure.testing.contract.aio.runs import driven, program
 from perdure.testing.openers import AsyncOpener
 from perdure.testing.races import AsyncRace
@@ -27,7 +27,7 @@ class Shop:
     """Tools that count what arrives, and calls of them as a model makes them."""
 
     def __init__(self) -> None:
-        self.outside = Outside()
+        self.outside = CountingWorld()
         seen = self.outside.seen
 
         @tool(kind="idempotent")
@@ -186,7 +186,7 @@ class AsyncBatchContract:
             assert (await store.verify()).ok
 
     async def test_guards_are_asked_about_each_call(self, opener: AsyncOpener) -> None:
-        outside = Outside()
+        outside = CountingWorld()
 
         def wary(intent: Any, _actor: str) -> Any:
             n = intent.args["n"]
@@ -222,7 +222,7 @@ class AsyncBatchContract:
         self, opener: AsyncOpener, how: str
     ) -> None:
         """A model was paid for it."""
-        outside = Outside()
+        outside = CountingWorld()
 
         def broken(intent: Any, _actor: str) -> Any:
             if how == "raises" and intent.args["n"] == 1:
@@ -257,7 +257,7 @@ class AsyncBatchContract:
             assert outside.calls == ["thought", "paid 2"]
 
     async def test_a_result_that_cannot_be_kept_is_not_sent_again(self, opener: AsyncOpener) -> None:
-        outside = Outside()
+        outside = CountingWorld()
 
         @tool(kind="idempotent")
         async def odd(n: int) -> Any:
@@ -390,7 +390,7 @@ class AsyncBatchContract:
             assert shop.calls == ["thought", "paid 1", "shipped -1", "paid 3"]
 
     async def test_a_cancelled_run_sends_no_further_call(self, opener: AsyncOpener) -> None:
-        outside = Outside()
+        outside = CountingWorld()
         async with await opener() as store:
 
             @tool(kind="idempotent")

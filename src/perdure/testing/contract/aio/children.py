@@ -7,7 +7,7 @@ import pytest
 from perdure.errors import Cancelled, Failed, Waiting
 from perdure.handles.aio.run import AsyncRun
 from perdure.runtime.agent import agent
-from perdure.testing.contract.aio.effects import Outside
+from perdure.testing.contract.aio.effects import CountingWorld
 from perdure.testing.contract.aio.runs import claimed, driven, program
 from perdure.testing.openers import AsyncOpener
 
@@ -16,7 +16,7 @@ class AsyncChildrenContract:
     """A run hears of the end of each run that it started, and takes them with it when it is cancelled."""
 
     async def test_a_child_is_started_once_and_its_parent_hears_of_its_end(self, opener: AsyncOpener) -> None:
-        outside = Outside()
+        outside = CountingWorld()
 
         async def work(run: AsyncRun, how: str) -> str:
             await run.step(outside.seen, how)
@@ -52,7 +52,7 @@ class AsyncChildrenContract:
             assert (await store.verify()).ok
 
     async def test_a_run_that_ended_by_its_child_is_tried_again_with_it(self, opener: AsyncOpener) -> None:
-        outside = Outside()
+        outside = CountingWorld()
 
         async def flaky() -> str:
             if outside.seen("tried") and len(outside.calls) < 3:
@@ -100,7 +100,7 @@ class AsyncChildrenContract:
             assert await store.drive(made, key="k") == "Cancelled"
 
     async def test_the_children_of_a_cancelled_run_are_cancelled_with_it(self, opener: AsyncOpener) -> None:
-        outside = Outside()
+        outside = CountingWorld()
 
         async def ask(run: AsyncRun, what: str) -> str:
             return await run.ask(what) if what else await run.step(outside.seen, "done")
@@ -197,7 +197,7 @@ class AsyncChildrenContract:
             assert (await store.verify()).ok
 
     async def test_what_a_failed_run_waited_for_is_waited_for_anew(self, opener: AsyncOpener) -> None:
-        outside = Outside()
+        outside = CountingWorld()
 
         async def work(run: AsyncRun) -> str:
             return await run.step(outside.seen, "child")

@@ -11,7 +11,7 @@ from perdure.errors import Failed, Invalid, Parked, Refused, Waiting
 from perdure.handles.aio.run import AsyncRun
 from perdure.model.records.conversation import Call
 from perdure.runtime.agent import agent
-from perdure.testing.contract.aio.effects import Outside
+from perdure.testing.contract.aio.effects import CountingWorld
 from perdure.testing.contract.aio.runs import driven, program
 from perdure.testing.openers import AsyncOpener
 
@@ -25,7 +25,7 @@ class AsyncCutsContract:
     async def test_a_checkpoint_is_saved_by_policy(
         self, opener: AsyncOpener, policy: str | None, saved: list[bool]
     ) -> None:
-        outside = Outside()
+        outside = CountingWorld()
 
         @tool
         async def send(n: int) -> int:
@@ -108,7 +108,7 @@ class AsyncCutsContract:
             assert await store.drive(program(careful), key="k") == "seen"
 
     async def test_what_came_before_a_checkpoint_is_not_looked_at_again(self, opener: AsyncOpener) -> None:
-        outside = Outside()
+        outside = CountingWorld()
 
         async def look(what: str) -> str:
             return outside.seen(what)
@@ -156,7 +156,7 @@ class AsyncCutsContract:
         self, opener: AsyncOpener, policy: str | None, reads: str
     ) -> None:
         """The mistake shows at the first offer, in development, and not after the first crash; so it does under a policy."""
-        outside = Outside()
+        outside = CountingWorld()
 
         async def saving(run: AsyncRun) -> None:
             await run.act(tool(outside.seen), 1)
@@ -176,7 +176,7 @@ class AsyncCutsContract:
         self, opener: AsyncOpener, acts: str
     ) -> None:
         """Its program was changed meanwhile, or an older version let it be cut: nothing is done, and it says what to write."""
-        outside, mood = Outside(), "fails"
+        outside, mood = CountingWorld(), "fails"
         send = tool(name="send")(lambda n: outside.seen(n + 0))
         child = agent(name="child of a cut run")(outside.seen)
 

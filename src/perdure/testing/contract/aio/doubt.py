@@ -14,7 +14,7 @@ from perdure.effects.tool import Refuse, RequireApproval, tool
 from perdure.errors import Conflict, Failed, InDoubt, Invalid, KeyReused, Waiting
 from perdure.handles.aio.store import AsyncStore
 from perdure.model.records.effects import Absent, Declined, EffectError, EffectState, Happened, Unknown
-from perdure.testing.contract.aio.effects import Outside
+from perdure.testing.contract.aio.effects import CountingWorld
 from perdure.testing.contract.aio.restored import put_back
 from perdure.testing.openers import AsyncOpener
 
@@ -46,7 +46,7 @@ async def quiet(store: AsyncStore, name: str) -> None:
     raise AssertionError("it never was")
 
 
-def probing(outside: Outside, answers: list[Any], **rule: Any) -> Any:
+def probing(outside: CountingWorld, answers: list[Any], **rule: Any) -> Any:
     """A tool that fails in the middle, with a probe that gives these answers, the last one for ever."""
 
     async def look(to: str) -> Any:
@@ -69,7 +69,7 @@ class AsyncDoubtContract:
     # -- deadlines -------------------------------------------------------------------------------------------------
 
     async def test_a_late_answer_settles_its_own_doubt(self, opener: AsyncOpener) -> None:
-        go, outside = threading.Event(), Outside()
+        go, outside = threading.Event(), CountingWorld()
 
         def slow() -> str:
             go.wait(60)
@@ -166,7 +166,7 @@ class AsyncDoubtContract:
     async def test_whoever_cancels_an_act_leaves_doubt_and_a_thread_is_not_quiet(self, opener: AsyncOpener) -> None:
         import asyncio  # noqa: PLC0415 - only here
 
-        go, outside = threading.Event(), Outside()
+        go, outside = threading.Event(), CountingWorld()
 
         def slow() -> str:
             outside.seen()
@@ -188,7 +188,7 @@ class AsyncDoubtContract:
     # end
 
     async def test_what_hangs_for_ever_is_given_up_after_its_retries(self, opener: AsyncOpener) -> None:
-        go, outside = threading.Event(), Outside()
+        go, outside = threading.Event(), CountingWorld()
 
         def hangs() -> None:
             outside.seen()
@@ -205,7 +205,7 @@ class AsyncDoubtContract:
     # -- probes ----------------------------------------------------------------------------------------------------
 
     async def test_a_probe_that_finds_it_settles_it(self, opener: AsyncOpener) -> None:
-        outside = Outside()
+        outside = CountingWorld()
         async with await opener() as store:
             session = await store.session("s")
             send = probing(outside, [Happened("found")])
@@ -214,7 +214,7 @@ class AsyncDoubtContract:
             assert (await session.effects())[0].record.settled_by == "probe"
 
     async def test_a_probe_that_says_no_fails_it(self, opener: AsyncOpener) -> None:
-        outside = Outside()
+        outside = CountingWorld()
         async with await opener() as store:
             session = await store.session("s")
             with pytest.raises(Failed, match="closed for good"):
@@ -223,7 +223,7 @@ class AsyncDoubtContract:
 
     @pytest.mark.parametrize("answer", [Unknown("remote unreachable"), True, None, "yes"])
     async def test_a_probe_that_cannot_tell_leaves_it_to_a_person(self, opener: AsyncOpener, answer: Any) -> None:
-        outside = Outside()
+        outside = CountingWorld()
         async with await opener() as store:
             session = await store.session("s")
             with pytest.raises(InDoubt, match=r"remote unreachable|the probe returned"):
@@ -243,7 +243,7 @@ class AsyncDoubtContract:
                 await (await store.session("s")).act(send, key="k")
 
     async def test_absent_is_final_only_when_what_was_sent_has_had_its_time(self, opener: AsyncOpener) -> None:
-        outside = Outside()
+        outside = CountingWorld()
         async with await opener() as store:
             session = await store.session("s")
             send = probing(outside, [Absent()], lands_within="30s", retries=1)
@@ -262,7 +262,7 @@ class AsyncDoubtContract:
             assert (effect.record.attempt, effect.state) == (2, "committed")
 
     async def test_absent_is_not_final_while_the_caller_may_still_send(self, opener: AsyncOpener) -> None:
-        go, outside = threading.Event(), Outside()
+        go, outside = threading.Event(), CountingWorld()
 
         def slow() -> str:
             outside.seen()
@@ -286,7 +286,7 @@ class AsyncDoubtContract:
             assert outside.count == 1
 
     async def test_a_probe_that_finds_nothing_often_enough_gives_up(self, opener: AsyncOpener) -> None:
-        outside = Outside()
+        outside = CountingWorld()
 
         @tool(probe=Absent, lands_within=0, retries=2, backoff="1ms")
         async def send() -> None:
@@ -304,7 +304,7 @@ class AsyncDoubtContract:
     async def test_who_left_without_a_word_leaves_doubt(self, opener: AsyncOpener) -> None:
         if not opener.shared:
             pytest.skip("a memory store dies with its process")
-        outside = Outside()
+        outside = CountingWorld()
 
         @tool(kind="idempotent")
         async def send() -> str:
@@ -394,7 +394,7 @@ class AsyncDoubtContract:
             assert (await seen.settle(Happened(1), by="ann")).state == "committed"
 
     async def test_after_a_restore_what_was_begun_is_doubt(self, opener: AsyncOpener) -> None:
-        outside = Outside()
+        outside = CountingWorld()
 
         @tool
         async def send() -> None:
@@ -421,7 +421,7 @@ class AsyncGuardsContract:
     """Effects that must be allowed before they happen."""
 
     async def test_verdicts_of_guards_are_recorded_also_when_they_pass(self, opener: AsyncOpener) -> None:
-        outside = Outside()
+        outside = CountingWorld()
 
         def only_small(intent: Intent, actor: str) -> Any:
             outside.seen((intent.tool, actor))
@@ -444,7 +444,7 @@ class AsyncGuardsContract:
             assert [each.state for each in await session.effects()] == ["committed", "withdrawn"]
 
     async def test_a_guard_that_says_something_else_is_refused(self, opener: AsyncOpener) -> None:
-        outside = Outside()
+        outside = CountingWorld()
 
         @tool(guards=[lambda *_: True])
         async def pay() -> None:
@@ -457,7 +457,7 @@ class AsyncGuardsContract:
 
     @pytest.mark.parametrize("by_guard", [True, False])
     async def test_an_approval_is_waited_for_and_names_who_gave_it(self, opener: AsyncOpener, by_guard: bool) -> None:
-        outside = Outside()
+        outside = CountingWorld()
 
         @tool(guards=[lambda *_: RequireApproval("Really?")] if by_guard else [])
         async def pay(n: int) -> int:
@@ -493,7 +493,7 @@ class AsyncGuardsContract:
             assert (await store.verify()).ok
 
     async def test_no_answer_in_time_is_a_no(self, opener: AsyncOpener) -> None:
-        outside = Outside()
+        outside = CountingWorld()
 
         @tool
         async def pay() -> None:

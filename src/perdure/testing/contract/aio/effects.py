@@ -43,7 +43,7 @@ QUIET = {  # arrows that lead nowhere new where they stand already, and write no
 }
 
 
-class Outside:
+class CountingWorld:
     """The outside world, as a tool's counter sees it."""
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ from perdure.model.records.conversation import Call
 from perdure.model.records.effects import Absent, Happened, Unknown
 from perdure.model.records.runs import RunStatus
 from perdure.testing.contract.aio.doubt import probing
-from perdure.testing.contract.aio.effects import Outside
+from perdure.testing.contract.aio.effects import CountingWorld
 from perdure.testing.contract.aio.going_on import when
 from perdure.testing.contract.aio.runs import driven, program
 from perdure.testing.openers import AsyncOpener
@@ -30,7 +30,7 @@ class AsyncEndingsContract:
     async def test_what_is_planned_is_not_sent_when_the_run_is_to_end(
         self, opener: AsyncOpener, meant: str, end: str
     ) -> None:
-        outside = Outside()
+        outside = CountingWorld()
         make = tool(undo=tool(kind="idempotent")(lambda: outside.seen("unmade")))(lambda: outside.seen("made"))
 
         @tool
@@ -66,7 +66,7 @@ class AsyncEndingsContract:
         self, opener: AsyncOpener, end: str, catches: type[BaseException]
     ) -> None:
         """A loop that tries again what failed ends when its run is called off; and who catches that has not completed it."""
-        outside = Outside()
+        outside = CountingWorld()
         make = tool(undo=tool(kind="idempotent")(lambda: outside.seen("unmade")))(lambda: outside.seen("made"))
 
         async with await opener() as store:
@@ -100,7 +100,7 @@ class AsyncEndingsContract:
         """Somebody may have approved of it after the backup, and it was sent: that it was called off only says that it shall
         not be sent.
         """
-        outside = Outside()
+        outside = CountingWorld()
         pay = tool(kind="idempotent", name="pay")(lambda: outside.seen("paid"))
 
         async def buy(run: AsyncRun) -> Any:
@@ -118,7 +118,7 @@ class AsyncEndingsContract:
 
     @pytest.mark.parametrize("end", ["cancel", "timeout"])
     async def test_a_run_that_is_to_end_tries_nothing_once_more(self, opener: AsyncOpener, end: str) -> None:
-        outside = Outside()
+        outside = CountingWorld()
         async with await opener() as store:
 
             @tool(retries=5, backoff="1ms")
@@ -144,7 +144,7 @@ class AsyncEndingsContract:
     async def test_a_cancel_that_is_first_seen_by_the_commit_of_a_dispatch_lets_nothing_be_sent(
         self, opener: AsyncOpener, sends: str
     ) -> None:
-        outside = Outside()
+        outside = CountingWorld()
         make = tool(undo=tool(kind="idempotent")(lambda: outside.seen("unmade")))(lambda: outside.seen("made"))
         pay = tool(limit=1, name="pay")(lambda n: outside.seen(f"paid {n}"))
         async with await opener() as store:
@@ -173,7 +173,7 @@ class AsyncEndingsContract:
             assert (await store.verify()).ok
 
     async def test_nor_does_one_that_is_first_seen_by_the_commit_of_another_attempt(self, opener: AsyncOpener) -> None:
-        outside = Outside()
+        outside = CountingWorld()
 
         @tool(retries=5, backoff="1ms")
         async def away() -> None:
@@ -221,7 +221,7 @@ class AsyncEndingsContract:
             assert (await driven(store, made)).code == "TimedOut"
 
     async def test_doubt_that_time_may_settle_is_looked_at_again_after_that(self, opener: AsyncOpener) -> None:
-        outside = Outside()
+        outside = CountingWorld()
         send = probing(outside, [Unknown("no idea")])
 
         async def outer(run: AsyncRun) -> None:
@@ -261,7 +261,7 @@ class AsyncEndingsContract:
             assert (await store.verify()).ok
 
     async def test_a_run_that_runs_is_told_at_its_next_step(self, opener: AsyncOpener) -> None:
-        outside = Outside()
+        outside = CountingWorld()
         async with await opener() as store:
 
             async def cancelled_in_the_middle() -> None:

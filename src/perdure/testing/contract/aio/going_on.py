@@ -18,7 +18,7 @@ from perdure.planes.execution import runs, steps
 from perdure.planes.recovery import leases
 from perdure.runtime.agent import DECLARED, agent
 from perdure.testing.contract.aio.doubt import probing, until
-from perdure.testing.contract.aio.effects import Outside
+from perdure.testing.contract.aio.effects import CountingWorld
 from perdure.testing.contract.aio.runs import driven, program
 from perdure.testing.openers import AsyncOpener
 
@@ -33,7 +33,7 @@ class AsyncRetryingContract:
     """`retry` does anew what ended a run, and only that."""
 
     async def test_the_effect_of_another_stream_is_not_blamed(self, opener: AsyncOpener) -> None:
-        outside = Outside()
+        outside = CountingWorld()
 
         @tool
         async def refuse() -> str:
@@ -67,7 +67,7 @@ class AsyncRetryingContract:
             assert (await handle.retry()).status == "ready"
 
     async def test_a_step_is_done_anew_whatever_its_program_made_of_its_failure(self, opener: AsyncOpener) -> None:
-        outside = Outside()
+        outside = CountingWorld()
 
         def shaky() -> str:
             if outside.seen("tried") and outside.count == 1:
@@ -87,7 +87,7 @@ class AsyncRetryingContract:
             assert await store.drive(made, key="k") == "up"
 
     async def test_a_failed_step_is_done_anew_though_more_was_recorded_since(self, opener: AsyncOpener) -> None:
-        outside = Outside()
+        outside = CountingWorld()
 
         def shaky(name: str) -> str:
             if outside.seen(name) and outside.calls.count(name) == 1:
@@ -119,7 +119,7 @@ class AsyncRetryingContract:
     async def test_a_failed_step_is_done_anew_though_another_branch_wrote_since(self, opener: AsyncOpener) -> None:
         import asyncio  # noqa: PLC0415 - only here
 
-        outside, failed = Outside(), asyncio.Event()
+        outside, failed = CountingWorld(), asyncio.Event()
 
         async def shaky() -> str:
             if outside.seen("tried") and outside.count == 1:
@@ -153,7 +153,7 @@ class AsyncRetryingContract:
 
     @pytest.mark.parametrize("end", ["cancel", "timeout"])
     async def test_what_was_to_be_approved_is_asked_anew(self, opener: AsyncOpener, end: str) -> None:
-        outside = Outside()
+        outside = CountingWorld()
 
         @tool
         async def pay() -> str:
@@ -199,7 +199,7 @@ class AsyncRetryingContract:
     # -- handed over -------------------------------------------------------------------------------------------------
 
     async def test_a_run_that_was_handed_over_goes_on_here_only_when_it_is_unparked(self, opener: AsyncOpener) -> None:
-        outside = Outside()
+        outside = CountingWorld()
         create = tool(undo=lambda: outside.seen("undone"))(lambda: outside.seen("done"))
 
         async def buy(run: AsyncRun) -> None:
@@ -282,7 +282,7 @@ class AsyncLookingAgainContract:
     """Doubt that a machine can settle later is looked at again by itself, at growing intervals."""
 
     async def test_a_probe_that_cannot_tell_now_is_asked_again(self, opener: AsyncOpener) -> None:
-        outside = Outside()
+        outside = CountingWorld()
         send = probing(outside, [Unknown("network is down"), Unknown("still"), Happened("found")])
 
         async def outer(run: AsyncRun) -> str:
@@ -305,7 +305,7 @@ class AsyncLookingAgainContract:
             assert outside.calls == ["sent a", *["looked for a"] * 3]
 
     async def test_it_is_asked_less_and_less_often_and_never_given_up(self, opener: AsyncOpener) -> None:
-        outside = Outside()
+        outside = CountingWorld()
         send = probing(outside, [Unknown("no idea")])
 
         async def outer(run: AsyncRun) -> str:
@@ -333,7 +333,7 @@ class AsyncLookingAgainContract:
             assert await store.drive(made, key="k") == "said ann"
 
     async def test_who_may_still_send_is_looked_at_again(self, opener: AsyncOpener) -> None:
-        go, outside = threading.Event(), Outside()
+        go, outside = threading.Event(), CountingWorld()
 
         def slow() -> str:
             outside.seen("sent")
@@ -355,7 +355,7 @@ class AsyncLookingAgainContract:
             assert outside.calls.count("sent") == 1
 
     async def test_in_a_session_it_says_when_and_stays_visible(self, opener: AsyncOpener) -> None:
-        outside = Outside()
+        outside = CountingWorld()
         send = probing(outside, [Unknown("network is down")])
         async with await opener() as store:
             session = await store.session("s")
@@ -457,7 +457,7 @@ class AsyncRecoveringContract:
 
     @pytest.mark.parametrize("how", ["waits", "parked"])
     async def test_a_child_that_cannot_go_on_does_not_keep_its_sister(self, opener: AsyncOpener, how: str) -> None:
-        outside = Outside()
+        outside = CountingWorld()
 
         async def small(run: AsyncRun, name: str) -> str:
             if name == "stuck":
@@ -496,7 +496,7 @@ class AsyncForgottenContract:
     async def test_what_nobody_waits_for_is_not_missed(self, opener: AsyncOpener) -> None:
         import asyncio  # noqa: PLC0415 - only here
 
-        outside = Outside()
+        outside = CountingWorld()
 
         async def forgetful(run: AsyncRun) -> Any:
             tasks = [asyncio.create_task(run.step(outside.seen, "begun"))]
@@ -513,7 +513,7 @@ class AsyncForgottenContract:
     async def test_what_a_program_cancelled_is_not_missed_and_it_can_be_cut(self, opener: AsyncOpener) -> None:
         import asyncio  # noqa: PLC0415 - only here
 
-        outside = Outside()
+        outside = CountingWorld()
 
         async def racing(run: AsyncRun) -> Any:
             assert run.restored is None
@@ -532,7 +532,7 @@ class AsyncForgottenContract:
     async def test_what_a_finished_branch_left_out_is_missed(self, opener: AsyncOpener) -> None:
         import asyncio  # noqa: PLC0415 - only here
 
-        outside = Outside()
+        outside = CountingWorld()
 
         async def changing(run: AsyncRun) -> Any:
             async def line() -> None:

@@ -11,7 +11,7 @@ from perdure.errors import Invalid, NotFound, Parked, Waiting
 from perdure.handles.aio.run import AsyncRun
 from perdure.handles.aio.store import AsyncStore
 from perdure.stores.statements import Statement
-from perdure.testing.contract.aio.effects import Outside
+from perdure.testing.contract.aio.effects import CountingWorld
 from perdure.testing.contract.aio.runs import driven, program
 from perdure.testing.openers import AsyncOpener
 
@@ -76,7 +76,7 @@ class AsyncModelsContract:
             assert sum(turn * len(MESSAGE) for turn in range(40, 80)) > 20 * whole
 
     async def test_of_a_reading_the_digest_alone_may_be_kept(self, opener: AsyncOpener) -> None:
-        outside = Outside()
+        outside = CountingWorld()
 
         @tool(kind="read", keep="digest")
         async def look(name: str) -> str:
@@ -103,7 +103,7 @@ class AsyncModelsContract:
 
     @pytest.mark.parametrize("now", ["other", OSError("gone")])
     async def test_what_reads_otherwise_parks_the_run(self, opener: AsyncOpener, now: Any) -> None:
-        outside = Outside()
+        outside = CountingWorld()
         found: list[Any] = ["first"]
 
         @tool(kind="read", keep="digest")

@@ -13,7 +13,7 @@ from perdure.handles.aio.run import AsyncRun
 from perdure.model.records.conversation import Call
 from perdure.model.records.effects import Absent, Happened
 from perdure.runtime.agent import Agent
-from perdure.testing.contract.aio.effects import Outside
+from perdure.testing.contract.aio.effects import CountingWorld
 from perdure.testing.contract.aio.restored import put_back
 from perdure.testing.contract.aio.runs import driven, program
 from perdure.testing.openers import AsyncOpener
@@ -25,7 +25,7 @@ def wary(intent: Intent, actor: str) -> Any:
     return Refuse(f"too much for {actor}") if n > 9 else RequireApproval("Really?") if n > 5 else None
 
 
-def payment(outside: Outside) -> Tool:
+def payment(outside: CountingWorld) -> Tool:
     """A tool that the other side knows by its key: doubt about it is settled by sending it again."""
 
     @tool(kind="keyed")
@@ -51,7 +51,7 @@ class AsyncPermissionContract:
     """Effects that must be allowed first."""
 
     async def test_guards_of_a_store_are_asked_about_every_effect(self, opener: AsyncOpener) -> None:
-        outside = Outside()
+        outside = CountingWorld()
 
         @tool
         async def pay(n: int) -> int:
@@ -130,7 +130,7 @@ class AsyncPermissionContract:
 
     @pytest.mark.parametrize("question", ["", " \n", True, False, 5])
     async def test_what_is_no_question_lets_nothing_pass(self, opener: AsyncOpener, question: Any) -> None:
-        outside = Outside()
+        outside = CountingWorld()
 
         @tool
         async def pay() -> Any:
@@ -155,7 +155,7 @@ class AsyncPermissionContract:
     async def test_an_approval_that_nobody_could_find_again_is_not_asked_for(
         self, opener: AsyncOpener, by_guard: bool
     ) -> None:
-        outside = Outside()
+        outside = CountingWorld()
 
         @tool
         async def pay(n: int) -> int:
@@ -178,7 +178,7 @@ class AsyncPermissionContract:
         self, opener: AsyncOpener, batched: bool
     ) -> None:
         """Its rule would send it again, because it may have been sent after the backup: but nobody may ever have said yes."""
-        outside = Outside()
+        outside = CountingWorld()
         pay = payment(outside)
         async with await opener(guards=[wary]) as store:
             session = await store.session("s")
@@ -208,7 +208,7 @@ class AsyncPermissionContract:
         """Another may have approved of it after the backup, and it was sent: a person who refuses it now says only that it
         shall not be sent.
         """
-        outside = Outside()
+        outside = CountingWorld()
         pay = payment(outside)
         async with await opener(guards=[wary]) as store:
             session, asking = await store.session("s"), payer(pay, batched=batched)
@@ -242,7 +242,7 @@ class AsyncPermissionContract:
     async def test_whether_what_is_refused_after_a_restore_was_sent_is_asked_of_the_other_side(
         self, opener: AsyncOpener, happened: bool
     ) -> None:
-        outside = Outside()
+        outside = CountingWorld()
 
         async def was_paid(n: int) -> Any:
             return Happened(n) if happened else Absent()
@@ -276,7 +276,7 @@ class AsyncPermissionContract:
         self, opener: AsyncOpener, denied: bool
     ) -> None:
         """Its rule would send it again, and so would who finds it planned, once somebody says that it did not happen."""
-        outside = Outside()
+        outside = CountingWorld()
         pay = payment(outside)
         async with await opener(guards=[wary]) as store:
             session = await store.session("s")

@@ -9,7 +9,7 @@ import pytest
 from perdure.effects.tool import tool
 from perdure.errors import Changed, Parked, Waiting
 from perdure.handles.aio.run import AsyncRun
-from perdure.testing.contract.aio.effects import Outside
+from perdure.testing.contract.aio.effects import CountingWorld
 from perdure.testing.contract.aio.runs import driven, program
 from perdure.testing.openers import AsyncOpener
 
@@ -26,7 +26,7 @@ class Deployed:
     )
 
     def __init__(self) -> None:
-        self.outside = Outside()
+        self.outside = CountingWorld()
         self.send = tool(name="send")(self._sent)
 
     async def _sent(self) -> Any:
@@ -106,7 +106,7 @@ class AsyncProgramsContract:
             assert (await store.verify()).ok
 
     async def test_both_arguments_of_an_effect_are_shown(self, opener: AsyncOpener) -> None:
-        outside, text = Outside(), "first " + "x" * 1000
+        outside, text = CountingWorld(), "first " + "x" * 1000
 
         @tool
         async def send(to: str, text: str) -> str:

@@ -12,7 +12,7 @@ from perdure.handles.aio.store import AsyncStore
 from perdure.model.records.conversation import Call
 from perdure.model.records.effects import Absent, Happened
 from perdure.runtime.agent import agent
-from perdure.testing.contract.aio.effects import Outside
+from perdure.testing.contract.aio.effects import CountingWorld
 from perdure.testing.contract.aio.runs import driven, program
 from perdure.testing.openers import AsyncOpener
 
@@ -26,7 +26,7 @@ class AsyncRestoredContract:
     """A run of a store that was restored."""
 
     async def test_a_probe_is_asked_before_something_new_is_sent(self, opener: AsyncOpener) -> None:
-        outside, world = Outside(), {"a"}
+        outside, world = CountingWorld(), {"a"}
 
         async def look(to: str) -> Any:
             outside.seen(f"looked for {to}")
@@ -59,7 +59,7 @@ class AsyncRestoredContract:
         self, opener: AsyncOpener, kind: str, batch: bool
     ) -> None:
         """It may have been done with other arguments: neither a key nor a probe finds that out."""
-        outside = Outside()
+        outside = CountingWorld()
 
         async def look(to: str) -> Any:
             raise AssertionError(f"it may be known by another name than {to}")
@@ -100,7 +100,7 @@ class AsyncRestoredContract:
         self, opener: AsyncOpener, verdict: Any, batch: bool
     ) -> None:
         """It may have been sent after the backup, and nothing but a person can find out."""
-        outside = Outside()
+        outside = CountingWorld()
 
         @tool
         async def send() -> str:
@@ -136,7 +136,7 @@ class AsyncRestoredContract:
             assert outside.count == (0 if isinstance(verdict, Happened) else 1)
 
     async def test_a_run_that_somebody_vouches_for_does_what_it_means_to_do(self, opener: AsyncOpener) -> None:
-        outside = Outside()
+        outside = CountingWorld()
 
         @tool
         async def send() -> str:
@@ -156,7 +156,7 @@ class AsyncRestoredContract:
 
     async def test_a_child_is_as_wary_as_its_parent(self, opener: AsyncOpener) -> None:
         """Its parent may have called it after the backup."""
-        outside = Outside()
+        outside = CountingWorld()
 
         @tool
         async def send() -> str:

@@ -14,7 +14,7 @@ from perdure.errors import Failed, InDoubt, Unavailable, Waiting
 from perdure.handles.aio.run import AsyncRun
 from perdure.handles.aio.session import AsyncSession
 from perdure.model.records.conversation import Call
-from perdure.testing.contract.aio.effects import SENDER, Outside
+from perdure.testing.contract.aio.effects import SENDER, CountingWorld
 from perdure.testing.contract.aio.runs import driven, program
 from perdure.testing.openers import AsyncOpener
 
@@ -34,7 +34,7 @@ class AsyncRetriesContract:
     @pytest.mark.parametrize("error", [OSError("reset"), Unavailable("not now")])
     @pytest.mark.parametrize("retries", [1, 0])
     async def test_a_death_uses_up_no_retry(self, opener: AsyncOpener, retries: int, error: Exception) -> None:
-        outside = Outside()
+        outside = CountingWorld()
 
         @tool(kind="idempotent", retries=retries, backoff="1ms")
         async def flaky() -> str:
@@ -57,7 +57,7 @@ class AsyncRetriesContract:
 
     @pytest.mark.parametrize("kind", ["idempotent", "keyed"])
     async def test_a_tool_that_ends_its_process_each_time_comes_to_an_end(self, opener: AsyncOpener, kind: Any) -> None:
-        outside = Outside()
+        outside = CountingWorld()
 
         @tool(kind=kind, retries=1_000)
         async def fatal(*, key: str = "") -> None:
@@ -77,7 +77,7 @@ class AsyncRetriesContract:
 
     @pytest.mark.parametrize("late", [False, True])
     async def test_keys_are_kept_from_the_first_dispatch_on(self, opener: AsyncOpener, late: bool) -> None:
-        outside = Outside()
+        outside = CountingWorld()
 
         @tool(kind="keyed", keeps_keys="24h", retries=9, backoff="1ms")
         async def pay(*, key: str) -> Any:
@@ -106,7 +106,7 @@ class AsyncRetriesContract:
     @pytest.mark.parametrize("verb", ["step", "model", "respond", "a batch", "a session"])
     async def test_what_reads_is_tried_again_within_its_time(self, opener: AsyncOpener, verb: str) -> None:
         """The declaration of a `read` tool holds wherever it is called. Only its last attempt is recorded."""
-        outside, end = Outside(), Event()
+        outside, end = CountingWorld(), Event()
 
         def look() -> dict[str, Any]:
             if outside.seen("looked") and outside.count == 1:
@@ -139,7 +139,7 @@ class AsyncRetriesContract:
             assert (await store.verify()).ok
 
     async def test_a_step_that_is_overdue_fails_now_and_at_every_replay(self, opener: AsyncOpener) -> None:
-        outside, end = Outside(), Event()
+        outside, end = CountingWorld(), Event()
 
         def slow() -> None:
             outside.seen("looked")

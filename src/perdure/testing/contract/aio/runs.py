@@ -28,7 +28,7 @@ from perdure.planes.execution import steps
 from perdure.planes.recovery import leases
 from perdure.runtime.agent import Agent, agent
 from perdure.runtime.shells import AsyncRunShell
-from perdure.testing.contract.aio.effects import Outside
+from perdure.testing.contract.aio.effects import CountingWorld
 from perdure.testing.openers import AsyncOpener
 from perdure.testing.races import AsyncRace
 from perdure.testing.sample_types import Price
@@ -57,7 +57,7 @@ class AsyncRunsContract:
     """Starting, driving, replaying."""
 
     async def test_a_run_does_each_thing_once_however_often_it_is_driven(self, opener: AsyncOpener) -> None:
-        outside = Outside()
+        outside = CountingWorld()
 
         async def draft(issue: int) -> str:
             return outside.seen(f"draft {issue}")
@@ -187,7 +187,7 @@ class AsyncRunsContract:
             assert seen[3][1] != one
 
     async def test_a_step_that_fails_is_kept_when_the_program_goes_on(self, opener: AsyncOpener) -> None:
-        outside = Outside()
+        outside = CountingWorld()
 
         async def flaky() -> None:
             outside.seen()
@@ -213,7 +213,7 @@ class AsyncRunsContract:
             assert outside.count == 2
 
     async def test_a_run_that_failed_can_be_tried_again_where_it_failed(self, opener: AsyncOpener) -> None:
-        outside = Outside()
+        outside = CountingWorld()
 
         async def first() -> str:
             return outside.seen("first")
@@ -241,7 +241,7 @@ class AsyncRunsContract:
             assert (await store.verify()).ok
 
     async def test_only_the_effect_that_ended_it_is_tried_again(self, opener: AsyncOpener) -> None:
-        outside = Outside()
+        outside = CountingWorld()
 
         @tool
         async def send(what: str) -> str:
@@ -275,7 +275,7 @@ class AsyncRunsContract:
     async def test_a_stale_lease_writes_nothing(self, opener: AsyncOpener) -> None:
         if not opener.shared:
             pytest.skip("a memory store has one holder")
-        outside = Outside()
+        outside = CountingWorld()
         async with await opener() as a, await opener() as b:
 
             async def usurped(n: int) -> int:
@@ -302,7 +302,7 @@ class AsyncRunsContract:
     async def test_the_lease_is_looked_at_once_more_before_anything_is_sent(self, opener: AsyncOpener) -> None:
         if not opener.shared:
             pytest.skip("a memory store has one holder")
-        outside = Outside()
+        outside = CountingWorld()
         async with await opener() as a, await opener() as b:
 
             @tool

@@ -13,12 +13,12 @@ from perdure.handles.aio.run import AsyncRun
 from perdure.model.records.effects import Absent, Happened
 from perdure.runtime.agent import Agent
 from perdure.testing.contract.aio.doubt import quiet, until
-from perdure.testing.contract.aio.effects import Outside
+from perdure.testing.contract.aio.effects import CountingWorld
 from perdure.testing.contract.aio.runs import driven, program
 from perdure.testing.openers import AsyncOpener
 
 
-def creating(outside: Outside, **declared: Any) -> Tool:
+def creating(outside: CountingWorld, **declared: Any) -> Tool:
     """A tool that makes something, with one that takes it away again."""
 
     async def delete(name: str) -> None:
@@ -31,7 +31,7 @@ def creating(outside: Outside, **declared: Any) -> Tool:
     return create
 
 
-def trip(outside: Outside, *, how: str = "refused", **declared: Any) -> Agent:
+def trip(outside: CountingWorld, *, how: str = "refused", **declared: Any) -> Agent:
     """An agent with a saga that does not come to its end."""
     create = creating(outside)
 
@@ -59,7 +59,7 @@ def trip(outside: Outside, *, how: str = "refused", **declared: Any) -> Agent:
     return program(booked, **declared)
 
 
-def waiting_in_a_saga(outside: Outside) -> Agent:
+def waiting_in_a_saga(outside: CountingWorld) -> Agent:
     """An agent that does something it can undo and then asks. Something else that is seen outside changes what it does."""
     create = creating(outside)
 
@@ -76,7 +76,7 @@ class AsyncSagasContract:
     """Effects are undone in reverse, durably."""
 
     async def test_what_was_done_is_undone_in_reverse(self, opener: AsyncOpener) -> None:
-        outside = Outside()
+        outside = CountingWorld()
 
         async def delete(name: str, result: str) -> None:
             outside.seen(f"deleted {name} {result}")
@@ -121,7 +121,7 @@ class AsyncSagasContract:
 
     @pytest.mark.parametrize("verb", ["retry", "unpark", "resume"])
     async def test_a_failed_undo_parks_and_can_be_tried_again(self, opener: AsyncOpener, verb: str) -> None:
-        outside = Outside()
+        outside = CountingWorld()
 
         @tool(kind="idempotent", fails=[PermissionError])
         async def delete(name: str) -> None:
@@ -153,7 +153,7 @@ class AsyncSagasContract:
             assert [each.state for each in await handle.effects()] == ["undone", "committed", "committed"]
 
     async def test_doubt_inside_a_saga_waits_visibly(self, opener: AsyncOpener) -> None:
-        outside = Outside()
+        outside = CountingWorld()
 
         async def delete() -> None:
             outside.seen("deleted")
@@ -187,7 +187,7 @@ class AsyncSagasContract:
                 assert outside.calls == expected
 
     async def test_a_cancelled_run_undoes_what_it_did(self, opener: AsyncOpener) -> None:
-        outside = Outside()
+        outside = CountingWorld()
 
         async def delete() -> None:
             outside.seen("deleted")
@@ -217,7 +217,7 @@ class AsyncSagasContract:
                 assert [each.state for each in await handle.effects()] == ["undone", "committed"]
 
     async def test_what_an_idempotent_tool_may_have_done_is_undone_too(self, opener: AsyncOpener) -> None:
-        outside = Outside()
+        outside = CountingWorld()
 
         async def delete() -> None:
             outside.seen("deleted")
@@ -247,7 +247,7 @@ class AsyncUndoingContract:
 
     @pytest.mark.parametrize("how", ["refused", "step", "program", "cancelled", "too late"])
     async def test_a_run_that_was_undone_is_not_tried_again(self, opener: AsyncOpener, how: str) -> None:
-        outside = Outside()
+        outside = CountingWorld()
         made = trip(outside, how=how, timeout="1h" if how == "too late" else None)
         async with await opener() as store:
             await driven(store, made)
@@ -267,7 +267,7 @@ class AsyncUndoingContract:
             assert outside.calls == seen
 
     async def test_what_failed_after_an_undone_saga_is_tried_again(self, opener: AsyncOpener) -> None:
-        outside = Outside()
+        outside = CountingWorld()
         create = creating(outside)
 
         @tool
@@ -301,7 +301,7 @@ class AsyncUndoingContract:
     # -- what a saga holds ---------------------------------------------------------------------------------------------
 
     async def test_a_saga_is_not_cut(self, opener: AsyncOpener) -> None:
-        outside = Outside()
+        outside = CountingWorld()
         create = creating(outside)
 
         async def cutting(run: AsyncRun) -> None:
@@ -324,7 +324,7 @@ class AsyncUndoingContract:
             assert await store.drive(program(later), key="later") == "True"
 
     async def test_a_line_of_work_that_was_begun_before_is_not_in_it(self, opener: AsyncOpener) -> None:
-        outside = Outside()
+        outside = CountingWorld()
         create = creating(outside)
 
         async def lines(run: AsyncRun, asks: bool) -> None:
@@ -356,7 +356,7 @@ class AsyncUndoingContract:
     async def test_what_was_begun_before_stays_whatever_finishes_first(self, opener: AsyncOpener, asks: bool) -> None:
         import asyncio  # noqa: PLC0415 - only here
 
-        outside, done = Outside(), asyncio.Event()
+        outside, done = CountingWorld(), asyncio.Event()
         create = creating(outside)
 
         async def look() -> None:
@@ -389,7 +389,7 @@ class AsyncUndoingContract:
     async def test_a_task_that_was_stopped_is_undone_at_every_replay(self, opener: AsyncOpener) -> None:
         import asyncio  # noqa: PLC0415 - only here
 
-        outside, done = Outside(), asyncio.Event()
+        outside, done = CountingWorld(), asyncio.Event()
         create = creating(outside)
 
         async def fails() -> None:
@@ -423,7 +423,7 @@ class AsyncUndoingContract:
     async def test_a_saga_lets_what_was_begun_before_it_go_on(self, opener: AsyncOpener) -> None:
         import asyncio  # noqa: PLC0415 - only here
 
-        outside, gone = Outside(), asyncio.Event()
+        outside, gone = CountingWorld(), asyncio.Event()
         create = creating(outside)
 
         async def look() -> str:
@@ -449,7 +449,7 @@ class AsyncUndoingContract:
     # -- when ----------------------------------------------------------------------------------------------------------
 
     async def test_what_was_given_up_is_undone_only_when_it_can_no_longer_arrive(self, opener: AsyncOpener) -> None:
-        go, outside = threading.Event(), Outside()
+        go, outside = threading.Event(), CountingWorld()
 
         async def delete() -> None:
             outside.seen("-")
@@ -484,7 +484,7 @@ class AsyncUndoingContract:
     # -- cancelling ----------------------------------------------------------------------------------------------------
 
     async def test_a_parked_run_that_is_cancelled_undoes_what_it_did(self, opener: AsyncOpener) -> None:
-        outside = Outside()
+        outside = CountingWorld()
         made = waiting_in_a_saga(outside)
         async with await opener() as store:
             await driven(store, made)
@@ -498,7 +498,7 @@ class AsyncUndoingContract:
             assert outside.calls == ["+hotel", "-hotel"]
 
     async def test_one_that_cannot_undo_is_over_when_it_is_cancelled_again(self, opener: AsyncOpener) -> None:
-        outside = Outside()
+        outside = CountingWorld()
         made = waiting_in_a_saga(outside)
         async with await opener() as store:
             await driven(store, made)

@@ -10,7 +10,7 @@ from perdure.effects.tool import tool
 from perdure.errors import Failed, Invalid, Waiting
 from perdure.handles.aio.run import AsyncRun
 from perdure.model.limits import VALUE_MAX_BYTES
-from perdure.testing.contract.aio.effects import Outside
+from perdure.testing.contract.aio.effects import CountingWorld
 from perdure.testing.contract.aio.runs import driven, program
 from perdure.testing.openers import AsyncOpener
 
@@ -61,7 +61,7 @@ class AsyncUnkeptContract:
             assert not await store.runs()
 
     async def test_an_effect_stands_and_a_program_that_catches_it_goes_on(self, opener: AsyncOpener) -> None:
-        outside = Outside()
+        outside = CountingWorld()
 
         @tool
         async def send() -> Any:
@@ -113,7 +113,7 @@ class AsyncUnkeptContract:
             assert (odd[2], odd[4], too_large[4]) == ("result.x[0]", "Invalid", "TooLarge")
 
     async def test_a_model_is_told_of_a_reading_that_cannot_be_kept(self, opener: AsyncOpener) -> None:
-        outside = Outside()
+        outside = CountingWorld()
 
         @tool(kind="read")
         async def look() -> Any:

@@ -13,7 +13,7 @@ from perdure.errors import Changed, Conflict, Failed, Invalid, NotFound, TimedOu
 from perdure.handles.aio.run import AsyncRun
 from perdure.model.records.effects import Happened
 from perdure.runtime.agent import agent
-from perdure.testing.contract.aio.effects import Outside
+from perdure.testing.contract.aio.effects import CountingWorld
 from perdure.testing.contract.aio.runs import driven, program
 from perdure.testing.openers import AsyncOpener
 from perdure.testing.races import AsyncRace
@@ -184,7 +184,7 @@ class AsyncWaitsContract:
                 assert refused.value.code == "Invalid"
 
     async def test_a_sleep_ends_by_the_clock_of_the_store(self, opener: AsyncOpener) -> None:
-        outside = Outside()
+        outside = CountingWorld()
 
         async def nap(run: AsyncRun) -> str:
             await run.sleep("10m")
@@ -242,7 +242,7 @@ class AsyncWaitsContract:
     # -- approvals in runs -----------------------------------------------------------------------------------------
 
     async def test_an_approval_is_of_one_call_and_is_used_once(self, opener: AsyncOpener) -> None:
-        outside = Outside()
+        outside = CountingWorld()
 
         @tool
         async def pay(n: int) -> int:
@@ -272,7 +272,7 @@ class AsyncWaitsContract:
             assert (await store.verify()).ok
 
     async def test_guards_and_time_refuse_in_a_run_too(self, opener: AsyncOpener) -> None:
-        outside = Outside()
+        outside = CountingWorld()
 
         @tool(guards=[lambda *_: Refuse("never")])
         async def never() -> None:
@@ -307,7 +307,7 @@ class AsyncBranchesContract:
     async def test_branches_replay_whatever_finishes_first(self, opener: AsyncOpener, seed: int) -> None:
         import asyncio  # noqa: PLC0415 - only here
 
-        outside, dice = Outside(), random.Random(seed)
+        outside, dice = CountingWorld(), random.Random(seed)
 
         async def look(name: str) -> str:
             await asyncio.sleep(dice.random() / 100)
@@ -361,7 +361,7 @@ class AsyncBranchesContract:
     async def test_a_changed_branch_parks_and_undoes_nothing(self, opener: AsyncOpener) -> None:
         import asyncio  # noqa: PLC0415 - only here
 
-        outside = Outside()
+        outside = CountingWorld()
 
         async def delete() -> None:
             outside.seen("deleted")
@@ -391,7 +391,7 @@ class AsyncBranchesContract:
     ) -> None:
         import asyncio  # noqa: PLC0415 - only here
 
-        outside, begun = Outside(), asyncio.Event()
+        outside, begun = CountingWorld(), asyncio.Event()
 
         async def delete(name: str) -> None:
             outside.seen(f"deleted {name}")

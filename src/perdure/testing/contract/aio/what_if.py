@@ -15,7 +15,7 @@ from perdure.runtime.agent import Agent, agent
 from perdure.testing.openers import AsyncOpener
 
 
-class Outside:
+class SendingWorld:
     """The acts that really happened."""
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class AsyncSupposingContract:
     """`handle.fork`."""
 
     async def test_what_was_done_is_not_done_again_and_what_is_new_is_asked_about(self, opener: AsyncOpener) -> None:
-        outside = Outside()
+        outside = SendingWorld()
         review = reviewing(outside.sending())
         async with await opener() as store:
             handle = await store.start(review, key="r")
@@ -83,7 +83,7 @@ class AsyncSupposingContract:
             assert (await store.verify()).ok
 
     async def test_what_was_copied_is_not_listed_as_done(self, opener: AsyncOpener) -> None:
-        outside = Outside()
+        outside = SendingWorld()
         review = reviewing(outside.sending())
         async with await opener() as store:
             handle = await store.start(review, key="r")
@@ -105,7 +105,7 @@ class AsyncSupposingContract:
             assert len(await store.query("SELECT seq FROM v_effects")) == len(outside.done) == 2
 
     async def test_refused_it_fails_and_allowed_it_acts(self, opener: AsyncOpener) -> None:
-        outside = Outside()
+        outside = SendingWorld()
         review = reviewing(outside.sending())
         async with await opener() as store:
             handle = await store.start(review, key="r")
@@ -123,7 +123,7 @@ class AsyncSupposingContract:
             assert await acting.result() == ["bad", {"number": 2}]
 
     async def test_a_supposition_on_top_of_another(self, opener: AsyncOpener) -> None:
-        outside = Outside()
+        outside = SendingWorld()
         review = reviewing(outside.sending())
         async with await opener() as store:
             handle = await store.start(review, key="r")
@@ -137,7 +137,7 @@ class AsyncSupposingContract:
             assert len(outside.done) == 1
 
     async def test_the_result_of_an_effect_an_answer_and_a_signal(self, opener: AsyncOpener) -> None:
-        outside = Outside()
+        outside = SendingWorld()
         send = outside.sending()
 
         @agent(name="supposed asks")
@@ -190,7 +190,7 @@ class AsyncSupposingContract:
             assert await again.result() == ["got", {"result": 71}]
 
     async def test_what_the_other_run_started_is_not_tried_again(self, opener: AsyncOpener) -> None:
-        outside = Outside()
+        outside = SendingWorld()
         send = outside.sending()
 
         @agent(name="supposed failing")
@@ -238,7 +238,7 @@ class AsyncSupposingContract:
             assert (await store.verify()).ok
 
     async def test_what_cannot_be_asked_about_parks(self, opener: AsyncOpener) -> None:
-        outside = Outside()
+        outside = SendingWorld()
         send = outside.sending()
 
         @agent(name="supposed child")
@@ -276,7 +276,7 @@ class AsyncSupposingContract:
             assert len(await store.sessions()) == 0
 
     async def test_a_models_batch_waits_for_a_person(self, opener: AsyncOpener) -> None:
-        outside = Outside()
+        outside = SendingWorld()
         send = outside.sending()
 
         @agent(name="supposed responds")
@@ -300,7 +300,7 @@ class AsyncSupposingContract:
             assert outside.done == ["a", "b"]
 
     async def test_no_such_place(self, opener: AsyncOpener) -> None:
-        review = reviewing(Outside().sending())
+        review = reviewing(SendingWorld().sending())
         async with await opener() as store:
             handle = await store.start(review, key="r")
             await store.drive(review, key="r")

@@ -343,6 +343,10 @@ class Tx:
         self.buffer.empties += [(stream.id, seq) for seq in seqs]
         self._flush_early()
 
+    def buffers(self, table: Table) -> bool:
+        """Whether rows of a table, of whatever stream, have not reached the database."""
+        return any(each is table for buffer in (self.buffer, self._batch.buffer) for each, _ in buffer.rows)
+
     def relieve(self) -> None:
         """Let go of what is buffered, still uncommitted: for verbs that write more than memory should hold at once."""
         self._flush_early()

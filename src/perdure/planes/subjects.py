@@ -114,12 +114,12 @@ def of_range(tx: Tx, stream: Stream, first: int, last: int) -> list[str]:
     return sorted(found)
 
 
-def so_far(tx: Tx, stream: Stream, upto: int) -> list[str]:
+def so_far(reads: Reads, stream: Stream, upto: int) -> list[str]:
     """The subjects of all records of a lineage up to one: what a fork from there, or a state that was saved there, is about."""
     found: set[str] = set()
-    for span in segments(tx, stream, upto):
+    for span in segments(reads, stream, upto):
         touches = touching(SUBJECTS, stream, span.stream)
-        rows = tx.query(Q.of_span, touches=touches, stream=span.stream, first=span.first, last=span.last)
+        rows = reads.query(Q.of_span, touches=touches, stream=span.stream, first=span.first, last=span.last)
         found.update(subject for (subject,) in rows)
     return sorted(found)
 

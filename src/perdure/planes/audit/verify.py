@@ -6,7 +6,7 @@ chain, then the fold against the rows, both ways, then the blobs. Reads only (bu
 It looks at the streams of all tenants, whoever asks, because a chain does not know them: a report names
 streams (never what they say), so show it to who looks after the whole store. Keeps P5 and P6.
 
-A tenant is checked by what the log calls it, which an anchor records: `unnamed` lists those that the log never named. Some facts
+A tenant is checked by what its own stream calls it, and an anchor: `unnamed` lists those that the log never named. Some facts
 are covered by no hash, and changes of them are not found: to which tenant a later stream belongs, an event's place in the feed as
 long as it stays between its neighbours of the same stream, transaction ids of a batch, and a whole stream that went without a
 trace when no anchor names it.
@@ -33,7 +33,7 @@ from perdure.model.records.integrity import Aside, Counts, Problem, ProblemKind,
 from perdure.planes.audit import immutability, imported, quarantine
 from perdure.planes.audit.rebuild import Rebuild, RowDifference
 from perdure.planes.audit.verify_blobs import BlobProblem, Outside, SeenBlobs, check_blobs, check_outside
-from perdure.planes.reading.body_reading import doc_of
+from perdure.planes.reading.body_reading import doc_of, inline_body
 from perdure.planes.reading.row_reading import stored_as, stored_fields
 from perdure.planes.tables import ANCHORS
 from perdure.stores.core import Core, Reader
@@ -576,8 +576,23 @@ def check_tenants(reader: Reader) -> Findings:
         if found and (name,) not in found:
             what = f"the log knows the tenant of this stream as {name!r}, and not as {found[0][0]!r}"
             findings.add(Problem(ProblemKind.TENANT_ALTERED, "", uid, None, "tenants", what))
-    findings.unnamed = sorted(set(now.values()) - set(said.values()))
+    named = _check_directories(reader, findings)
+    findings.unnamed = sorted(set(now.values()) - set(said.values()) - named)
     return findings
+
+
+def _check_directories(reader: Reader, findings: Findings) -> set[str]:
+    """Compare what each tenant's own stream calls it; returns the names that are bound so. One problem a stream is enough."""
+    bound: dict[str, str] = {}
+    for uid, seq, name, body in reader.query(Q.tenants_in_directories):
+        said = stored_fields(inline_body(body).doc, f"seq {seq}").get("tenant")
+        of = bytes(uid).hex()
+        if type(said) is str and said != name and of not in bound:
+            what = f"the log knows this tenant as {said!r}, and not as {name!r}"
+            findings.add(Problem(ProblemKind.TENANT_ALTERED, "tenant", of, seq, "tenants", what))
+        if type(said) is str:
+            bound[of] = name
+    return set(bound.values())
 
 
 def record_anchor(tx: Tx, anchor: Anchor) -> int:

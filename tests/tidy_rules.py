@@ -31,7 +31,9 @@ _AFTER_A_BRACKET = re.compile(r"\s*[)\]}][^#\"']*  # (?!fmt:|noqa|type:)")
 
 # rule -> where it does not hold (a file, or a folder ending in /) -> why
 EXEMPT: dict[str, dict[str, str]] = {
-    "file_is_short": {},
+    "file_is_short": {
+        "stores/migrations/0005_mended.sql": "one migration for the whole format; a released one is never split",
+    },
     "functions_are_short": {},
     "classes_are_small": {},
     "sql_stands_in_sql_files": {

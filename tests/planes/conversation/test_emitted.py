@@ -171,8 +171,9 @@ def kinds_of(module: str, text: str) -> set[str]:
     tree, found = ast.parse(text), set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Change":
-            if isinstance(node.args[0], ast.Constant):
-                found.add(node.args[0].value)
+            kind = node.args[0] if node.args else next(each.value for each in node.keywords if each.arg == "kind")
+            if isinstance(kind, ast.Constant):
+                found.add(kind.value)
             else:
                 assert module in NAMED_ELSEWHERE | {"emitted"}, f"{module}: which kinds does line {node.lineno} record?"
         elif module in NAMED_ELSEWHERE and isinstance(node, ast.Constant) and isinstance(node.value, str):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from starlette.requests import Request
 
-from perdure.doors.http.serving import Visitor, Serving
+from perdure.doors.http.serving import Serving, Visitor
 from perdure.errors import Refused, Unauthenticated
 
 COOKIE = "perdure_token"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from perdure.doors.http.serving import Visitor, Serving
+from perdure.doors.http.serving import Serving, Visitor
 from perdure.effects import operator_verbs
 from perdure.errors import Invalid, NotFound, Stale
 from perdure.handles.aio.runs import AsyncRunHandle

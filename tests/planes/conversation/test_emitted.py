@@ -142,6 +142,7 @@ KIND = re.compile(r"[a-z]+\.[a-z_]+")
 NAMED_ELSEWHERE = {
     "effects.adopting",
     "effects.ledger",
+    "log.actors",
     "planes.actors",
     "planes.audit.base_events",
     "planes.conversation.sessions",

@@ -23,7 +23,7 @@ from perdure.planes.reading.row_reading import stored_instant
 from perdure.planes.tables import COVERS, RUNS, SESSIONS
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads
-from perdure.stores.tx import HISTORY, LOG, Tx
+from perdure.stores.tx import HISTORY, LOG, Tx, is_buffered
 
 Q = Statements("perdure.planes", "subjects.sql")
 
@@ -55,7 +55,7 @@ def add_to_session(tx: Tx, stream: Stream, about: Iterable[str]) -> tuple[str, .
     new = _lacking(tx.row(SESSIONS, stream), named(about))
     if new:
         tx.record(Change("session.subjects_named", stream, SESSIONS, Op.SET, subjects=new))
-        if tx.buffers(RUNS):
+        if is_buffered(tx, RUNS):
             tx.relieve()
         for row in tx.query(Q.runs_of_session, tenant=tx.tenant, session=stream.name):
             add_to_run(tx, Stream(*row), new)
@@ -93,7 +93,7 @@ def _lacking(row: Row | None, names: Iterable[str]) -> list[str]:
 def of_refs(tx: Tx, refs: Iterable[Ref]) -> list[str]:
     """The subjects of the records that a new one was derived from. One query while the tenant has no subjects."""
     sources = [*refs]
-    if not sources or not (tx.buffers(SUBJECTS) or tx.query(Q.any_at_all, tenant=tx.tenant)):
+    if not sources or not (is_buffered(tx, SUBJECTS) or tx.query(Q.any_at_all, tenant=tx.tenant)):
         return []
     found: set[str] = set()
     for ref in sources:

@@ -1,4 +1,4 @@
--- Subjects: who is known, and whom an event, a range or a stream is about.
+-- Subjects of events, of ranges and of streams, and the list of all of them.
 
 -- any_at_all: whether a tenant has any subject.
 SELECT 1 FROM subjects WHERE tenant = :tenant LIMIT 1

@@ -62,7 +62,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "artifacts": ("perdure.doors.cli.artifacts", "Artifacts: list them, save one."),
         "events": ("perdure.doors.cli.feed", "Events across all sessions: the audit trail."),
         "subjects": ("perdure.doors.cli.people", "Persons and things that records are about."),
-        "actors": ("perdure.doors.cli.people", "Who is meant by the random names in headers; forget one."),
+        "actors": ("perdure.doors.cli.people", "The directory of actors: list it, forget one."),
         "query": ("perdure.doors.cli.query", "SQL of your own, which only reads."),
     },
     "Decide": {
@@ -123,6 +123,10 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "index": ("perdure.doors.cli.memory", "Index what was said, and make its vectors, in the background."),
         "collect": ("perdure.doors.cli.artifacts", "Free the space of blobs that nothing needs."),
         "doctor": ("perdure.doors.cli.doctor", "Find what is wrong with a store, and the command that mends it."),
+    },
+    "Serve": {
+        "serve": ("perdure.doors.cli.serve", "Serve the store over HTTP."),
+        "token": ("perdure.doors.cli.tokens", "Tokens for the server: make, list, revoke."),
     },
     "Coding agents": {
         "mcp": ("perdure.doors.cli.mcp", "Serve a store to a coding agent as tools (Model Context Protocol)."),

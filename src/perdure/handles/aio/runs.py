@@ -311,8 +311,9 @@ class AsyncRuns(AsyncStoreHandle):
         made = as_agent(agent)
         made.check(args, kwargs, key=key, session=session, about=about or None)
         wanted = runs.RunRequest(
-            made.name, list(args), kwargs, key, session, None, made.program, made.timeout, adding.named(about)
-        )
+            agent=made.name, args=list(args), kwargs=kwargs, key=key, session=session, program=made.program,
+            timeout=made.timeout, about=adding.named(about),
+        )  # fmt: skip
         stream, begun = await self._caller.write(runs.start, wanted, self._caller.core.epoch)
         return await self._handle(stream) if begun is None else AsyncRunHandle(self._caller, stream, begun)
 

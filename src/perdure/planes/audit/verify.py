@@ -30,11 +30,10 @@ from perdure.log.change import Change, Op, Stream
 from perdure.log.event import GENESIS, Body, Event
 from perdure.log.table import Table, TableClass
 from perdure.model.records.integrity import Aside, Counts, Problem, ProblemKind, Report, Unverifiable
-from perdure.planes.audit import immutability, imported, quarantine
+from perdure.planes.audit import immutability, imported, quarantine, tenant_names
 from perdure.planes.audit.rebuild import Rebuild, RowDifference
 from perdure.planes.audit.verify_blobs import BlobProblem, Outside, SeenBlobs, check_blobs, check_outside
-from perdure.planes.reading.body_reading import doc_of, inline_body
-from perdure.planes.reading.row_reading import stored_as, stored_fields
+from perdure.planes.reading.body_reading import doc_of
 from perdure.planes.tables import ANCHORS
 from perdure.stores.core import Core, Reader
 from perdure.stores.statements import Statements
@@ -47,7 +46,6 @@ PAGE_EVENTS = 500
 PAGE_STREAMS = 200
 PROBLEMS_MAX = 1_000
 PRUNED = "log.pruned"
-TENANTS_NAMED = "store.tenants_named"
 MERGED = ("session.merged", "log.merged")  # events that name a stream anew: see interchange/merge.py
 
 Progress = Callable[[int, int], None]
@@ -81,6 +79,11 @@ def verify_store(
     return msgspec.structs.replace(report, problems=[*lost, *report.problems][:PROBLEMS_MAX]) if lost else report
 
 
+def verify_tenant(core: Core, tenant: int, blobs: bool = True) -> Report:
+    """Verify the streams of one tenant: nothing is said about any other one (P11)."""
+    return verify(lambda verb, *args: core.snapshot(verb, *args, tenant=tenant), blobs=blobs, tenant=tenant)
+
+
 def _set_aside(found: Aside) -> Problem:
     return Problem(ProblemKind.SET_ASIDE, "", "", None, "", f"{found.place}: {found.reason}")
 
@@ -92,11 +95,12 @@ def verify(
     public_key: bytes | None = None,
     progress: Progress | None = None,
     blobs: bool = True,
+    tenant: int | None = None,
 ) -> Report:
     """Look at everything and report what is not as it was written. Others may write meanwhile.
 
     progress(done, total) counts events. Costs a fold of every stream, and with `blobs` one reading of every
-    blob.
+    blob. tenant: only the streams of this one.
     """
     if anchor is not None and not isinstance(anchor, Anchor):
         what = type(anchor).__name__
@@ -105,11 +109,13 @@ def verify(
     signature = _check_anchor(findings, anchor, public_key)
     total: int = snapshots(_events_total)
     seen = SeenBlobs()
-    for stream_id in _stream_ids(snapshots):
+    for stream_id in _stream_ids(snapshots, tenant):
         _check_one(findings, snapshots, stream_id, progress, total)
         if blobs:
             with _readable(findings, partial(_where, snapshots, stream_id)):
                 _check_blobs(findings, snapshots, stream_id, seen)
+    if tenant is not None:
+        return findings.report(seen.count, signature)
     with _readable(findings):
         findings.take(snapshots(check_strays))
     with _readable(findings):
@@ -229,16 +235,16 @@ def _events_total(reads: Reads) -> int:
     return reads.query(Q.events_total)[0][0]
 
 
-def _stream_ids(snapshots: Snapshots) -> Iterator[int]:
+def _stream_ids(snapshots: Snapshots, tenant: int | None) -> Iterator[int]:
     after = 0
-    while page := snapshots(_heads_after, after):
+    while page := snapshots(_heads_after, after, tenant):
         for row in page:
             yield row[0]
         after = page[-1][0]
 
 
-def _heads_after(reads: Reads, after: int) -> list[tuple[Any, ...]]:
-    return reads.query(Q.heads_page, after=after, limit=PAGE_STREAMS)
+def _heads_after(reads: Reads, after: int, tenant: int | None = None) -> list[tuple[Any, ...]]:
+    return reads.query(Q.heads_page, after=after, tenant=tenant, limit=PAGE_STREAMS)
 
 
 # -- one stream ------------------------------------------------------------------------------------
@@ -510,7 +516,7 @@ def anchor_store(core: Core, private_key: bytes | None, actor: str) -> Anchor:
     anchor elsewhere.
     """
     _, tenant = core.snapshot(_all_heads, tenant=0)
-    core.write(record_tenants, actor=actor, tenant=tenant)  # before the heads are taken: the anchor covers it
+    core.write(tenant_names.record, actor=actor, tenant=tenant)  # before the heads are taken: the anchor covers it
     heads, tenant = core.snapshot(_all_heads, tenant=0)
     anchor = make_anchor(core.uid, core.epoch, core.clocks.now(), heads, private_key)
     core.write(record_anchor, anchor, actor=actor, tenant=tenant)
@@ -546,53 +552,13 @@ def _all_heads(reads: Reads) -> tuple[list[tuple[bytes, int, bytes]], int]:
     return heads, tenant
 
 
-def record_tenants(tx: Tx) -> None:
-    """Record what the tenants are called, each by the first of its streams, unless the log says so already."""
-    now = _tenants_now(tx)
-    if _tenants_said(tx) != now:
-        stream = tx.find_stream("store", "store") or tx.new_stream("store", "store")
-        tx.record(Change("store.tenants_named", stream, None, Op.NOTE, doc={"tenants": now}))
-
-
-def _tenants_now(reads: Reads) -> dict[str, str]:
-    """The name of each tenant that has a stream of its own, by the uid of the first one."""
-    return {bytes(uid).hex(): name for uid, name in reads.query(Q.tenants_named)}
-
-
-def _tenants_said(reads: Reads) -> dict[str, str]:
-    """The log's last statement about that; nothing if it never made one."""
-    rows = reads.query(Q.tenants_recorded, kind=TENANTS_NAMED)
-    fields = stored_fields(doc_of(reads, rows[0][0], TENANTS_NAMED), TENANTS_NAMED) if rows else {}
-    return stored_as(dict[str, str], fields.get("tenants", {}), "list of tenants", TENANTS_NAMED)
-
-
 def check_tenants(reader: Reader) -> Findings:
     """A tenant is called what the log says; one that it never named cannot be checked."""
     findings = Findings()
-    (owner,) = reader.query(Q.tenant_first)[0]
-    said, now = _tenants_said(reader.of_tenant(owner or 0)), _tenants_now(reader)
-    for uid, name in said.items():
-        found = reader.query(Q.tenant_of_stream, uid=bytes.fromhex(uid))
-        if found and (name,) not in found:
-            what = f"the log knows the tenant of this stream as {name!r}, and not as {found[0][0]!r}"
-            findings.add(Problem(ProblemKind.TENANT_ALTERED, "", uid, None, "tenants", what))
-    named = _check_directories(reader, findings)
-    findings.unnamed = sorted(set(now.values()) - set(said.values()) - named)
+    problems, findings.unnamed = tenant_names.check(reader)
+    for problem in problems:
+        findings.add(problem)
     return findings
-
-
-def _check_directories(reader: Reader, findings: Findings) -> set[str]:
-    """Compare what each tenant's own stream calls it; returns the names that are bound so. One problem a stream is enough."""
-    bound: dict[str, str] = {}
-    for uid, seq, name, body in reader.query(Q.tenants_in_directories):
-        said = stored_fields(inline_body(body).doc, f"seq {seq}").get("tenant")
-        of = bytes(uid).hex()
-        if type(said) is str and said != name and of not in bound:
-            what = f"the log knows this tenant as {said!r}, and not as {name!r}"
-            findings.add(Problem(ProblemKind.TENANT_ALTERED, "tenant", of, seq, "tenants", what))
-        if type(said) is str:
-            bound[of] = name
-    return set(bound.values())
 
 
 def record_anchor(tx: Tx, anchor: Anchor) -> int:

@@ -70,8 +70,11 @@ SELECT tenant FROM pruning
 -- anchored: the event where an anchor says that a head was.
 SELECT s.name, s.seq, e.hash FROM streams s LEFT JOIN events e ON e.stream = s.id AND e.seq = :seq WHERE s.uid = :uid
 
--- heads_page: chain heads, in the order of streams.
-SELECT id, uid, seq, hash FROM streams WHERE id > :after ORDER BY id LIMIT :limit
+-- heads_page: chain heads, in the order of streams, of one tenant or (NULL) of all.
+SELECT id, uid, seq, hash FROM streams
+WHERE id > :after
+  AND tenant = :tenant --? tenant
+ORDER BY id LIMIT :limit
 
 -- tenant_first: the owner of the store's own stream.
 SELECT min(id) FROM tenants
@@ -85,7 +88,7 @@ WHERE EXISTS (SELECT 1 FROM streams h WHERE h.tenant = n.id AND h.kind NOT IN ('
 SELECT e.body FROM events e JOIN streams s ON s.id = e.stream
 WHERE s.kind = 'store' AND s.name = 'store' AND e.kind = :kind ORDER BY e.stream, e.seq DESC LIMIT 1
 
--- tenants_in_directories: what the directories of actors, each in its tenant's own stream, say that their tenant is called.
+-- tenants_in_directories: events of the directories of actors, which say what their tenants are called.
 SELECT s.uid, e.seq, n.name, e.body FROM streams s JOIN tenants n ON n.id = s.tenant JOIN events e ON e.stream = s.id
 WHERE s.kind = 'tenant' AND s.name = 'tenant' AND e.tbl = 'actors' AND e.body IS NOT NULL ORDER BY s.id, e.seq
 

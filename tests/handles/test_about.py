@@ -31,7 +31,8 @@ WITHOUT = {
     "AsyncCheckpoints.prune_checkpoints": NAMES, "AsyncUpkeep.quarantine": "it tells of damage, in the store's own stream",
     "AsyncEmitted.fold": "its state is ephemeral, and of the session",
     "AsyncSubscription.reset": NAMES, "AsyncEmittedAcross.subscribe": NAMES, "AsyncWork.claim_next": NAMES,
-    "AsyncRecovery.declare_gone": NAMES, "AsyncRetaining.delete": NAMES, "AsyncInterchange.import_": "a bundle brings its subjects",
+    "AsyncRecovery.declare_gone": NAMES, "AsyncRetaining.delete": NAMES,
+    "AsyncInterchange.import_": "a bundle brings its subjects",
     "AsyncStore.atomic": "what it runs are the verbs themselves", "AsyncRun.atomic": "what it runs are the verbs themselves",
 }  # fmt: skip
 # Listings that are no listing of records of a tenant.

@@ -126,7 +126,7 @@ class Conversation(StreamHandle):
 
     def await_durable(self, position: Turn | int | str, *, timeout: Duration = "30s") -> int:
         """Wait until something is durable that another thread, task or process is about to write: an event by its number, or a
-        turn by its key. Returns its number; TimedOut if it does not come. The result of a verb needs no waiting: it is durable (P1).
+        turn by its key. Returns its number; TimedOut if it does not come.
         """
         seconds = duration_us(timeout, "timeout") / SECOND_US
         deadline, pause = time.monotonic() + seconds, FIRST_LOOK_SECONDS

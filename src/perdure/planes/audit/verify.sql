@@ -42,6 +42,7 @@ SELECT tbl, stream, count(*) FROM (
   UNION ALL SELECT 'checks', stream FROM checks
   UNION ALL SELECT 'refs', stream FROM refs
   UNION ALL SELECT 'blob_refs', stream FROM blob_refs
+  UNION ALL SELECT 'subjects', stream FROM subjects
   UNION ALL SELECT 'calls', stream FROM calls
   UNION ALL SELECT 'tags', stream FROM tags
   UNION ALL SELECT 'task_needs', stream FROM task_needs

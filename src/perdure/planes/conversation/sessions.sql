@@ -131,7 +131,6 @@ WHERE t.call = :call AND t.seq + 0 > :maker
   AND t.stream = line.id AND t.seq <= line.upto --? forked
   AND t.retracted_seq IS NULL --? alone
   AND NOT EXISTS (SELECT 1 FROM line h CROSS JOIN turns m WHERE m.stream = h.id AND m.seq = t.seq AND m.retracted_seq <= h.upto) --? forked
-ORDER BY t.seq LIMIT 1
 
 -- call_makers: the newest turns that made a call, newest first, here or (forked) in what this was forked from.
 WITH RECURSIVE line (id, parent, tenant, fork_seq, upto) AS ( --? forked

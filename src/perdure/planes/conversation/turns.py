@@ -75,7 +75,8 @@ def say(
     if key is not None:
         said = _find(tx, stream, Q.turn_by_key, key=check_name(key, "key", KEY_MAX_CHARS))
         if said is not None:
-            return _same(said, Turn(0, speaker, content, made, said.at, "", key, native=form), f"key {key!r}", "key")
+            fresh = Turn(seq=0, role=speaker, content=content, calls=made, at=said.at, actor="", key=key, native=form)
+            return _same(said, fresh, f"key {key!r}", "key")
     if parent is not None:
         doc["parent"] = 0 if parent == 0 else visible(tx, stream, parent, "parent").seq
     for i, call in enumerate(made):
@@ -89,21 +90,23 @@ def say(
     ref = stream.ref(seq)
     at = to_datetime(tx.now)
     return Turn(
-        seq, speaker, content, made, at, tx.actor, key, ref=ref, origin=doc.get("origin"), shown=tuple(seen), native=form,
-        usage=doc.get("usage"), model=doc.get("model"), parent=doc.get("parent"),
+        seq=seq, role=speaker, content=content, calls=made, at=at, actor=tx.actor, key=key, ref=ref,
+        origin=doc.get("origin"), shown=tuple(seen), native=form, usage=doc.get("usage"), model=doc.get("model"),
+        parent=doc.get("parent"),
     )  # fmt: skip
 
 
 def answered(tx: Tx, stream: Stream, content: Any, key: str | None, calls: Sequence[Call]) -> Turn:
     """The turn of a model's answer: the one that made these very calls, under whatever key it was said, or else a new one.
 
-    A model may use ids again: an answer that says something else is a new turn, if every call of the one before has its result.
+    A model may use ids again: an answer with other calls is a new turn, if every call of the one before has its result.
     """
     said = _made_by(tx, stream, calls[0].id) if calls else None
     if said is None:
         return say(tx, stream, "assistant", content, key=key, calls=calls)
-    fresh = Turn(0, Role.ASSISTANT, content, _checked_calls(calls, Role.ASSISTANT), said.at, "")
-    if _digest(said) != _digest(fresh) and not _unanswered(tx, stream, said):
+    made = _checked_calls(calls, Role.ASSISTANT)
+    fresh = Turn(seq=0, role=Role.ASSISTANT, content=content, calls=made, at=said.at, actor="")
+    if said.calls != made and not _unanswered(tx, stream, said):
         return say(tx, stream, "assistant", content, key=key, calls=calls)
     hint = "to continue: turn = session.pending().turn, then session.respond(turn.content, calls=turn.calls, …)"
     return _same(said, fresh, f"call {calls[0].id!r}", "calls", hint)
@@ -127,7 +130,10 @@ def result(
     form = _native(native)
     doc = {"content": to_plain(value, "value")} | ({"error": True} if error else {}) | _origin(origin)
     doc |= _about(form, None, None)
-    fresh = Turn(0, Role.TOOL, value, (), to_datetime(tx.now), "", key, call_id, bool(error), native=form)
+    fresh = Turn(
+        seq=0, role=Role.TOOL, content=value, calls=(), at=to_datetime(tx.now), actor="", key=key, call=call_id,
+        error=bool(error), native=form,
+    )  # fmt: skip
     if key is not None:
         said = _find(tx, stream, Q.turn_by_key, key=check_name(key, "key", KEY_MAX_CHARS))
         if said is not None:
@@ -421,16 +427,20 @@ def _turn_of(reads: Reads, stream: Stream, row: _Row) -> Turn:
     error = bool(doc.get("error"))
     said_as, when = stored_state(Role, role, path), stored_instant(at, path)
     origin = stored_value(doc.get("origin"), path)
-    if doc.keys().isdisjoint(_ABOUT):  # nearly every turn
-        return Turn(
-            seq, said_as, content, calls, when, actor, key, call, error, stream.ref(seq), origin, tuple(body.refs)
-        )
-    usage = stored_value(doc.get("usage"), path)
-    return Turn(
-        seq, said_as, content, calls, when, actor, key, call, error, stream.ref(seq), origin, tuple(body.refs),
-        _stored_native(doc.get("native"), path), stored_fields(usage, path) if usage is not None else None,
-        stored_as(str | None, doc.get("model"), "name", path), stored_as(int | None, doc.get("parent"), "number", path),
+    turn = Turn(
+        seq=seq, role=said_as, content=content, calls=calls, at=when, actor=actor, key=key, call=call, error=error,
+        ref=stream.ref(seq), origin=origin, shown=tuple(body.refs),
     )  # fmt: skip
+    if doc.keys().isdisjoint(_ABOUT):  # nearly every turn
+        return turn
+    usage = stored_value(doc.get("usage"), path)
+    return msgspec.structs.replace(
+        turn,
+        native=_stored_native(doc.get("native"), path),
+        usage=stored_fields(usage, path) if usage is not None else None,
+        model=stored_as(str | None, doc.get("model"), "name", path),
+        parent=stored_as(int | None, doc.get("parent"), "number", path),
+    )
 
 
 def _stored_native(stored: Any, path: str) -> Native | None:

@@ -29,9 +29,8 @@ class AsyncNativeTurnContract:
             assert (said.native, said.usage, said.model) == (Native("openai.item", item), {"input": 7}, "m-1")
             assert await session.turns() == [said, opaque]
             assert opaque.parent == said.seq
-            assert await session.transcript() == [
-                {"role": "assistant", "content": "hm"}
-            ]  # nobody else can show the other
+            # Only its framework can show the other.
+            assert await session.transcript() == [{"role": "assistant", "content": "hm"}]
             assert (await session.say("assistant", "hm", key="k", native=("f", 1))).native == Native("f", 1)
             with pytest.raises(KeyReused):
                 await session.say("assistant", "hm", key="k", native=("f", 2))

@@ -70,8 +70,11 @@ SELECT tenant FROM pruning
 -- anchored: the event where an anchor says that a head was.
 SELECT s.name, s.seq, e.hash FROM streams s LEFT JOIN events e ON e.stream = s.id AND e.seq = :seq WHERE s.uid = :uid
 
--- heads_page: chain heads, in the order of streams.
-SELECT id, uid, seq, hash FROM streams WHERE id > :after ORDER BY id LIMIT :limit
+-- heads_page: chain heads, in the order of streams, of one tenant or (NULL) of all.
+SELECT id, uid, seq, hash FROM streams
+WHERE id > :after
+  AND tenant = :tenant --? tenant
+ORDER BY id LIMIT :limit
 
 -- tenant_first: the owner of the store's own stream.
 SELECT min(id) FROM tenants

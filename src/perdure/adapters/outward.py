@@ -97,8 +97,8 @@ def _spread(declared: Tool) -> Callable[..., Any]:
 
 
 async def act(
-    session: AsyncSession, call: Call, declared: Tool | ToolKind, invoke: Callable[[], Awaitable[Any]]
-) -> Any:
+    session: AsyncSession, call: Call, declared: Tool | ToolKind, invoke: Callable[[], Awaitable[Any]], *, key: str | None = None
+) -> Any:  # fmt: skip
     """Carry out a call of a turn, once: its stored result if it has one, else `invoke`. The result turn lands with it.
 
     key: names the call where its framework tells more about it than its id, as the place in a run; by default it is the id.

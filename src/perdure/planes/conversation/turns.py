@@ -8,18 +8,21 @@ A turn's row is thin; what it says is in its event alone. Saying something witho
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
 from perdure.errors import Conflict, Damaged, Invalid, KeyReused, NotFound, TooLarge
 from perdure.log.change import Change, Op, Stream
 from perdure.log.event import Body
+from perdure.log.subjects import subjects_in
 from perdure.log.table import Table
 from perdure.model.instants import to_datetime
 from perdure.model.limits import KEY_MAX_CHARS, REFS_MAX, check_name, check_page, check_text
 from perdure.model.records.conversation import Call, Native, Pending, PendingKind, Role, Turn
+from perdure.model.refs import Ref
 from perdure.model.values import digest, to_plain
+from perdure.planes import subjects
 from perdure.planes.audit.lineage import MAX_SEQ, Segment, segments, touching
 from perdure.planes.audit.snapshots import one_state
 from perdure.planes.reading.body_reading import body_of, stored_value
@@ -84,7 +87,8 @@ def say(
     seen = list(dict.fromkeys(to_refs(tx, stream, shown, "shown"))) if shown else []
     change = Change(
         "turn.said", stream, TURNS, set={"role": str(speaker), "key": key, "call": None}, doc=doc, refs=seen,
-        subjects=_subjects(about) if about else (), calls=[(call.id, call.tool) for call in made] if made else (),
+        subjects=_subjects(tx, about, seen) if about or seen else (),
+        calls=[(call.id, call.tool) for call in made] if made else (),
     )  # fmt: skip
     seq = tx.record(change)
     ref = stream.ref(seq)
@@ -96,18 +100,25 @@ def say(
     )  # fmt: skip
 
 
-def answered(tx: Tx, stream: Stream, content: Any, key: str | None, calls: Sequence[Call]) -> Turn:
+def _subjects(tx: Tx, about: Iterable[str], shown: Sequence[Ref]) -> list[str]:
+    """Whom a turn is about: those that the caller names, and those of what its speaker was shown."""
+    return sorted({*subjects.named(about), *subjects.of_refs(tx, shown)})
+
+
+def answered(
+    tx: Tx, stream: Stream, content: Any, key: str | None, calls: Sequence[Call], about: Iterable[str] = ()
+) -> Turn:
     """The turn of a model's answer: the one that made these very calls, under whatever key it was said, or else a new one.
 
     A model may use ids again: an answer with other calls is a new turn, if every call of the one before has its result.
     """
     before = _made_by(tx, stream, calls[0].id) if calls else None
     if before is None:
-        return say(tx, stream, "assistant", content, key=key, calls=calls)
+        return say(tx, stream, "assistant", content, key=key, calls=calls, about=about)
     made = _checked_calls(calls, Role.ASSISTANT)
     fresh = Turn(seq=0, role=Role.ASSISTANT, content=content, calls=made, at=before.at, actor="")
     if before.calls != made and not _unanswered(tx, stream, before):
-        return say(tx, stream, "assistant", content, key=key, calls=calls)
+        return say(tx, stream, "assistant", content, key=key, calls=calls, about=about)
     hint = "to continue: turn = session.pending().turn, then session.respond(turn.content, calls=turn.calls, …)"
     return _same(before, fresh, f"call {calls[0].id!r}", "calls", hint)
 
@@ -120,11 +131,12 @@ def result(
     *,
     error: bool = False,
     key: str | None = None,
+    about: Iterable[str] = (),
     origin: Mapping[str, Any] | None = None,
     native: tuple[str, Any] | Native | None = None,
 ) -> Turn:
     """Add the result of a call, of the newest turn that made it; if that has one already, give that one. origin, native: as for
-    `say`. key: the name of this result, if its call has been made anew since.
+    `say`. key: the name of this result, if its call has been made anew since. It is about whom the call is, and `about`.
     """
     check_name(call_id, "call_id")
     form = _native(native)
@@ -138,14 +150,15 @@ def result(
         before = said(tx, stream, key)
         if before is not None:
             return _same(before, fresh, f"key {key!r}", "key")
-    maker = maker_of(tx, stream, call_id)
-    if maker is None:
+    made = call_of(tx, stream, call_id)
+    if made is None:
         raise NotFound(f"no turn of this session made the call {call_id!r}", path="call_id")
-    given = _result_after(tx, stream, call_id, maker)
+    given = _result_after(tx, stream, call_id, made.seq)
     if given is not None:
         return _same(given, fresh, f"call {call_id!r}", "value")
     columns = {"role": Role.TOOL.value, "key": key, "call": call_id}
-    seq = tx.record(Change("call.answered", stream, TURNS, set=columns, doc=doc))
+    named = {*subjects.named(about), *subjects_in(made.about)} if about or made.about else ()
+    seq = tx.record(Change("call.answered", stream, TURNS, set=columns, doc=doc, subjects=sorted(named)))
     return msgspec.structs.replace(
         fresh, seq=seq, actor=tx.actor, ref=stream.ref(seq), origin=doc.get("origin")
     )  # fmt: skip
@@ -266,15 +279,6 @@ def _checked_calls(calls: object, speaker: Role) -> tuple[Call, ...]:
     return tuple(calls)
 
 
-def _subjects(about: Iterable[str]) -> list[str]:
-    if isinstance(about, (str, bytes)) or not isinstance(about, Iterable):
-        raise Invalid(f"expected a list of subjects, got {type(about).__name__}", path="about")
-    subjects = list(dict.fromkeys(check_name(name, f"about[{i}]") for i, name in enumerate(about)))
-    if len(subjects) > REFS_MAX:
-        raise TooLarge(f"{len(subjects)} subjects, at most {REFS_MAX} of one turn", path="about")
-    return subjects
-
-
 def _refuse_open(tx: Tx, stream: Stream, call: str, path: str) -> None:
     """Conflict while a call of this id has no result: nobody could tell to which of the two a result belongs."""
     maker = maker_of(tx, stream, call)
@@ -321,6 +325,7 @@ def turns(
     last: int | None = None,
     after: int | str | None = None,
     before: int | str | None = None,
+    about: str | None = None,
     limit: int = 100,
 ) -> Page[Turn]:
     """A page of turns, in order: the last ones, or those before or after a sequence number or the cursor of a page."""
@@ -330,7 +335,8 @@ def turns(
     first = 0 if after is None else _bound(after, "after")
     upto = MAX_SEQ if before is None else _bound(before, "before") - 1
     found = _rows_back if after is None else _rows_on
-    page = page_by_seq(found(reads, stream, first, upto, rows + 1), rows, lambda row: row[0])
+    asked = subjects.wanted(about)
+    page = page_by_seq(found(reads, stream, first, upto, rows + 1, about=asked), rows, lambda row: row[0])
     read = [_turn_of(reads, stream, row) for row in page]
     return Page(read[::-1] if after is None else read, page.next)
 
@@ -362,13 +368,15 @@ def turns_back(reads: Reads, stream: Stream, first: int, upto: int, limit: int) 
     return [_turn_of(reads, stream, row) for row in reversed(_rows_back(reads, stream, first, upto, limit))]
 
 
-def _rows_back(reads: Reads, stream: Stream, first: int, upto: int, limit: int) -> list[_Row]:
+def _rows_back(
+    reads: Reads, stream: Stream, first: int, upto: int, limit: int, *, about: str | None = None
+) -> list[_Row]:
     """The rows, newest first."""
     found: list[_Row] = []
     for segment in segments(reads, stream, upto):
         if len(found) == limit or segment.last <= first:
             break
-        found += _rows(reads, stream, Q.turns_back, _above(segment, first), limit=limit - len(found))
+        found += _rows(reads, stream, Q.turns_back, _above(segment, first), limit=limit - len(found), about=about)
     return found
 
 
@@ -377,12 +385,15 @@ def turns_on(reads: Reads, stream: Stream, first: int, upto: int, limit: int, *,
     return [_turn_of(reads, stream, row) for row in _rows_on(reads, stream, first, upto, limit, rules=rules)]
 
 
-def _rows_on(reads: Reads, stream: Stream, first: int, upto: int, limit: int, *, rules: bool = False) -> list[_Row]:
+def _rows_on(
+    reads: Reads, stream: Stream, first: int, upto: int, limit: int, *, rules: bool = False, about: str | None = None
+) -> list[_Row]:
     found: list[_Row] = []
     for segment in reversed(segments(reads, stream, upto)):
         if segment.last > first and len(found) < limit:
             span = _above(segment, first)
-            found += _rows(reads, stream, Q.turns_on, span, limit=limit - len(found), rules=1 if rules else None)
+            asked = {"rules": 1 if rules else None, "about": about}
+            found += _rows(reads, stream, Q.turns_on, span, limit=limit - len(found), **asked)
     return found
 
 
@@ -464,8 +475,21 @@ def _calls_of(body: Body, doc: dict[str, Any], path: str) -> tuple[Call, ...]:
     return tuple(Call(call, tool, stored_value(given, path)) for (call, tool), given in made)
 
 
+class MadeCall(NamedTuple):
+    """The turn that made a call, and whom that turn is about, as a column says it."""
+
+    seq: int
+    about: str | None
+
+
 def maker_of(reads: Reads, stream: Stream, call: str) -> int | None:
     """The sequence number of the newest turn that made a call, here or in what this session was forked from."""
+    made = call_of(reads, stream, call)
+    return None if made is None else made.seq
+
+
+def call_of(reads: Reads, stream: Stream, call: str) -> MadeCall | None:
+    """A call of the newest turn that made it, here or in what this session was forked from."""
     return next(iter(_makers(reads, stream, call)), None)
 
 
@@ -480,7 +504,7 @@ def is_repeated(reads: Reads, stream: Stream, call: str) -> bool:
     return len(_makers(reads, stream, call)) > 1
 
 
-def _makers(reads: Reads, stream: Stream, call: str) -> list[int]:
+def _makers(reads: Reads, stream: Stream, call: str) -> list[MadeCall]:
     forked = stream.parent is not None
     found = reads.query(
         Q.call_makers,
@@ -491,7 +515,7 @@ def _makers(reads: Reads, stream: Stream, call: str) -> list[int]:
         last=MAX_SEQ,
         call=call,
     )
-    return [seq for (seq,) in found]
+    return [MadeCall(*row) for row in found]
 
 
 def _made_by(reads: Reads, stream: Stream, call: str) -> Turn | None:

@@ -13,8 +13,8 @@ from typing import Any
 from anyio.to_thread import run_sync
 from claude_agent_sdk import fold_session_summary
 
-from perdure.adapters.claude_agent.lines import LINES
 from perdure.adapters.conversing import keep, records_of
+from perdure.adapters.forms.claude_lines import LINES
 from perdure.adapters.opened import Opened
 from perdure.errors import KeyReused
 from perdure.handles.atomic import Atomic

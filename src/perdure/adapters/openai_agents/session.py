@@ -14,7 +14,7 @@ from agents.memory.session import _await_mutation, _CompactionSnapshot  # pyrigh
 from agents.memory.session_settings import SessionSettings, coerce_session_settings, resolve_session_limit
 
 from perdure.adapters.conversing import keep, records_of, show
-from perdure.adapters.openai_agents.items import ITEMS
+from perdure.adapters.forms.openai_items import ITEMS
 from perdure.adapters.opened import Opened
 from perdure.errors import Refused
 from perdure.handles.aio.session import AsyncSession

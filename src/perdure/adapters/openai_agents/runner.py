@@ -20,7 +20,7 @@ from pydantic import TypeAdapter
 
 from perdure.adapters import outward
 from perdure.adapters.conversing import arguments_of, keep, native_of, records_of
-from perdure.adapters.openai_agents.items import ITEMS, parse
+from perdure.adapters.forms.openai_items import ITEMS, parse
 from perdure.adapters.openai_agents.session import PerdureSession
 from perdure.effects.tool import Tool, tool
 from perdure.errors import InDoubt, Invalid, KeyReused, Refused, Waiting

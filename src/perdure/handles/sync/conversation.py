@@ -29,7 +29,7 @@ from perdure.model.records.conversation import (
     Turn,
 )
 from perdure.planes import subjects as adding
-from perdure.planes.conversation import sessions, summaries, turns
+from perdure.planes.conversation import pending, sessions, summaries, turns
 from perdure.planes.conversation.transcript import Transcript
 from perdure.planes.reading.durations import Duration, Instant
 from perdure.planes.reading.paging import Page
@@ -170,7 +170,7 @@ class Conversation(StreamHandle):
         """The open end of the conversation: the results of calls, or the answer to a turn; None when nothing. Raises NotFound in
         a past, or in a fork made there, whose last turns were pruned since.
         """
-        return self._read(turns.pending)
+        return self._read(pending.pending)
 
     def summarise(
         self,

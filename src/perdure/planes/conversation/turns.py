@@ -1,5 +1,4 @@
-"""Turns: what is said, the calls that are made and their results. The plane behind `say result turns
-pending`.
+"""Turns: what is said, the calls that are made and their results. The plane behind `say result retract turns`.
 
 A turn's row is thin; what it says is in its event alone. Saying something without a key reads nothing at all
 (P8). Identity comes from the caller's key or call id, never from the content.
@@ -18,19 +17,17 @@ from perdure.log.event import Body
 from perdure.log.subjects import subjects_in
 from perdure.model.instants import to_datetime
 from perdure.model.limits import KEY_MAX_CHARS, REFS_MAX, check_name, check_page, check_text
-from perdure.model.records.conversation import Call, Native, Pending, PendingKind, Role, Turn
+from perdure.model.records.conversation import Call, Native, Role, Turn
 from perdure.model.refs import Ref
 from perdure.model.values import digest, to_plain
 from perdure.planes import subjects
 from perdure.planes.audit.lineage import MAX_SEQ, Segment, segments, touching
-from perdure.planes.audit.snapshots import one_state
 from perdure.planes.conversation.calls import call_of, line_touches, maker_of
 from perdure.planes.reading.body_reading import body_of, stored_value
 from perdure.planes.reading.origins import check_seq, home, to_refs
 from perdure.planes.reading.paging import Page, page_by_seq, seq_or_cursor
 from perdure.planes.reading.row_reading import stored_as, stored_fields, stored_instant, stored_state
 from perdure.planes.tables import TURNS
-from perdure.stores.past_store import PastReader
 from perdure.stores.statements import Statement, Statements
 from perdure.stores.store import Reads
 from perdure.stores.tx import EVENTS, LOG, Tx
@@ -38,8 +35,6 @@ from perdure.stores.tx import EVENTS, LOG, Tx
 Q = Statements("perdure.planes.conversation", "sessions.sql")
 
 _Row: TypeAlias = "tuple[Any, ...]"
-
-PENDING_LOOKBACK_TURNS = 100  # an assistant turn further back than so many others is not waited for any more
 
 _ABOUT = frozenset({"native", "usage", "model", "parent"})
 _SPEAKERS = {role.value: role for role in (Role.SYSTEM, Role.USER, Role.ASSISTANT)}
@@ -117,7 +112,7 @@ def answered(
         return say(tx, stream, "assistant", content, key=key, calls=calls, about=about)
     made = _checked_calls(calls, Role.ASSISTANT)
     fresh = Turn(seq=0, role=Role.ASSISTANT, content=content, calls=made, at=before.at, actor="")
-    if before.calls != made and not _unanswered(tx, stream, before):
+    if before.calls != made and not unanswered(tx, stream, before):
         return say(tx, stream, "assistant", content, key=key, calls=calls, about=about)
     hint = "to continue: turn = session.pending().turn, then session.respond(turn.content, calls=turn.calls, …)"
     return _same(before, fresh, f"call {calls[0].id!r}", "calls", hint)
@@ -379,7 +374,7 @@ def _rows_back(
     for segment in segments(reads, stream, upto):
         if len(found) == limit or segment.last <= first:
             break
-        found += _rows(reads, stream, Q.turns_back, _above(segment, first), limit=limit - len(found), about=about)
+        found += _rows(reads, stream, Q.turns_back, above(segment, first), limit=limit - len(found), about=about)
     return found
 
 
@@ -394,13 +389,14 @@ def _rows_on(
     found: list[_Row] = []
     for segment in reversed(segments(reads, stream, upto)):
         if segment.last > first and len(found) < limit:
-            span = _above(segment, first)
+            span = above(segment, first)
             asked = {"rules": 1 if rules else None, "about": about}
             found += _rows(reads, stream, Q.turns_on, span, limit=limit - len(found), **asked)
     return found
 
 
-def _above(segment: Segment, first: int) -> Segment:
+def above(segment: Segment, first: int) -> Segment:
+    """A part of a line without what is not after `first`."""
     return segment._replace(first=max(segment.first, first))
 
 
@@ -476,47 +472,6 @@ def _made_by(reads: Reads, stream: Stream, call: str) -> Turn | None:
     return next((turn for turn in found if turn.seq == maker), None)
 
 
-# -- what is open --------------------------------------------------------------------------------------------
-
-
-@one_state
-def pending(reads: Reads, stream: Stream) -> Pending | None:
-    """The calls without a result of the newest assistant turn; else the user turn that has no answer yet;
-    else None. NotFound when turns went (by retention) by which it is decided: in the past, or in a fork made there since.
-    """
-    newest = _newest(reads, stream)
-    if stream.parent is not None or isinstance(reads, PastReader):  # else what decides was kept
-        _refuse_undecided(reads, stream, _decided_after(newest))
-    return _pending_among(reads, stream, newest)
-
-
-def pending_among_left(reads: Reads, stream: Stream) -> Pending | None:
-    """The open end by the turns that are left, whatever went."""
-    return _pending_among(reads, stream, _newest(reads, stream))
-
-
-def _newest(reads: Reads, stream: Stream) -> list[Turn]:
-    return turns_back(reads, stream, 0, MAX_SEQ, PENDING_LOOKBACK_TURNS)
-
-
-def _decided_after(newest: list[Turn]) -> int:
-    """Where the turns begin by which `pending` is decided: back to where both an answer and a question are among them."""
-    roles: set[Role] = set()
-    for turn in reversed(newest):
-        roles.add(turn.role)
-        if {Role.USER, Role.ASSISTANT} <= roles:
-            return turn.seq
-    return newest[0].seq if len(newest) == PENDING_LOOKBACK_TURNS else 0
-
-
-def _refuse_undecided(reads: Reads, stream: Stream, first: int) -> None:
-    for span in segments(reads, stream):
-        if span.last > first:
-            refuse_gone(
-                reads, stream, _above(span, first), "pending", "turns() gives those that are left; continue from there"
-            )
-
-
 def refuse_gone(reads: Reads, stream: Stream, span: Segment, path: str, hint: str) -> None:
     """NotFound when turns of a range were pruned (planes/retention/retain)."""
     touches = touching(TURNS, stream, span.stream)
@@ -526,40 +481,13 @@ def refuse_gone(reads: Reads, stream: Stream, span: Segment, path: str, hint: st
         raise NotFound(what, path=path, hint=hint)
 
 
-def _pending_among(reads: Reads, stream: Stream, newest: list[Turn]) -> Pending | None:
-    tail = [turn for turn in newest if turn.role is not Role.SYSTEM]
-    if not tail:
-        return None
-    maker = _last_maker(reads, stream, tail)
-    missing = _unanswered(reads, stream, maker) if maker else ()
-    if maker and missing:
-        return Pending(PendingKind.RESULTS, maker, missing)
-    if tail[-1].role is Role.ASSISTANT:
-        return None
-    return Pending(PendingKind.ANSWER, _last_user(tail) or tail[-1])
-
-
-def _last_maker(reads: Reads, stream: Stream, tail: list[Turn]) -> Turn | None:
-    """The newest assistant turn, or if the tail shows only results of it, the one that they answer."""
-    for turn in reversed(tail):
-        if turn.role is Role.ASSISTANT:
-            return turn
-    answered = [turn.call for turn in tail if turn.call is not None]
-    seq = maker_of(reads, stream, answered[-1]) if answered else None
-    found = turns_back(reads, stream, seq - 1, seq, 1) if seq else []
-    return found[0] if found else None
-
-
-def _unanswered(reads: Reads, stream: Stream, maker: Turn) -> tuple[Call, ...]:
+def unanswered(reads: Reads, stream: Stream, maker: Turn) -> tuple[Call, ...]:
+    """The calls of a turn that have no result yet."""
     if not maker.calls:
         return ()
     answered: set[str] = set()
     for segment in segments(reads, stream):
         if segment.last > maker.seq:
-            rows = _rows(reads, stream, Q.calls_answered, _above(segment, maker.seq))
+            rows = _rows(reads, stream, Q.calls_answered, above(segment, maker.seq))
             answered |= {call for (call,) in rows}
     return tuple(call for call in maker.calls if call.id not in answered)
-
-
-def _last_user(tail: list[Turn]) -> Turn | None:
-    return next((turn for turn in reversed(tail) if turn.role is Role.USER), None)

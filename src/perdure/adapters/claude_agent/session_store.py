@@ -49,7 +49,7 @@ class PerdureSessionStore:
         return await run_sync(self._listed, project_key)
 
     async def list_session_summaries(self, project_key: str) -> list[Any]:
-        """What the SDK keeps in view of each transcript, folded as lines came."""
+        """The summary that the SDK keeps of each transcript, folded as lines came."""
         return await run_sync(self._summaries, project_key)
 
     async def delete(self, key: Any) -> None:

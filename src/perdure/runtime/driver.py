@@ -85,7 +85,8 @@ def _call(driving: Driving) -> Steps[Any]:
     result: Any = None
     error: BaseException | None = None
     try:
-        result, error = yield CallProgram()
+        came = yield CallProgram()
+        result, error = came.result, came.error
         yield from stop_branches(driving)
         driving.trunk.tasks.clear()
         if error is None:

@@ -8,8 +8,7 @@ from async code. A test needs no database for it. Those of every step are made b
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from concurrent.futures import Future
-from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
 import msgspec
 
@@ -17,6 +16,9 @@ from perdure.effects.tool import Tool
 from perdure.log.change import Stream
 from perdure.stores.in_flight import Flights
 from perdure.stores.tx import Tx
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 T = TypeVar("T")
 P = ParamSpec("P")

@@ -13,8 +13,8 @@ from perdure.effects.child_process import IsolatedCall, Killed
 from perdure.effects.commands import Overdue
 from perdure.effects.tool import Tool
 from perdure.model.instants import SECOND_US
+from perdure.runtime import invoking
 from perdure.runtime.callers import Check
-from perdure.runtime.invoking import acall
 from perdure.stores.liveness import Living
 
 
@@ -42,7 +42,7 @@ def _sending(living: Living) -> Iterator[tuple[int, ...]]:
         living.sending(-1)
 
 
-def call_isolated(tool: Tool, args: Mapping[str, Any], handed: Mapping[str, Any], living: Living, check: Check) -> Any:
+def call(tool: Tool, args: Mapping[str, Any], handed: Mapping[str, Any], living: Living, check: Check) -> Any:
     """Call it. Overdue when it did not answer in time and was killed; Failed and Unavailable as it raised them.
 
     An exception of `check` meanwhile kills it, too.
@@ -51,14 +51,14 @@ def call_isolated(tool: Tool, args: Mapping[str, Any], handed: Mapping[str, Any]
         return _result(IsolatedCall(tool, args, handed, lock), _seconds(tool), check)
 
 
-async def acall_isolated(tool: Tool, args: Mapping[str, Any], handed: Mapping[str, Any], living: Living) -> Any:
+async def acall(tool: Tool, args: Mapping[str, Any], handed: Mapping[str, Any], living: Living) -> Any:
     """Call it from async code: a thread waits for the child, the event loop does not. Cancelling kills it too, at once."""
     from asyncio import CancelledError  # noqa: PLC0415 - only async callers pay for asyncio
 
     with _sending(living) as lock:
         child = IsolatedCall(tool, args, handed, lock)
         try:
-            return await acall(lambda: _result(child, _seconds(tool)), None, is_async=False)
+            return await invoking.acall(lambda: _result(child, _seconds(tool)), None, is_async=False)
         except CancelledError as error:
             error.quiet = child.kill()  # type: ignore[attr-defined] - as Overdue says it
             raise

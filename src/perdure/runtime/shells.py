@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, ClassVar, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 from perdure.effects.acting import Acting
 from perdure.effects.commands import (
@@ -35,6 +35,7 @@ from perdure.effects.commands import (
 from perdure.effects.kept_results import Keeping
 from perdure.errors import Stale, Unavailable
 from perdure.log.change import Stream
+from perdure.model.lazily import lazily
 from perdure.model.records.runs import RunRecord
 from perdure.planes.execution import runs
 from perdure.planes.recovery import leases
@@ -44,8 +45,12 @@ from perdure.runtime.agent import Agent
 from perdure.runtime.callers import AsyncCaller, Caller, Check
 from perdure.runtime.course import Drive
 from perdure.runtime.driving import Driving
-from perdure.runtime.isolating import acall_isolated, call_isolated
 from perdure.stores.lane import Job
+
+if TYPE_CHECKING:
+    from perdure.runtime import isolating
+else:
+    (isolating,) = lazily("perdure.runtime", "isolating")
 
 T = TypeVar("T")
 # The maker of the run that an agent's function gets, by its colour.
@@ -139,7 +144,7 @@ class Shell:
         living = self.caller.core.living
         try:
             if isinstance(command, CallIsolated):
-                return Came(call_isolated(*command, living, self._staying))
+                return Came(isolating.call(*command, living, self._staying))
             return Came(invoking.call(command.function, command.seconds, self._staying, command.late, living))
         except BaseException as error:  # noqa: BLE001 - the engine judges it by what its tool declared
             return Came(None, error)
@@ -310,7 +315,7 @@ class AsyncShell:
         living = self.caller.core.living
         try:
             if isinstance(command, CallIsolated):
-                return Came(await acall_isolated(*command, living))
+                return Came(await isolating.acall(*command, living))
             function, is_async, seconds, late = command
             return Came(await invoking.acall(function, seconds, late, living, is_async=is_async))
         except BaseException as error:  # noqa: BLE001 - the engine judges it by what its tool declared

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from perdure.effects.responding import respond
 from perdure.handles.aio.effects import AsyncEffects
+from perdure.model.lazily import lazily
 from perdure.model.records.conversation import Call
 from perdure.model.records.effects import Answer
 from perdure.runtime.shells import acting_in
+
+if TYPE_CHECKING:
+    from perdure.effects import responding
+else:
+    (responding,) = lazily("perdure.effects", "responding")
 
 
 class AsyncResponding(AsyncEffects):
@@ -36,4 +41,4 @@ class AsyncResponding(AsyncEffects):
         """
         self._caller.check_may_send()
         acting = acting_in(self._caller, self._stream)
-        return await self._run(respond(acting, content, key, calls, tools))
+        return await self._run(responding.respond(acting, content, key, calls, tools))

@@ -15,6 +15,7 @@ from perdure.effects.ledger import error_of
 from perdure.errors import Refused
 from perdure.model.lazily import lazily
 from perdure.model.limits import check_name
+from perdure.planes import subjects
 from perdure.planes.execution import steps
 from perdure.planes.recovery import checkpoints
 from perdure.runtime import course
@@ -31,7 +32,7 @@ else:
     (workspace,) = lazily("perdure.runtime", "workspace")
 
 
-def checkpoint(driving: Driving, branch: Branch, state: Any, *, now: bool) -> Steps[bool]:
+def checkpoint(driving: Driving, branch: Branch, state: Any, *, now: bool, about: tuple[str, ...] = ()) -> Steps[bool]:
     """Save a state to go on from, if the agent's policy says so, or `now`; gives whether it was."""
     yield from hold_up(driving)
     replay = driving.replay
@@ -58,8 +59,14 @@ def checkpoint(driving: Driving, branch: Branch, state: Any, *, now: bool) -> St
     noted = None
     if driving.agent.workspace is not None:
         noted = {"workspace": msgspec.to_builtins((yield Work(workspace.look, (driving.agent.workspace,))))}
-    driving.begin_cut(*(yield write(course.cut, prepared, replay.cut_seq, noted)))
+    driving.begin_cut(*(yield write(course.cut, prepared, replay.cut_seq, noted, about)))
     return True
+
+
+def add_subjects(driving: Driving, about: tuple[str, ...]) -> Steps[tuple[str, ...]]:
+    """The whole run is about these. No step: saying it again changes nothing."""
+    yield from hold_up(driving)
+    return (yield write(subjects.add_to_run, about))
 
 
 def patched(driving: Driving, name: str) -> Steps[bool]:

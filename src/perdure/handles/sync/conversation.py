@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Concatenate, ParamSpec
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 from perdure.effects.storable import storable
 from perdure.errors import Invalid, TimedOut, TooLarge
 from perdure.handles.sync.base import StoreHandle, StreamHandle
 from perdure.log.change import Stream
 from perdure.model.instants import SECOND_US, duration_us
+from perdure.model.lazily import lazily
 from perdure.model.records.conversation import (
     Call,
     Cover,
@@ -29,11 +30,16 @@ from perdure.model.records.conversation import (
     Turn,
 )
 from perdure.planes import subjects as adding
-from perdure.planes.conversation import pending, sessions, summaries, turns
-from perdure.planes.conversation.transcript import Transcript
+from perdure.planes.conversation import pending, sessions, turns
 from perdure.planes.reading.durations import Duration, Instant
 from perdure.planes.reading.paging import Page
 from perdure.stores.tx import Tx
+
+if TYPE_CHECKING:
+    from perdure.planes.conversation import summaries
+    from perdure.planes.conversation.transcript import Transcript
+else:
+    (summaries,) = lazily("perdure.planes.conversation", "summaries")
 
 P = ParamSpec("P")
 FIRST_LOOK_SECONDS, LAST_LOOK_SECONDS = 0.001, 0.05

@@ -298,7 +298,7 @@ class Tx:
             done = step(table, body, seq, partial(self._find, table, stream.id, stream.tenant), pruned=pruned)
             if done is not None:
                 self._put(table, stream, done.key, done.new)
-        if done is not None or body.refs or body.blobs:
+        if done is not None or body.refs or body.blobs or body.subjects:
             for derived, row, gone in derive(table, seq, body, done):
                 self._put(derived, stream, derived.key_of(row), None if gone else row)
 

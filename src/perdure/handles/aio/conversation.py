@@ -119,7 +119,7 @@ class AsyncConversation(AsyncStreamHandle):
             turns.result, call_id, storable(value), error=error, key=key, native=native, about=about
         )
 
-    async def retract(self, *turns_: Turn | int, because: str | None = None) -> int:
+    async def retract(self, *turns_: Turn | int, because: str | None = None, about: Iterable[str] = ()) -> int:
         """Take turns back: nothing shows them any more (turns, transcript, pending, search, boot), and their keys are free again.
         Returns how many this call took back. Idempotent.
 
@@ -127,7 +127,7 @@ class AsyncConversation(AsyncStreamHandle):
         is taken back waits for one again. A fork that was made before still has them; a fork that takes back what it shares
         hides it for itself. A summary that was made of them stays as it is. NotFound if one is no turn of this session.
         """
-        return await self._write(turns.retract, turns_, because)
+        return await self._write(turns.retract, turns_, because, about=about)
 
     async def line(self, head: Turn | int, *, limit: int = 100) -> list[Turn]:
         """The branch that ends with a turn, in order, the newest `limit` of it: each turn follows its `parent`, or else the

@@ -116,7 +116,7 @@ class Conversation(StreamHandle):
                 raise
         return self._speak(turns.result, call_id, storable(value), error=error, key=key, native=native, about=about)
 
-    def retract(self, *turns_: Turn | int, because: str | None = None) -> int:
+    def retract(self, *turns_: Turn | int, because: str | None = None, about: Iterable[str] = ()) -> int:
         """Take turns back: nothing shows them any more (turns, transcript, pending, search, boot), and their keys are free again.
         Returns how many this call took back. Idempotent.
 
@@ -124,7 +124,7 @@ class Conversation(StreamHandle):
         is taken back waits for one again. A fork that was made before still has them; a fork that takes back what it shares
         hides it for itself. A summary that was made of them stays as it is. NotFound if one is no turn of this session.
         """
-        return self._write(turns.retract, turns_, because)
+        return self._write(turns.retract, turns_, because, about=about)
 
     def line(self, head: Turn | int, *, limit: int = 100) -> list[Turn]:
         """The branch that ends with a turn, in order, the newest `limit` of it: each turn follows its `parent`, or else the

@@ -86,19 +86,8 @@ _EMPTY = Buffer()  # never changed
 class Batch:
     """The writes of the jobs of one commit so far. The lane owns it; a failed job leaves no trace in it."""
 
-    __slots__ = (
-        "actors",
-        "blobs",
-        "buffer",
-        "connection",
-        "entropy",
-        "exact",
-        "flushed",
-        "hints",
-        "named",
-        "read",
-        "trail",
-    )
+    __slots__ = ("actors", "blobs", "buffer", "connection", "entropy", "exact",
+                 "flushed", "hints", "named", "read", "trail")  # fmt: skip
 
     def __init__(
         self, connection: Connection, blobs: Blobs, entropy: Entropy, hints: Mapping[int, Head] | None = None,

@@ -43,8 +43,11 @@ def lines(folder: Path, name: str) -> list[str]:
 def answers_kept(url: str, path: Path) -> int:
     if not path.exists():
         return 0
-    with perdure.open(url, read_only=True) as store:
-        return len([each for each in store.effects(tool="openai.model") if each.state == "committed"])
+    try:
+        with perdure.open(url, read_only=True) as store:
+            return len([each for each in store.effects(tool="openai.model") if each.state == "committed"])
+    except perdure.NotFound:  # killed before the store had its tenant
+        return 0
 
 
 def survived(folder: Path, **first: str) -> bool:

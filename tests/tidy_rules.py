@@ -41,7 +41,6 @@ EXEMPT: dict[str, dict[str, str]] = {
         "stores/statements.py": "`named(e)`, a word that every statement and view may use, stands for a part of one",
         "stores/sqlite.py": "pragmas, savepoints and set-wise flushes have no values in their text",
         "stores/postgres.py": "session settings and set-wise flushes have no values in their text",
-        "stores/postgres_ears.py": "LISTEN takes no parameters, and its one value is a parameter of a query",
         "stores/pgvector.py": "its schema and size are part of the text, quoted by the server or whole numbers",
         "stores/postgres_ears.py": "the name of a channel is made by the server",
         "stores/postgres_wall.py": "roles, grants and policies name things of the catalogue, which are quoted; no values",

@@ -30,7 +30,7 @@ from perdure.handles.sync.envelope import Enveloping
 from perdure.log.change import Stream
 from perdure.model.functions import Coro, P, R, R_co
 from perdure.model.instants import SECOND_US, instant_us
-from perdure.model.records.differences import RunDiff
+from perdure.model.records.differences import Forecast, RunDiff
 from perdure.model.records.effects import EffectState
 from perdure.model.records.runs import (
     RunRecord,
@@ -113,6 +113,13 @@ class RunHandle(Enveloping, Generic[R_co]):
         made = past._read(what_if.suppose, target, replace, self._witness(), acts=bool(allow_effects))
         stream = self._caller.write(adopting.adopt, made.envelope, made.luggage, self._caller.core.epoch)
         return RunHandle(self._caller, stream, self._caller.read(runs.run, stream))
+
+    def forecast(self, at: int | str, *, allow_effects: bool = False) -> Forecast:
+        """The consequences of `fork` with these arguments, if the program goes the same way: what is kept, and what is done anew.
+
+        Reads alone. Raises as `fork` does for its place.
+        """
+        return self._read(what_if.forecast, at, acts=bool(allow_effects))
 
     def diff(self, other: RunHandle) -> RunDiff:
         """The differences from this run to another one: `run.at("2h").diff(run)`, or a run and its fork.

@@ -52,7 +52,12 @@ PACKAGES = (
         "94c421ac996214c94f532fb4c43d8ede048a16df0cd9538ffb965174dbe8daba",
         {"dist/signals-core.mjs": "signals-core.mjs"},
     ),
-    Package("htm", "3.1.1", "2425b9bee11409177bcabc7f32e319926fc6690c1701c0b257c88bdff2d5ba90", {"dist/htm.mjs": "htm.mjs", "LICENSE": "htm.LICENSE"}),
+    Package(
+        "htm",
+        "3.1.1",
+        "2425b9bee11409177bcabc7f32e319926fc6690c1701c0b257c88bdff2d5ba90",
+        {"dist/htm.mjs": "htm.mjs", "LICENSE": "htm.LICENSE"},
+    ),
     Package(
         "axe-core",
         "4.14.0",

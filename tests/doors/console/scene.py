@@ -23,7 +23,7 @@ HOSTILE = [
     "${window.pwned=1}",
     "<a href='https://evil.example/'>x</a>",
     "<style>@import url(https://evil.example/x.css)</style>",
-    "\u202egnp.exe \x1b[31m \x00null \u2066iso",
+    "\u202egnp.exe \x1b[31m null \u2066iso",
 ]
 
 
@@ -59,9 +59,11 @@ def review(text: str) -> str:
 def fix_issue(run: perdure.Run, issue: int) -> Any:
     run.step(plan, issue)
     run.step(search_code, "cookie SameSite")
+    run.ask("May the cookie change for partners, too?", choices=["yes", "no"])
     made = run.act(open_pull_request, f"fix-{issue}")
     run.step(review, "the whole difference")
-    return made if run.ask("Merge pull request 318 into main?", choices=["merge", "hold"], timeout="2d", default="hold") else None
+    merge = run.ask("Merge pull request 318 into main?", choices=["merge", "hold"], timeout="2d", default="hold")
+    return [made, merge]
 
 
 @perdure.agent(name="release")
@@ -103,6 +105,14 @@ store.drive(invoice, 1042, key=key, session="issue-42")
 """
 
 
+class TickingClock(FakeClock):
+    """A clock on which every look takes a moment, so that events have a length."""
+
+    def __call__(self) -> int:
+        self.now_us += 23_000
+        return self.now_us
+
+
 def drive(store: perdure.Store, agent: Any, *args: Any, **options: Any) -> None:
     with contextlib.suppress(perdure.Error):
         store.drive(agent, *args, **options)
@@ -115,13 +125,15 @@ def leave_doubt(url: str, key: str = "invoice-1042") -> None:
 
 def fill(url: str, *, dying: bool = True) -> None:
     """Runs in every state, a session with everything, memories with their sources, a worker."""
-    clock = FakeClock((int(time.time()) - 9_000) * 1_000_000)
+    clock = TickingClock((int(time.time()) - 9_000) * 1_000_000)
     with perdure.open(url, actor="alice", clock=clock) as store:
         _session(store, clock)
         drive(store, research, "cookies", key="research-7", session="issue-42")
         clock.advance("14m")
         drive(store, fix_issue, 42, key="issue-42", session="issue-42")
         clock.advance("51m")
+        store.as_("bob").answer(next(iter(store.asks())).id, "yes")
+        drive(store, fix_issue, 42, key="issue-42", session="issue-42")
         drive(store, nightly, "Monday", key="2026-11-16")
         clock.advance("20m")
     with perdure.open(url, actor="release-bot") as store:
@@ -132,15 +144,20 @@ def fill(url: str, *, dying: bool = True) -> None:
 
 
 def _session(store: perdure.Store, clock: FakeClock) -> None:
-    session = store.session("issue-42", title="Login fails on Safari", labels=["prod", "auth"], goal="Login works on Safari, and a test shows it")
+    goal = "Login works on Safari, and a test shows it"
+    session = store.session("issue-42", title="Login fails on Safari", labels=["prod", "auth"], goal=goal)
     session.pin(model="m-large-2")
-    first = session.say("user", "Since Monday people on Safari 17 are thrown back to the login page. Can you find out why?")
+    asked = "Since Monday people on Safari 17 are thrown back to the login page. Can you find out why?"
+    first = session.say("user", asked)
     clock.advance("8s")
-    session.say("assistant", "I look for the place that sets the session cookie.", calls=[perdure.Call("c1", "search_code", {"query": "SameSite"})])
+    call = perdure.Call("c1", "search_code", {"query": "SameSite"})
+    session.say("assistant", "I look for the place that sets the session cookie.", calls=[call])
     clock.advance("2s")
     session.result("c1", {"hits": ["auth.py:118", "session.py:52"]})
-    said = session.say("assistant", "auth.py sets SameSite=None without Secure. Safari drops such a cookie, so every request starts without a session.")
-    session.decide("Set Secure together with SameSite=None", because="SameSite=Lax breaks the partner's frame", refs=[said], tags=["auth"])
+    found = "auth.py sets SameSite=None without Secure. Safari drops such a cookie, so every request starts without a session."
+    said = session.say("assistant", found)
+    because = "SameSite=Lax breaks the partner's frame"
+    session.decide("Set Secure together with SameSite=None", because=because, refs=[said], tags=["auth"])
     task = session.task("Write a test that fails on Safari", priority=1)
     session.task("Patch auth.py", needs=[task])
     session.set("branch", "fix-42")
@@ -148,7 +165,9 @@ def _session(store: perdure.Store, clock: FakeClock) -> None:
     session.act(open_pull_request, "fix-42", key="pr")
     clock.advance("40s")
     session.say("user", "Good. Please also tell support what to answer.")
-    session.remember("Cookies with SameSite=None must be Secure: Safari 17 drops them otherwise", kind="fact", source=[said])
+    session.remember(
+        "Cookies with SameSite=None must be Secure: Safari 17 drops them otherwise", kind="fact", source=[said]
+    )
     store.scope("project:acme").remember("Run the tests with make test", kind="workflow", source=[first])
     store.scope("user:alice").remember("Prefers short pull requests", kind="preference", about=["user:alice"])
     session.fork(at=said.seq, name="issue-42-lax")
@@ -156,7 +175,9 @@ def _session(store: perdure.Store, clock: FakeClock) -> None:
 
 def introduce_worker(store: perdure.Store) -> None:
     """A worker that lives as long as this store is open."""
-    about = About(pid=4711, agents=("fix-issue", "release"), concurrency=10, supervisor=4700, programs=("9f2c1ab04d77",))
+    about = About(
+        pid=4711, agents=("fix-issue", "release"), concurrency=10, supervisor=4700, programs=("9f2c1ab04d77",)
+    )
     caller = store._caller
     caller.core.living.begin()
     caller.write(workers.introduce, caller.core.holder, about)
@@ -178,15 +199,16 @@ def fill_long(url: str, events: int = 10_000) -> str:
 
 def fill_hostile(url: str) -> None:
     """Text that would run, load or hide something, wherever text can be stored."""
-    for text in HOSTILE:
-        clean = text.replace("\x00", "")
-        with perdure.open(url, actor=clean[:60] if not any(ord(c) < 32 for c in clean) else "odd") as store:
-            session = store.session(clean.replace("/", "|")[:80] if all(ord(c) >= 32 for c in clean) else "odd name", title=clean, goal=clean, labels=["x"])
-            turn = session.say("user", clean)
-            session.say("assistant", clean, calls=[perdure.Call("c", "tool", {clean: clean})])
-            session.decide(clean, because=clean)
-            session.task(clean)
-            session.set("value", {clean: clean})
-            session.remember(clean, kind="fact", source=[turn])
-            drive(store, asks_freely, clean, key=clean)
-            drive(store, nightly, clean, key=f"n{clean}")
+    for n, text in enumerate(HOSTILE):
+        name = text if text.isprintable() else f"odd {n}"
+        with perdure.open(url, actor=name) as store:
+            session = store.session(name, title=text, goal=text, labels=["x"])
+            turn = session.say("user", text)
+            session.say("assistant", text, calls=[perdure.Call("c", name, {text: text})])
+            session.result("c", {text: text})
+            session.decide(text, because=text)
+            session.task(name)
+            session.set("value", {text: text})
+            session.remember(text, kind="fact", source=[turn])
+            drive(store, asks_freely, text, key=name)
+            drive(store, nightly, text, key=f"n{name}")

@@ -6,7 +6,7 @@ Callers: the console's routes.
 
 from __future__ import annotations
 
-import shlex
+from datetime import datetime
 from typing import Any
 
 from perdure.doors.cli.identified import identified
@@ -22,6 +22,7 @@ from perdure.planes.reading.durations import store_now
 from perdure.planes.recovery import presence
 
 LISTED = 100  # of each kind; the page says when there are more
+RECENT = "24h"  # failed runs are over: older ones are history, and `/runs?errors=1` has them
 EVIDENCE = 12  # events about one effect, at most
 LOOKED_THROUGH = 400  # newest events of its stream in which they are sought
 
@@ -30,15 +31,16 @@ async def now(store: AsyncStore) -> dict[str, Any]:
     """All that waits for a person, oldest first, and how the store is doing beside it."""
     asks = await store.asks(limit=LISTED)
     doubts = await store.effects(in_doubt=True, limit=LISTED)
-    troubled = await store.runs(errors=True, limit=LISTED)
+    parked = await store.runs(status="parked", limit=LISTED)
+    failed = await store.runs(status="failed", errors=True, since=RECENT, limit=LISTED)
     tree = await store._caller.read(workers.tree, store._caller.core.living.is_dead)
     needs = [*map(_asked, asks), *(_doubted(each.record) for each in doubts)]
-    needs += [_stopped(each.record) for each in troubled if not each.record.what_if]
+    needs += [_stopped(each.record) for each in (*parked, *failed) if not each.record.what_if]
     needs += [_stranded(each) for each in tree.stranded]
     return {
         "at": plain(tree.at),
-        "needs": sorted(needs, key=lambda need: need["since"]),
-        "more": any(page.next for page in (asks, doubts, troubled)),
+        "needs": sorted(needs, key=lambda need: datetime.fromisoformat(need["since"])),
+        "more": any(page.next for page in (asks, doubts, parked, failed)),
         "queue": plain(tree.queue),
         "workers": {"alive": sum(each.alive for each in tree.workers), "known": len(tree.workers)},
         "recent": [summary(each.record) for each in (await store.runs(limit=8))],
@@ -98,11 +100,11 @@ async def _sender(store: AsyncStore, record: EffectRecord) -> dict[str, Any]:
 
 
 def _asked(wait: WaitRecord) -> dict[str, Any]:
-    kind = "approval" if wait.kind is WaitKind.APPROVAL else "ask"
-    tool = wait.detail.get("tool", "") if isinstance(wait.detail, dict) else ""
+    approval = wait.kind is WaitKind.APPROVAL
+    tool = str(wait.detail.get("tool", "")) if approval and isinstance(wait.detail, dict) else ""
     return {
-        "kind": kind, "id": wait.id, "since": plain(wait.at), "title": wait.question, "about": str(tool) if kind == "approval" else "",
-        "until": plain(wait.expires_at), "where": f"{wait.stream_kind}:{wait.stream}", "command": f"perdure answer {shlex.quote(wait.id)} …",
+        "kind": "approval" if approval else "ask", "id": wait.id, "since": plain(wait.at), "title": wait.question,
+        "about": tool, "until": plain(wait.expires_at), "where": f"{wait.stream_kind}:{wait.stream}",
     }  # fmt: skip
 
 
@@ -111,7 +113,6 @@ def _doubted(record: EffectRecord) -> dict[str, Any]:
     return {
         "kind": "doubt", "id": record.id, "since": plain(record.outcome_at or record.dispatched_at or record.at),
         "title": record.tool, "about": said, "until": None, "where": f"{record.stream_kind}:{record.stream}",
-        "command": f"perdure settle {shlex.quote(record.id)} …",
     }  # fmt: skip
 
 
@@ -122,14 +123,13 @@ def _stopped(record: RunRecord) -> dict[str, Any]:
     return {
         "kind": record.status.value, "id": f"run:{record.id}", "since": plain(record.outcome_at or record.created_at),
         "title": record.agent, "about": "; ".join(filter(None, (said, ways))), "until": None, "where": f"run:{record.id}",
-        "command": f"perdure {'unpark' if parked else 'retry'} {record.id}",
     }  # fmt: skip
 
 
 def _stranded(each: Any) -> dict[str, Any]:
     return {
         "kind": "stranded", "id": f"run:{each.run}", "since": plain(each.since), "title": each.agent, "about": each.why,
-        "until": None, "where": f"run:{each.run}", "command": f"perdure pin {each.run} --any",
+        "until": None, "where": f"run:{each.run}",
     }  # fmt: skip
 
 

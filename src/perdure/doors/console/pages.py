@@ -37,7 +37,19 @@ HEADERS = {
     "X-Frame-Options": "DENY",
 }
 MEDIA = {".html": "text/html", ".css": "text/css", ".mjs": "text/javascript", ".svg": "image/svg+xml"}
-ADDRESSES = ("/", "/inbox", "/runs", "/runs/{name}", "/sessions", "/sessions/{name}", "/effects", "/workers", "/health", "/audit", "/memory")
+ADDRESSES = (
+    "/",
+    "/inbox",
+    "/runs",
+    "/runs/{name}",
+    "/sessions",
+    "/sessions/{name}",
+    "/effects",
+    "/workers",
+    "/health",
+    "/audit",
+    "/memory",
+)
 OWN_HEADER = "x-perdure-console"  # which no form of another site can send
 LINK_SECONDS = 600.0
 BODY_MAX_BYTES = 4_096
@@ -161,5 +173,3 @@ async def _token_of(request: Request) -> str:
 def _keep(answer: Response, request: Request, token: str) -> None:
     """The cookie: not for scripts, not for other sites, not over a plain connection where there is a better one."""
     answer.set_cookie(COOKIE, token, path="/", httponly=True, samesite="strict", secure=request.url.scheme == "https")
-
-

@@ -23,7 +23,9 @@ TEXT_MAX = 2_000  # characters of one source of a memory
 LOOKED_THROUGH = 2_000  # effects among which a text is sought for one page
 
 
-async def effects(store: AsyncStore, *, text: str = "", limit: int = 50, after: str | None = None, **asked: Any) -> dict[str, Any]:
+async def effects(
+    store: AsyncStore, *, text: str = "", limit: int = 50, after: str | None = None, **asked: Any
+) -> dict[str, Any]:
     """A page of effects, newest first. text: those that have it in their id, key, arguments or actor; it is sought among the
     newest ones, so a page may have few rows and still be followed by another.
     """
@@ -39,7 +41,15 @@ async def effects(store: AsyncStore, *, text: str = "", limit: int = 50, after: 
 
 
 def _holds(record: EffectRecord, text: str) -> bool:
-    said = (record.id, record.tool, record.key, record.sent_key, record.actor, str(record.args), str(record.settled_by or ""))
+    said = (
+        record.id,
+        record.tool,
+        record.key,
+        record.sent_key,
+        record.actor,
+        str(record.args),
+        str(record.settled_by or ""),
+    )
     return any(text in each.lower() for each in said)
 
 
@@ -62,7 +72,10 @@ async def memories(store: AsyncStore, query: str = "", **asked: Any) -> dict[str
         page = await store.memories(**asked)
         return {"items": [plain(each.record) for each in page], "next": page.next}
     found = await store.search(query, kinds=["memory"], limit=50)
-    items = [{**plain((await _memory(store, each.stream_kind, each.stream, each.seq)).record), "why": str(each.why)} for each in found]
+    items = [
+        {**plain((await _memory(store, each.stream_kind, each.stream, each.seq)).record), "why": str(each.why)}
+        for each in found
+    ]
     wanted = [each for each in items if asked["status"] in (None, each["status"])]
     return {"items": wanted, "next": None}
 
@@ -88,4 +101,10 @@ async def _source(store: AsyncStore, ref: Ref) -> dict[str, Any]:
         return {"seq": ref.seq, "stream": None}
     said = event.data.get("content", event.data.get("text", "")) if isinstance(event.data, dict) else ""
     text = said if isinstance(said, str) else ""
-    return {"seq": ref.seq, "stream": event.session, "stream_kind": event.stream_kind, "kind": event.kind, "text": text[:TEXT_MAX]}
+    return {
+        "seq": ref.seq,
+        "stream": event.session,
+        "stream_kind": event.stream_kind,
+        "kind": event.kind,
+        "text": text[:TEXT_MAX],
+    }

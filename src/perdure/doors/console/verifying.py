@@ -6,6 +6,7 @@ Callers: the console's routes.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -37,8 +38,9 @@ class VerifyJob:
 
     async def run(self, caller: AsyncCaller) -> None:
         """Look at everything of a tenant, and keep what came of it."""
+        look = partial(verify.verify_tenant, caller.core, caller.tenant, progress=self.advance)
         try:
-            self.report = await caller.work(verify.verify_tenant, caller.core, caller.tenant, True, self.advance)
+            self.report = await caller.work(look)
         except Error as error:
             self.problem = str(error)
 

@@ -21,6 +21,7 @@ from starlette.routing import Route as StarletteRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from perdure import __version__
+from perdure.doors.console import routes as console_reads
 from perdure.doors.http import access, bodies, observing, openapi, reading, wire
 from perdure.doors.http.answers import AliveAnswer
 from perdure.doors.http.call import HttpCall
@@ -34,7 +35,7 @@ from perdure.planes.audit import feed
 log = logging.getLogger("perdure.http")
 
 TABLE: tuple[Route, ...] = tuple(ROUTES)  # complete: the modules with verbs were imported above
-_MODULES = (observing, reading)
+_MODULES = (console_reads, observing, reading)
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+import socket
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -63,13 +64,16 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def run(serving: Serving, at: Listening, pages: Sequence[BaseRoute] = ()) -> None:
-    """Serve until the process is told to end."""
+def run(
+    serving: Serving, at: Listening, pages: Sequence[BaseRoute] = (), sockets: list[socket.socket] | None = None
+) -> None:
+    """Serve until the process is told to end. sockets: that listen already, for a port that the system chose."""
     check_listening(at)
-    uvicorn.run(
+    config = uvicorn.Config(
         make_app(serving, pages), host=at.host, port=at.port, http="httptools", loop="uvloop", ws="none",
         lifespan="on", log_config=None, log_level=logging.WARNING, access_log=False, server_header=False,
         proxy_headers=at.behind_proxy, forwarded_allow_ips="127.0.0.1" if at.behind_proxy else "",
         ssl_certfile=at.certificate, ssl_keyfile=at.private_key, timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=at.drain_seconds, limit_concurrency=CONNECTIONS_MAX,
     )  # fmt: skip
+    uvicorn.Server(config).run(sockets)

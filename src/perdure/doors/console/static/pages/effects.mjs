@@ -20,7 +20,7 @@ function Bulk({ items }) {
     const outcome = { settled: 0, "somebody was first": 0, refused: 0 };
     setDone({ ...outcome, left: plan.length });
     for (const [n, each] of plan.entries()) {
-      try { await post(`/v1/effects/${part(each.id)}/settle`, { verdict, reason }); outcome.settled++; }
+      try { await post(`/v1/effects/${part(each.id)}/settle`, { verdict: verdict === "failed" ? "declined" : verdict, reason }); outcome.settled++; }
       catch (problem) { if (problem.status === 409) outcome["somebody was first"]++; else { outcome.refused++; outcome.last = problem.message; } }
       setDone({ ...outcome, left: plan.length - n - 1 });
     }

@@ -24,7 +24,7 @@ export function Fork({ run, place, onClose }) {
     <div class="acts"><label>The other result (JSON)<textarea value=${text} spellcheck="false" onInput=${(event) => set(event.target.value)}></textarea></label>
       ${wrong && html`<p class="problem">This is not JSON: ${wrong}</p>`}
       <label class="check"><input type="checkbox" checked=${acts} onChange=${(event) => setActs(event.target.checked)} />Let it call external systems without asking anybody</label>
-      <${Act} kind=${acts ? "harm" : "main"} label="Fork" command=${command} disabled=${value === undefined || Boolean(wrong)} run=${async () => { const made = await post(`/v1/runs/${part(run)}/fork`, { at: place, replace: value, allow_effects: acts }); go(runAt(made.id)); }} />
+      <${Act} kind=${acts ? "harm" : "main"} label="Fork" command=${command} disabled=${value === undefined || Boolean(wrong)} run=${async () => { const made = await post(`/v1/runs/${part(run)}/forks`, { at: place, replace: value, allow_effects: acts }); go(runAt(made.id)); }} />
       <div><button type="button" class="plain" onClick=${onClose}>Leave it</button></div></div><${As} />
   </div><//>`;
 }
@@ -84,7 +84,7 @@ export function SessionFork({ session, at, onClose }) {
         <ul class="fates">${forecast.effects_after.map((each) => html`<li key=${each.id}><${Pill} state=${each.state} /> <code>${seen(each.tool)}</code> <span class="soft">${each.kind}</span></li>`)}</ul>`}
       ${forecast.stay.length > 0 && html`<p>${count(forecast.stay.length, "effect")} under way at that point: they stay the parent's.</p>`}</div>`}
     <div class="acts"><label>Name of the fork<input value=${name} maxlength="200" onInput=${(event) => set(event.target.value)} /></label>
-      <${Act} kind="main" label="Fork" disabled=${!name} command=${`perdure fork ${quoted(session)} --at ${at} --name ${quoted(name || "NAME")}`} run=${async () => { await post(`/v1/sessions/${part(session)}/fork`, { at, name }); go(sessionAt(name)); }} />
+      <${Act} kind="main" label="Fork" disabled=${!name} command=${`perdure fork ${quoted(session)} --at ${at} --name ${quoted(name || "NAME")}`} run=${async () => { await post(`/v1/sessions/${part(session)}/forks`, { at, name }); go(sessionAt(name)); }} />
       <div><button type="button" class="plain" onClick=${onClose}>Leave it</button></div></div><${As} />
   </div><//>`;
 }

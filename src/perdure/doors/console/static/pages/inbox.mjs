@@ -41,8 +41,8 @@ function Ask({ ask, chosen, onGone }) {
   return html`<${Card} id=${ask.id} chosen=${chosen}>
     <div class="card-top"><${Pill} state=${ask.kind} /><${Where} kind=${ask.stream_kind} name=${ask.stream} seq=${ask.seq} /><span>asked <${Ago} at=${ask.at} /> by <${Text}>${ask.actor}<//></span>
       ${ask.expires_at && html`<span class="push"><${Until} at=${ask.expires_at} />${ask.default !== null && html`, then <strong><${Text}>${typeof ask.default === "string" ? ask.default : JSON.stringify(ask.default)}<//></strong>`}</span>`}</div>
-    <p class="question"><${Text}>${ask.question}<//></p>
-    ${approval && ask.detail && html`<p class="soft">Approving lets <code>${seen(ask.detail.tool)}</code> be called with exactly these arguments, and no others.</p><${Json} value=${ask.detail.args} label="arguments" /><p class="small soft mono">digest ${ask.digest}</p>`}
+    <h2 class="question"><${Text}>${ask.question}<//></h2>
+    ${approval && ask.detail && html`<p class="soft">Approving lets <code>${seen(ask.detail.tool)}</code> be called with exactly these arguments, and no others.</p><${Json} value=${ask.detail.args} label="arguments" /><p class="small soft mono wrap">digest ${ask.digest}</p>`}
     ${!approval && ask.detail !== null && html`<${Json} value=${ask.detail} label="details" />`}
     <div class="acts">
       ${choices ? choices.map((choice, n) => html`<${Act} key=${choice} kind=${n === 0 ? "main" : ""} label=${html`<${Text}>${choice}<//>`} command=${verb(choice)} run=${answer(choice)} />`)
@@ -73,7 +73,7 @@ function Doubt({ doubt, chosen, onGone }) {
   let wrong = null;
   try { value = result.trim() ? JSON.parse(result) : null; } catch (error) { wrong = error.message; }
   const settle = (verdict) => async () => {
-    const body = verdict === "happened" ? { verdict, result: value } : { verdict, reason, force: verdict === "absent" && force };
+    const body = verdict === "happened" ? { verdict, result: value } : { verdict: verdict === "failed" ? "declined" : verdict, reason, force: verdict === "absent" && force };
     const done = await decided(doubt.id, onGone, post(`/v1/effects/${part(doubt.id)}/settle`, body));
     if (!done) return;
     onGone(doubt.id, `${doubt.tool} was settled as ${verdict} by ${done.settled_by}. It is ${done.state.replace("_", " ")} now.`);
@@ -82,7 +82,7 @@ function Doubt({ doubt, chosen, onGone }) {
   const because = reason ? ` --reason ${quoted(reason)}` : "";
   return html`<${Card} id=${doubt.id} chosen=${chosen}>
     <div class="card-top"><${Pill} state="in_doubt" /><${Where} kind=${doubt.stream_kind} name=${doubt.stream} seq=${doubt.seq} /><span>sent <${Ago} at=${doubt.dispatched_at || doubt.at} /> by <${Text}>${doubt.actor}<//></span><span class="push">attempt ${doubt.attempt} · ${doubt.kind}</span></div>
-    <p class="question">Did <code>${seen(doubt.tool)}</code> happen?</p>
+    <h2 class="question">Did <code>${seen(doubt.tool)}</code> happen?</h2>
     <p class="soft">${doubt.error ? html`<${Text}>${`${doubt.error.code}: ${doubt.error.message}`}<//>` : "The call was sent, and no outcome was recorded."} ${doubt.advice.reason && html`<${Text}>${`Advice: ${doubt.advice.action}, because ${doubt.advice.reason}.`}<//>`}</p>
     <div class="evidence">
       <div><h3>Arguments that were sent</h3><${Json} value=${doubt.args} label="arguments" /></div>

@@ -152,12 +152,14 @@ function Open({ found }) {
     ${doubts.map((each) => html`<p key=${each.id}><${Pill} state="in_doubt" /> <a href=${`/inbox?id=${part(each.id)}`}>Did <code>${seen(each.tool)}</code> happen?</a></p>`)}</div>`;
 }
 
+const standing = ({ standing: said }) => said[0].toUpperCase() + said.slice(1);
+
 export function Run({ given: [id], query }) {
   const read = useRead(`/v1/console/runs/${part(id)}`);
   const outline = useRead(`/v1/console/runs/${part(id)}/outline`);
   const run = read.data?.run;
   const title = run ? run.agent : `Run ${id.slice(0, 12)}`;
-  return html`<${Page} title=${title} name=${`${title} ${id.slice(0, 8)}`} crumb=${html`<a href="/runs">Runs</a> / <code>${seen(id)}</code>`} problem=${read.problem || outline.problem} aside=${run && html`<${Pill} state=${run.abandoned ? "abandoned" : run.status} />`} sub=${read.data && html`<${Text}>${read.data.verdict.says}<//>`}>
+  return html`<${Page} title=${title} name=${`${title} ${id.slice(0, 8)}`} crumb=${html`<a href="/runs">Runs</a> / <code>${seen(id)}</code>`} problem=${read.problem || outline.problem} aside=${run && html`<${Pill} state=${run.abandoned ? "abandoned" : run.status} />`} sub=${read.data && html`<strong>${standing(read.data.verdict)}</strong> · <${Text}>${read.data.verdict.says}<//>`}>
     <${Loading} read=${read} />
     ${run && html`<${Open} found=${read.data} /><${Decisions} run=${run} />`}
     ${run && outline.data && outline.data.seq.length > 0 && html`<${Section} title="Timeline"><${Story} run=${run} story=${outline.data} query=${query} /><//>`}

@@ -35,7 +35,7 @@ function TurnView({ turn, session, onFork, onDiff }) {
     <div class="who">${turn.role === "tool" ? `result${turn.error ? " (error)" : ""}` : turn.role}<a href=${sessionAt(session, turn.seq)} title=${turn.at} aria-label=${`the session after event ${turn.seq}`}>#${turn.seq}</a></div>
     <div><div class="said">${turn.call && html`<span class="soft">${seen(turn.call)} → </span>`}<${Content} value=${turn.content} /></div>
       ${turn.calls.map((call) => html`<div class="call" key=${call.id}><strong><code>${seen(call.tool)}</code></strong> <span class="soft small">${seen(call.id)}</span><${Json} value=${call.args} label=${`arguments of ${seen(call.tool)}`} /></div>`)}
-      <div class="small"><button type="button" class="plain" aria-label=${`Fork after event ${turn.seq}`} onClick=${() => onFork(turn.seq)}>Fork here</button><button type="button" class="plain" aria-label=${`Changes since event ${turn.seq}`} onClick=${() => onDiff(turn.seq)}>Since then</button></div></div></li>`;
+      <div class="small"><button type="button" class="plain" aria-label=${`Fork here, after event ${turn.seq}`} onClick=${() => onFork(turn.seq)}>Fork here</button><button type="button" class="plain" aria-label=${`Since then: what changed after event ${turn.seq}`} onClick=${() => onDiff(turn.seq)}>Since then</button></div></div></li>`;
 }
 
 function Earlier({ session, first, onMore }) {

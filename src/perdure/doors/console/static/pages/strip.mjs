@@ -1,23 +1,23 @@
 // The strip above a run's events: time from left to right with idle gaps folded, a lane for each kind of thing.
 // One drawing for any number of events; the slider below it is what keyboards and screen readers use.
-import { html, useEffect, useMemo, useRef } from "../base.mjs";
+import { html, useEffect, useMemo, useRef, lasting } from "../base.mjs";
 
 const LANES = ["run", "step", "effect", "wait"];
-const FOLD_US = 5e6; // a longer pause is drawn as if it had lasted this long
+const IDLE_US = 30e6;
 const COLOURS = ["live", "strong", "good", "doubt", "wait", "bad", "line", "ink", "soft"];
 
 const laneOf = (kind) => (kind.startsWith("effect") ? 2 : /^(ask|run\.wait|run\.signal)/.test(kind) ? 3 : kind.startsWith("step") ? 1 : 0);
 
 // Where each event stands, from 0 to 1, and what lasted: attempts of effects, waits, times in which somebody drove the run.
+// A pause of more than half a minute is drawn as a short fold, however long it was.
 export function laid(story) {
+  const gaps = story.at_us.map((at, n) => (n ? Math.max(0, at - story.at_us[n - 1]) : 0));
+  const busy = gaps.reduce((sum, gap) => sum + (gap > IDLE_US ? 0 : gap), 0) || 1e6;
   const xs = [0];
   const folds = [];
-  const whole = story.at_us.at(-1) - story.at_us[0];
-  const fold = Math.max(FOLD_US, Math.min(whole / 12, 60e6));
-  for (let n = 1; n < story.seq.length; n++) {
-    const gap = Math.max(0, story.at_us[n] - story.at_us[n - 1]);
-    if (gap > fold) folds.push(n);
-    xs.push(xs[n - 1] + Math.min(gap, fold) + fold / 400);
+  for (let n = 1; n < gaps.length; n++) {
+    if (gaps[n] > IDLE_US) folds.push([n, gaps[n] / 1000]);
+    xs.push(xs[n - 1] + (gaps[n] > IDLE_US ? busy * 0.12 : gaps[n]) + busy / gaps.length / 4);
   }
   const scale = xs.at(-1) || 1;
   const at = xs.map((x) => x / scale);
@@ -52,19 +52,22 @@ function paint(canvas, story, { at, folds, bars }, chosen) {
   const left = 52;
   const room = width - left - 8;
   const x = (n) => left + at[n] * room;
-  const y = (lane) => 14 + lane * 26;
+  const y = (lane) => 10 + lane * 25;
   LANES.forEach((name, lane) => {
     pen.fillStyle = colour.soft;
     pen.fillText(name, 0, y(lane) + 4);
     pen.fillStyle = colour.line;
     pen.fillRect(left, y(lane), room, 1);
   });
-  for (const n of folds) {
+  pen.textAlign = "center";
+  for (const [n, lasted] of folds) {
+    pen.fillStyle = colour.soft;
+    if (folds.length < 8) pen.fillText(lasting(lasted), (x(n) + x(n - 1)) / 2, height - 2);
     pen.strokeStyle = colour.strong;
     pen.setLineDash([2, 4]);
     pen.beginPath();
-    pen.moveTo((x(n) + x(n - 1)) / 2, 4);
-    pen.lineTo((x(n) + x(n - 1)) / 2, height - 4);
+    pen.moveTo((x(n) + x(n - 1)) / 2, 2);
+    pen.lineTo((x(n) + x(n - 1)) / 2, height - 14);
     pen.stroke();
     pen.setLineDash([]);
   }
@@ -85,7 +88,7 @@ function paint(canvas, story, { at, folds, bars }, chosen) {
     pen.fillRect(x(n) - 1, y(lane) - 6, 2.5, 12);
   });
   pen.fillStyle = colour.ink;
-  pen.fillRect(x(chosen) - 0.75, 0, 1.5, height);
+  pen.fillRect(x(chosen) - 0.75, 0, 1.5, height - 14);
 }
 
 // A canvas knows no light-dark(): the browser is asked what it comes to here.

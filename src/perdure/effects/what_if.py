@@ -17,7 +17,7 @@ from perdure.effects.envelope import EnvelopeWitness, envelope
 from perdure.errors import Conflict, Invalid, NotFound
 from perdure.log.change import Stream
 from perdure.model.ids import new_uid
-from perdure.model.records.differences import Again, Forecast
+from perdure.model.records.differences import Repeated, Forecast
 from perdure.model.records.effects import EffectState, sent_key_of
 from perdure.model.records.envelope import Document, EffectPart, Envelope, RunPart, StepPart, WaitPart
 from perdure.model.records.runs import RunStatus, WaitKind, WaitState, WhatIf
@@ -82,7 +82,7 @@ DONE_TWICE = "done a second time"  # its key is the new run's: the other side ca
 ASKED_AGAIN = "asked again"
 PARKS = "parks the fork"  # a fork that only supposes starts no runs
 STAYS_THERE = "stays with this run"  # it was under way at that place
-_REPEATED = {WaitKind.ASK: ASKED_AGAIN, WaitKind.SIGNAL: "awaited again", WaitKind.CHILD: PARKS}
+_ANEW = {WaitKind.ASK: ASKED_AGAIN, WaitKind.SIGNAL: "awaited again", WaitKind.CHILD: PARKS}
 
 
 @one_state
@@ -93,16 +93,16 @@ def forecast(reads: Reads, stream: Stream, at: int | str, *, acts: bool) -> Fore
     """
     wanted = target(reads, stream, at)
     known_at = {each.seq: each.known_at for each in _entries(reads, stream)}
-    done = [Again(each.seq, each.place, "step", each.name, RUNS_AGAIN) for each in steps.steps(reads, stream)]
+    done = [Repeated(each.seq, each.place, "step", each.name, RUNS_AGAIN) for each in steps.steps(reads, stream)]
     for each in ledger.all_effects(reads, stream):
         if each.state is not EffectState.WITHDRAWN:
             under_way = each.seq <= wanted.known_at
             then = STAYS_THERE if under_way else DONE_TWICE if acts else HELD
-            done.append(Again(each.seq, each.place or "", "effect", each.tool, then))
+            done.append(Repeated(each.seq, each.place or "", "effect", each.tool, then))
     for wait in waits.waits(reads, stream):
-        if wait.kind in _REPEATED:
-            then = _REPEATED[wait.kind] if wait.kind is not WaitKind.CHILD or not acts else DONE_TWICE
-            done.append(Again(wait.seq, wait.place or "", wait.kind.value, wait.question or wait.name, then))
+        if wait.kind in _ANEW:
+            then = _ANEW[wait.kind] if wait.kind is not WaitKind.CHILD or not acts else DONE_TWICE
+            done.append(Repeated(wait.seq, wait.place or "", wait.kind.value, wait.question or wait.name, then))
     anew = [each for each in done if not 0 < known_at.get(each.seq, 0) <= wanted.known_at]
     anew.sort(key=lambda each: each.seq)
     return Forecast(wanted.seq, wanted.place, wanted.known_at, len(done) - len(anew), tuple(anew))

@@ -20,7 +20,7 @@ HOST = "127.0.0.1"
 def console(asked: StoreOptions, *, port: int, show: bool) -> None:
     """Serve the console of the store on loopback, and print a link that signs one browser in, once.
 
-    What is done there is recorded as --actor. Ends with Ctrl-C; the link and the sign-in end with it. Others use `perdure serve`
+    Changes that are made there are recorded as --actor. Ends with Ctrl-C; the link and the sign-in end with it. Others use `perdure serve`
     and tokens of their own.
     """
     try:

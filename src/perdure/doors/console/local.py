@@ -21,7 +21,10 @@ class LocalServing(Serving):
     def __init__(self, url: str, *, tenant: str, actor: str) -> None:
         super().__init__(url, tenant=tenant, actor=actor)
         self.secret = random_bytes(32).hex()
-        self._record = TokenRecord("console", tenant, TokenRole.ADMIN, actor, actor, to_datetime(system_clock()), None)
+        self._record = TokenRecord(
+            id="console", tenant=tenant, role=TokenRole.ADMIN, actor=actor, made_by=actor,
+            made_at=to_datetime(system_clock()), expires_at=None,
+        )  # fmt: skip
 
     async def open(self) -> LocalServing:
         """Open the store; returns itself."""

@@ -159,7 +159,7 @@ async def console_run_at(call: HttpCall) -> Any:
 
 @route("GET", "/v1/console/runs/{run}/forecast", Right.READ, Shown)
 async def console_forecast(call: HttpCall, query: ForecastQuery) -> Any:
-    """What a fork of a run would keep, and what it would do anew."""
+    """The things that a fork of a run would keep, and those that it would do anew."""
     return await run_reads.forecast(call.store, call.parts["run"], query.place, allow_effects=query.allow_effects)
 
 
@@ -186,7 +186,7 @@ async def console_turns(call: HttpCall, query: BeforeQuery) -> Any:
 
 @route("GET", "/v1/console/sessions/{session}/forecast", Right.READ, Shown)
 async def console_session_forecast(call: HttpCall, query: PointQuery) -> Any:
-    """What a fork of a session would not know."""
+    """The things that a fork of a session would not know."""
     return await session_reads.forecast(await call.session(), query.at)
 
 

@@ -97,7 +97,7 @@ def _brief(record: Any) -> dict[str, Any]:
 
 
 async def forecast(store: AsyncStore, name: str, place: str, *, allow_effects: bool) -> dict[str, Any]:
-    """What a fork of a run at a place would keep, and what it would do anew."""
+    """The consequences of a fork of a run at a place: how much is kept, and what is done anew."""
     handle = await store.run(await store.run_id(name))
     found = await handle.forecast(_place(place), allow_effects=allow_effects)
     return {**plain(found), "fates": found.by_fate}

@@ -50,7 +50,7 @@ async def turns(present: AsyncSession, before: int) -> dict[str, Any]:
 
 
 async def forecast(present: AsyncSession, at: int | None) -> dict[str, Any]:
-    """What a fork of a session after an event would not know: what was said and done later, and what stays the parent's."""
+    """The things that a fork of a session after an event would not know: said or done later, or under way at that point."""
     info, effects = await present.info(), await present.effects(limit=PAGE_MAX_ROWS)
     point = info.last_seq if at is None else at
     past = await present.at(point)

@@ -69,7 +69,7 @@ class SessionDiff(msgspec.Struct, frozen=True):
         return not any(getattr(self, name) for name in self.__struct_fields__)
 
 
-class Again(msgspec.Struct, frozen=True):
+class Repeated(msgspec.Struct, frozen=True):
     """One recorded thing that a fork of a run does not keep. then: what becomes of it there (see `effects.what_if.forecast`)."""
 
     seq: int
@@ -86,7 +86,7 @@ class Forecast(msgspec.Struct, frozen=True):
     place: str
     known_at: int
     kept: int
-    again: tuple[Again, ...]
+    again: tuple[Repeated, ...]
 
     @property
     def by_fate(self) -> dict[str, int]:

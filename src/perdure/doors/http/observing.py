@@ -308,6 +308,7 @@ async def whoami(call: HttpCall) -> Any:
     """The holder of this token, and what it may do."""
     token = call.identity.token
     return WhoAnswer(
-        token.id, token.tenant, token.role, token.actor, sorted(RIGHTS[token.role]), token.expires_at,
-        without_password(url_of(call.serving.url, token.tenant)), call.caller.core.epoch, __version__,
+        token=token.id, tenant=token.tenant, role=token.role, actor=token.actor, rights=sorted(RIGHTS[token.role]),
+        expires_at=token.expires_at, store=without_password(url_of(call.serving.url, token.tenant)),
+        epoch=call.caller.core.epoch, version=__version__,
     )  # fmt: skip

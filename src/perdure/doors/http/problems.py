@@ -45,8 +45,9 @@ def problem_of(error: Error, status: int | None = None) -> Problem9457:
     name = type(error).__name__
     facts = {key: str(value)[:FACT_MAX_CHARS] for key, value in error.facts.items() if value is not None}
     return Problem9457(
-        f"{TYPES}{name}", name, status or error.http_status, visible(error.message), visible(error.path), error.hint,
-        isinstance(error, (Unavailable, Conflict)) and not isinstance(error, Stale), facts,
+        type=f"{TYPES}{name}", title=name, status=status or error.http_status, detail=visible(error.message),
+        path=visible(error.path), hint=error.hint, facts=facts,
+        retryable=isinstance(error, (Unavailable, Conflict)) and not isinstance(error, Stale),
     )  # fmt: skip
 
 

@@ -107,8 +107,9 @@ def route(
         hints = get_type_hints(verb)
         tag = path.split("/")[2] if path.startswith("/v1/") else "server"
         entry = Route(
-            verb.__name__, method, path, right, verb, answer, hints.get("query", NoQuery), hints.get("body"), status,
-            target, takes_key or target is not None, tag, media_type,
+            name=verb.__name__, method=method, path=path, right=right, verb=verb, answer=answer,
+            query=hints.get("query", NoQuery), body=hints.get("body"), status=status, target=target,
+            takes_key=takes_key or target is not None, tag=tag, media_type=media_type,
         )  # fmt: skip
         ROUTES.append(entry)
         return verb

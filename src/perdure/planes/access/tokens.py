@@ -149,8 +149,9 @@ def _record(name: str, kept: _Kept, made_by: str, used_us: Any, now_us: int) -> 
     used_at = to_datetime(used_us) if type(used_us) is int else None
     ends_at = None if kept.expires_at is None else to_datetime(kept.expires_at)
     return TokenRecord(
-        name, kept.tenant, kept.role, kept.actor, made_by, to_datetime(kept.made_at), ends_at, used_at, over
-    )
+        id=name, tenant=kept.tenant, role=kept.role, actor=kept.actor, made_by=made_by, expired=over, used_at=used_at,
+        made_at=to_datetime(kept.made_at), expires_at=ends_at,
+    )  # fmt: skip
 
 
 def _check(text: str) -> str:

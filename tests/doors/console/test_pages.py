@@ -12,7 +12,18 @@ from doors.console import scene
 from doors.console.conftest import served
 
 AXE = Path(__file__).parent / "vendor" / "axe.min.js"
-PAGES = ("/", "/inbox", "/runs", "/sessions", "/sessions/issue-42", "/effects", "/workers", "/health", "/audit", "/memory")
+PAGES = (
+    "/",
+    "/inbox",
+    "/runs",
+    "/sessions",
+    "/sessions/issue-42",
+    "/effects",
+    "/workers",
+    "/health",
+    "/audit",
+    "/memory",
+)
 
 
 def all_pages(url: str) -> list[str]:
@@ -74,7 +85,16 @@ def test_hostile_text_is_shown_and_never_run(tmp_path: Path, tab: Any) -> None:
         runs = [each.id for each in store.runs(limit=4)]
     with served(url) as console:
         here = tab(console)
-        paths = ["/", "/inbox", "/runs", "/sessions", "/effects", "/audit", "/memory", *(f"/runs/{run}" for run in runs)]
+        paths = [
+            "/",
+            "/inbox",
+            "/runs",
+            "/sessions",
+            "/effects",
+            "/audit",
+            "/memory",
+            *(f"/runs/{run}" for run in runs),
+        ]
         paths += [f"/sessions/{_part(name)}" for name in names]
         for path in paths:
             page = here.at(path)

@@ -1,5 +1,5 @@
 // The frame around the pages: navigation, the state of the connection, and which page an address means.
-import { html, render, useState, useEffect, useRef, useRead, address, link, listen, me, signedOut, get, seen } from "./base.mjs";
+import { html, render, useState, useEffect, useRef, useRead, address, link, listen, me, signedOut, get, post, seen, Trouble } from "./base.mjs";
 import { Now } from "./pages/now.mjs";
 import { Inbox } from "./pages/inbox.mjs";
 import { Runs } from "./pages/runs.mjs";
@@ -34,7 +34,12 @@ function Nowhere() {
 }
 
 function SignedOut() {
-  return html`<main id="main"><div class="card empty"><strong>This tab is signed out</strong>Open a new link: <code>perdure console</code> prints one, and so does <code>perdure serve</code> for a token.</div></main>`;
+  const [token, set] = useState("");
+  const [problem, fail] = useState(null);
+  const enter = (event) => { event.preventDefault(); post("/enter", { token }).then(() => location.assign("/"), fail); };
+  return html`<main id="main"><form class="card pad sign-in" onSubmit=${enter}><h1>Sign in</h1>
+    <p class="soft">A link of <code>perdure console</code> works once. With <code>perdure serve</code>, use a token: <code>perdure token create</code> makes one.</p>
+    <label>Token<input type="password" autocomplete="off" value=${token} onInput=${(event) => set(event.target.value)} /></label><button class="main" disabled=${!token}>Sign in</button><${Trouble} problem=${problem} /></form></main>`;
 }
 
 function Theme() {
@@ -76,6 +81,7 @@ function Frame() {
           <span class="link"><span class=${`dot ${link.value}`}></span>${LINK[link.value]}</span>
           <span>${me.value && html`as <strong>${seen(me.value.actor)}</strong>${me.value.tenant !== "default" && html` in ${seen(me.value.tenant)}`}`}</span>
           <${Theme} />
+          <button type="button" class="plain" onClick=${() => post("/leave").then(() => { signedOut.value = true; })}>Sign out</button>
         </div>
       </header>
       <main id="main"><${Shown} key=${path} given=${given} query=${query} /></main>

@@ -33,7 +33,7 @@ async function call(method, path, { query, body } = {}) {
   const text = await answer.text();
   const said = text ? parsed(text) : null;
   if (!answer.ok) {
-    if (answer.status === 401) signedOut.value = true;
+    if (answer.status === 401 && path !== "/enter") signedOut.value = true;
     throw new Problem(answer.status, said || {});
   }
   return said;

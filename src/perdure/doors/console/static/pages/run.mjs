@@ -36,13 +36,14 @@ function Listing({ story, chosen, onChoose, run }) {
   const box = useRef(null);
   const [view, set] = useState({ top: 0, height: 640 });
   useEffect(() => {
-    const measure = () => set({ top: box.current.scrollTop, height: box.current.clientHeight });
+    const measure = () => box.current && set({ top: box.current.scrollTop, height: box.current.clientHeight });
     measure();
     const watch = new ResizeObserver(measure);
     watch.observe(box.current);
     return () => watch.disconnect();
   }, []);
   useEffect(() => {
+    if (!box.current) return;
     const y = lineOf.get(chosen) * LINE;
     if (y < box.current.scrollTop + LINE || y > box.current.scrollTop + box.current.clientHeight - 2 * LINE) box.current.scrollTop = y - box.current.clientHeight / 2;
   }, [chosen, lineOf]);

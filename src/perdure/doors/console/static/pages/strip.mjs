@@ -103,7 +103,7 @@ export function Strip({ story, chosen, onChoose }) {
   const canvas = useRef(null);
   const layout = useMemo(() => laid(story), [story]);
   useEffect(() => {
-    const draw = () => paint(canvas.current, story, layout, chosen);
+    const draw = () => canvas.current && paint(canvas.current, story, layout, chosen);
     draw();
     const watch = new ResizeObserver(draw);
     watch.observe(canvas.current);

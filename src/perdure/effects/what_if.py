@@ -17,7 +17,7 @@ from perdure.effects.envelope import EnvelopeWitness, envelope
 from perdure.errors import Conflict, Invalid, NotFound
 from perdure.log.change import Stream
 from perdure.model.ids import new_uid
-from perdure.model.records.differences import Repeated, Forecast
+from perdure.model.records.differences import Forecast, Repeated
 from perdure.model.records.effects import EffectState, sent_key_of
 from perdure.model.records.envelope import Document, EffectPart, Envelope, RunPart, StepPart, WaitPart
 from perdure.model.records.runs import RunStatus, WaitKind, WaitState, WhatIf

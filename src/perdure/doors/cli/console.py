@@ -20,8 +20,8 @@ HOST = "127.0.0.1"
 def console(asked: StoreOptions, *, port: int, show: bool) -> None:
     """Serve the console of the store on loopback, and print a link that signs one browser in, once.
 
-    Changes that are made there are recorded as --actor. Ends with Ctrl-C; the link and the sign-in end with it. Others use `perdure serve`
-    and tokens of their own.
+    Changes that are made there are recorded as --actor. Ends with Ctrl-C; the link and the sign-in end with it. Others use
+    `perdure serve` and tokens of their own.
     """
     try:
         import uvicorn  # noqa: F401, PLC0415 - an extra, loaded where it is used
@@ -45,7 +45,7 @@ def console(asked: StoreOptions, *, port: int, show: bool) -> None:
         note("the link works once; Ctrl-C ends the console")
     if show:
         click.launch(link)
-    run(serving, at, pages(serving, links), [listener])
+    run(serving, at, pages(serving, links), sockets=[listener])
 
 
 def _listening(port: int) -> socket.socket:

@@ -1,7 +1,7 @@
 """The stream of a tab: it says that something was recorded, and the page reads again what it shows.
 
-The id of each message is the place in the feed, so a tab that was cut off hears at once whether something came meanwhile.
-Callers: the console's routes.
+The id of each message is the place in the feed, so a tab that was cut off hears at once whether something came meanwhile. Nothing
+of the events is sent: pages read through the ordinary routes. Callers: the console's routes. Keeps P11, P15.
 """
 
 from __future__ import annotations
@@ -11,33 +11,49 @@ from collections.abc import AsyncIterator
 
 from starlette.responses import StreamingResponse
 
+from perdure.doors.http.call import HttpCall
+from perdure.doors.http.streams import COMMENT_SECONDS, PAGE_EVENTS, RETRY_MS
 from perdure.errors import Error
-from perdure.handles.aio.store import AsyncStore
+from perdure.log.feed import Position, encode_cursor
+from perdure.planes.audit import feed
+from perdure.planes.audit.feed import Sieve
+from perdure.stores.store import Reads
 
-AT_ONCE = 1_000  # events that one message stands for
-WAIT = "15s"  # a comment after so long without one: a proxy keeps the connection
 PAUSE_SECONDS = 0.1  # between two messages: many commits are one look
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+_ALL = Sieve(None, None)
 
 
-def stream(store: AsyncStore, after: str | None) -> StreamingResponse:
-    """The stream from a place in the feed, or from now."""
-    return StreamingResponse(_messages(store, after), media_type="text/event-stream", headers=HEADERS)
+def stream(call: HttpCall) -> StreamingResponse:
+    """The stream from now; a tab that comes back is told at once if something was recorded meanwhile."""
+    call.serving.admission.check_stream(call.identity.token.tenant)
+    return StreamingResponse(_messages(call), media_type="text/event-stream", headers=HEADERS)
 
 
-async def _messages(store: AsyncStore, after: str | None) -> AsyncIterator[str]:
-    yield "retry: 1000\n\n"
+async def _messages(call: HttpCall) -> AsyncIterator[str]:
+    tenant, known = call.identity.token.tenant, call.headers.get("last-event-id")
+    pulse = call.serving.pulse(tenant, call.caller)
     try:
-        cursor = await store.feed_end()
-        if after is not None and after != cursor:
-            yield f"event: changed\nid: {cursor}\ndata: 1\n\n"
-        while True:
-            page = await store.feed(after=cursor, limit=AT_ONCE, wait=WAIT)
-            if not page or page.next is None:
-                yield ": still here\n\n"
-                continue
-            cursor = page.next
-            yield f"event: changed\nid: {cursor}\ndata: {len(page)}\n\n"
-            await asyncio.sleep(PAUSE_SECONDS)
+        uid, epoch = await call.caller.read(feed.store_of)
+        at = await call.caller.read(feed.end_of)
+        here = encode_cursor(uid, epoch, at)
+        yield f"retry: {RETRY_MS}\nid: {here}\n\n"
+        if known is not None and known != here:
+            yield f"event: changed\nid: {here}\ndata: 1\n\n"
+        with call.serving.admission.stream(tenant):
+            while not call.serving.draining:
+                came, at = await call.caller.read(_came, at)
+                if came:
+                    yield f"event: changed\nid: {encode_cursor(uid, epoch, at)}\ndata: {came}\n\n"
+                    await asyncio.sleep(PAUSE_SECONDS)
+                else:
+                    yield ": alive\n\n"
+                    await pulse.wait(at, COMMENT_SECONDS)
     except Error:
         return  # the browser comes back, and is told then what is wrong
+
+
+def _came(reads: Reads, start: Position) -> tuple[int, Position]:
+    """How many events of this tenant came after a position, at most a page of them, and the position after those."""
+    placed, until = feed.placed_between(reads, start, feed.end_of(reads), PAGE_EVENTS, _ALL)
+    return len(placed), until

@@ -121,7 +121,7 @@ async def console_inbox(call: HttpCall) -> Any:
 @route("GET", "/v1/console/live", Right.READ, media_type="text/event-stream")
 async def console_live(call: HttpCall) -> Any:
     """An event `changed` whenever something was recorded."""
-    return live.stream(call.store, call.headers.get("last-event-id"))
+    return live.stream(call)
 
 
 # -- runs --------------------------------------------------------------------------------------------------------------

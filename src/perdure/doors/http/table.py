@@ -51,6 +51,14 @@ class MarkedIn(enum.StrEnum):
     ASK = "ask"
 
 
+class Match(enum.StrEnum):
+    """The version that If-Match names: of the session's head, of a value, or none."""
+
+    NONE = "none"
+    HEAD = "head"
+    VERSION = "version"
+
+
 class NoQuery(msgspec.Struct, forbid_unknown_fields=True):
     """No parameters."""
 
@@ -59,7 +67,7 @@ class Route(NamedTuple):
     """One verb as a route. target: the verb is written inside one transaction, `verb(tx, call, body)`, and is carried out
     once for an Idempotency-Key, whose mark lies in that stream. Without a target it is a coroutine `verb(call, …)`.
 
-    key: what an Idempotency-Key means for a verb without a target (its own `key=`); None: it takes none.
+    takes_key: an Idempotency-Key is taken; by a verb without a target as its own `key=`.
     """
 
     name: str
@@ -75,6 +83,7 @@ class Route(NamedTuple):
     takes_key: bool
     tag: str
     media_type: str
+    match: Match
 
     @property
     def about(self) -> str:
@@ -100,8 +109,13 @@ def route(
     target: MarkedIn | None = None,
     takes_key: bool = False,
     media_type: str = "application/json",
+    match: Match | None = None,
+    into: list[Route] = ROUTES,
 ) -> Callable[[F], F]:
-    """Enter a verb into the table. Its parameters `query` and `body` say by their types what it takes."""
+    """Enter a verb into the table. Its parameters `query` and `body` say by their types what it takes.
+
+    into: a table of another door, such as the console's, which is then passed to `make_app`.
+    """
 
     def enter(verb: F) -> F:
         hints = get_type_hints(verb)
@@ -110,8 +124,9 @@ def route(
             name=verb.__name__, method=method, path=path, right=right, verb=verb, answer=answer,
             query=hints.get("query", NoQuery), body=hints.get("body"), status=status, target=target,
             takes_key=takes_key or target is not None, tag=tag, media_type=media_type,
+            match=match or (Match.HEAD if target is MarkedIn.SESSION else Match.NONE),
         )  # fmt: skip
-        ROUTES.append(entry)
+        into.append(entry)
         return verb
 
     return enter

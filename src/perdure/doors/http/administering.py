@@ -9,7 +9,7 @@ import msgspec
 from perdure.doors.http.answers import DoneAnswer
 from perdure.doors.http.call import HttpCall
 from perdure.doors.http.inputs import TokenInput
-from perdure.doors.http.table import Right, route
+from perdure.doors.http.table import DELETE, Right, route
 from perdure.errors import NotFound
 from perdure.planes.access import tokens
 from perdure.planes.access.tokens import TokenRecord
@@ -36,7 +36,7 @@ async def create_token(call: HttpCall, body: TokenInput) -> Any:
     return TokenAnswer(text, made)
 
 
-@route("DELETE", "/v1/tokens/{token}", Right.ADMIN, DoneAnswer)
+@route(DELETE, "/v1/tokens/{token}", Right.ADMIN, DoneAnswer)
 async def revoke_token(call: HttpCall) -> Any:
     """Let a token of this tenant open nothing any more."""
     known = await call.serving.control.read(tokens.listed, call.identity.token.tenant)

@@ -1,4 +1,4 @@
-"""Letting requests in, tenant by tenant: so many in a second, so many streams at once. What is too much is Limited (429).
+"""Letting requests in, tenant by tenant: so many in a second, so many streams at once. A request beyond that is Limited (429).
 
 A tenant that asks too often waits; the others notice nothing. Counts are of this server alone. Callers: `serving`, `streams`.
 Keeps P15.

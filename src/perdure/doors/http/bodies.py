@@ -10,7 +10,7 @@ import msgspec
 from starlette.requests import Request
 
 from perdure.doors.http.call import HttpCall
-from perdure.doors.http.table import Match, Route
+from perdure.doors.http.table import IfMatch, Route
 from perdure.errors import Conflict, Invalid, TooLarge
 from perdure.model.limits import KEY_MAX_CHARS, check_name
 
@@ -32,7 +32,7 @@ def read_conditions(route: Route, call: HttpCall) -> None:
         return
     match, none_match = call.headers.get("if-match"), call.headers.get("if-none-match")
     if none_match is not None:
-        if route.match is not Match.VERSION or none_match.strip() != "*":
+        if route.match is not IfMatch.VERSION or none_match.strip() != "*":
             raise Invalid("only `If-None-Match: *` of a value is understood here", path="header.if-none-match")
         call.version = 0
     if match is not None:
@@ -41,12 +41,12 @@ def read_conditions(route: Route, call: HttpCall) -> None:
 
 def _read_match(route: Route, call: HttpCall, match: str) -> None:
     path = "header.if-match"
-    if route.match is Match.NONE:
+    if route.match is IfMatch.NONE:
         raise Invalid(f"{route.name} takes no If-Match", path=path)
     found = _ETAG.fullmatch(match)
-    if found is None or (found[1] is None) != (route.match is Match.VERSION):
+    if found is None or (found[1] is None) != (route.match is IfMatch.VERSION):
         raise Invalid("expected the ETag of an answer", path=path)
-    if route.match is Match.VERSION:
+    if route.match is IfMatch.VERSION:
         call.version = int(found[2])
     elif int(found[1]) != call.caller.core.epoch:
         raise Conflict("this ETag is of before a restore", path=path, hint="read it again")

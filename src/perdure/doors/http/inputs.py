@@ -159,7 +159,7 @@ class EffectInput(Input, frozen=True, kw_only=True):
 
 
 class OutcomeInput(Input, frozen=True, kw_only=True):
-    """What came of an effect that was dispatched. failed: it is known not to have happened."""
+    """The outcome of an effect that was dispatched. failed: it is known not to have happened."""
 
     outcome: Literal["happened", "failed"]
     result: Any = None

@@ -65,8 +65,8 @@ async def follow(call: HttpCall, query: StreamQuery) -> Any:
 async def _events(call: HttpCall, following: Following, start: Position) -> AsyncIterator[bytes]:
     tenant, at = call.identity.token.tenant, start
     pulse = call.serving.pulse(tenant, call.caller)
-    yield f"retry: {RETRY_MS}\nid: {following.cursor(at)}\n\n".encode()
     with call.serving.admission.stream(tenant):
+        yield f"retry: {RETRY_MS}\nid: {following.cursor(at)}\n\n".encode()
         while not call.serving.draining:
             try:
                 page, at = await call.caller.read(partial(_page, following=following), at)

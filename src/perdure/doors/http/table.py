@@ -11,11 +11,14 @@ import enum
 import inspect
 import re
 from collections.abc import Callable
+from http import HTTPMethod
 from typing import Any, NamedTuple, TypeVar, get_type_hints
 
 import msgspec
 
 from perdure.planes.access.tokens import TokenRole
+
+DELETE = HTTPMethod.DELETE.value
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -51,7 +54,7 @@ class MarkedIn(enum.StrEnum):
     ASK = "ask"
 
 
-class Match(enum.StrEnum):
+class IfMatch(enum.StrEnum):
     """The version that If-Match names: of the session's head, of a value, or none."""
 
     NONE = "none"
@@ -83,7 +86,7 @@ class Route(NamedTuple):
     takes_key: bool
     tag: str
     media_type: str
-    match: Match
+    match: IfMatch
 
     @property
     def about(self) -> str:
@@ -109,7 +112,7 @@ def route(
     target: MarkedIn | None = None,
     takes_key: bool = False,
     media_type: str = "application/json",
-    match: Match | None = None,
+    match: IfMatch | None = None,
     into: list[Route] = ROUTES,
 ) -> Callable[[F], F]:
     """Enter a verb into the table. Its parameters `query` and `body` say by their types what it takes.
@@ -124,7 +127,7 @@ def route(
             name=verb.__name__, method=method, path=path, right=right, verb=verb, answer=answer,
             query=hints.get("query", NoQuery), body=hints.get("body"), status=status, target=target,
             takes_key=takes_key or target is not None, tag=tag, media_type=media_type,
-            match=match or (Match.HEAD if target is MarkedIn.SESSION else Match.NONE),
+            match=match or (IfMatch.HEAD if target is MarkedIn.SESSION else IfMatch.NONE),
         )  # fmt: skip
         into.append(entry)
         return verb

@@ -28,7 +28,7 @@ from perdure.doors.http.inputs import (
     TurnInput,
     ValueInput,
 )
-from perdure.doors.http.table import MarkedIn, Match, Right, route
+from perdure.doors.http.table import DELETE, IfMatch, MarkedIn, Right, route
 from perdure.doors.http.wire import value_from
 from perdure.errors import Invalid, NotFound
 from perdure.handles.atomic import Atomic
@@ -146,13 +146,13 @@ def ask(tx: Atomic, call: HttpCall, body: AskInput) -> Any:
 # -- values --------------------------------------------------------------------------------------------------------
 
 
-@route("PUT", "/v1/sessions/{session}/values/{name}", Right.WRITE, Entry, target=SESSION, match=Match.VERSION)
+@route("PUT", "/v1/sessions/{session}/values/{name}", Right.WRITE, Entry, target=SESSION, match=IfMatch.VERSION)
 def set_value(tx: Atomic, call: HttpCall, body: ValueInput) -> Any:
     """Set a value. If-Match: only if this is its version now; `If-None-Match: *`: only if it is not there."""
     return _set(session_in(tx, call), call, body)
 
 
-@route("DELETE", "/v1/sessions/{session}/values/{name}", Right.WRITE, DoneAnswer, target=SESSION, match=Match.VERSION)
+@route(DELETE, "/v1/sessions/{session}/values/{name}", Right.WRITE, DoneAnswer, target=SESSION, match=IfMatch.VERSION)
 def unset_value(tx: Atomic, call: HttpCall) -> Any:
     """Let a value go. Safe to repeat."""
     return DoneAnswer(session_in(tx, call).unset(call.parts["name"], expect=call.version))
@@ -167,13 +167,13 @@ async def put_scope(call: HttpCall) -> Any:
     return DoneAnswer()
 
 
-@route("PUT", "/v1/scopes/{scope}/values/{name}", Right.WRITE, Entry, target=SCOPE, match=Match.VERSION)
+@route("PUT", "/v1/scopes/{scope}/values/{name}", Right.WRITE, Entry, target=SCOPE, match=IfMatch.VERSION)
 def set_scope_value(tx: Atomic, call: HttpCall, body: ValueInput) -> Any:
     """Set a value of a scope. If-Match and `If-None-Match: *` as for the values of a session."""
     return _set(scope_in(tx, call), call, body)
 
 
-@route("DELETE", "/v1/scopes/{scope}/values/{name}", Right.WRITE, DoneAnswer, target=SCOPE, match=Match.VERSION)
+@route(DELETE, "/v1/scopes/{scope}/values/{name}", Right.WRITE, DoneAnswer, target=SCOPE, match=IfMatch.VERSION)
 def unset_scope_value(tx: Atomic, call: HttpCall) -> Any:
     """Let a value of a scope go. Safe to repeat."""
     return DoneAnswer(scope_in(tx, call).unset(call.parts["name"], expect=call.version))

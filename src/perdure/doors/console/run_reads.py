@@ -18,7 +18,8 @@ from perdure.model.limits import PAGE_MAX_ROWS
 from perdure.model.records.timeline import TimelineRecord
 
 OUTLINE_MAX = 50_000  # newest events of one run that a page draws
-LATEST = 20  # steps that the state at an event lists
+LATEST = 20  # steps and effects that the state at an event lists
+LOOKED_AT = 60  # events among which those steps are sought
 
 
 async def runs(store: AsyncStore, **asked: Any) -> dict[str, Any]:
@@ -80,14 +81,23 @@ async def at(store: AsyncStore, name: str, seq: int) -> dict[str, Any]:
     """A run as it was after an event: folded from its log, not remembered."""
     past = await (await store.run(await store.run_id(name))).at(seq)
     effects = await past.effects()
-    steps = await past.steps(after=0)
+    newest = await past.timeline(last=LOOKED_AT)
     return {
         "seq": seq,
         "run": {**summary(past.record), "result": plain(past.record.result)},
         "waits": [identified(each) for each in await past.waits()],
         "effects": [_brief(each.record) for each in effects[-LATEST:]],
-        "steps": [plain(each) for each in steps[-LATEST:]],
-        "counts": {"steps": len(steps), "effects": len(effects)},
+        "effect_count": len(effects),
+        "steps": [_step(each) for each in newest if each.kind == "step.done"][-LATEST:],
+    }
+
+
+def _step(entry: TimelineRecord) -> dict[str, Any]:
+    said = entry.said if isinstance(entry.said, dict) else {}
+    return {
+        "seq": entry.seq,
+        "name": entry.about,
+        **{name: plain(said[name]) for name in ("value", "error") if name in said},
     }
 
 

@@ -26,7 +26,7 @@ function Verify() {
     ${report && (report.problems.length ? html`<div class="problem" role="alert"><strong>${count(report.problems.length + report.left_out, "problem")}.</strong> The first: <${Text}>${`${report.problems[0].kind}: ${report.problems[0].stream} ${report.problems[0].seq ? `event ${report.problems[0].seq} ` : ""}${report.problems[0].message}`}<//></div>
         <ul>${report.problems.slice(0, 50).map((each, n) => html`<li key=${n} class="wrap small"><strong>${each.kind}</strong> <${Text}>${`${each.stream} ${each.seq || ""} ${each.message}`}<//></li>`)}</ul>`
       : html`<p class="done" role="status">Everything is as it was written: ${count(report.counts.events, "event")} in ${count(report.counts.streams, "stream")}, ${count(report.counts.rows, "row")}, ${count(report.counts.blobs, "blob")}.${report.unverifiable.length ? ` ${count(report.unverifiable.length, "body was", "bodies were")} pruned or erased, and can no longer be compared.` : ""}</p>`)}
-    ${report && html`<p class="small soft">A stranger can check it without us: <code>perdure export NAME bundle.zip</code>, then <code>perdure verify bundle.zip</code>.</p>`}
+    ${report && html`<p class="small soft">What was cut off at the end shows against an anchor that is kept elsewhere: <code>perdure verify --anchor FILE</code></p>`}
   </div>`;
 }
 

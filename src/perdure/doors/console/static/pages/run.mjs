@@ -83,7 +83,7 @@ function useAt(run, seq) {
   return kept;
 }
 
-function State({ run, seq, isLast, onFork }) {
+function State({ run, seq, steps, isLast, onFork }) {
   const { event, state, problem, seq: shown } = useAt(run, seq);
   if (problem) return html`<div class="card panel"><${Trouble} problem=${problem} /></div>`;
   if (!state) return html`<div class="card panel" role="status">Folding the log…</div>`;
@@ -93,10 +93,10 @@ function State({ run, seq, isLast, onFork }) {
       ${event.about && event.about !== run && html`<p><${Text}>${event.about}<//>${event.place && html` <span class="soft">at place <code>${seen(event.place)}</code></span>`}</p>`}
       ${event.said !== null && html`<${Json} value=${event.said} label="what the event says" />`}
       ${event.place && html`<p class="small"><button type="button" class="plain" onClick=${() => onFork(event.of || event.seq)}>Fork here with another result…</button></p>`}</div>
-    <div><h3>The run</h3><p><${Pill} state=${state.run.status} /> ${state.run.reason && html`<span class="soft"><${Text}>${state.run.reason}<//></span>`} <span class="soft">${count(state.counts.steps, "step")}, ${count(state.counts.effects, "effect")}${state.run.holder ? html`, held by <code>${state.run.holder.slice(0, 8)}</code>` : ", held by nobody"}</span></p></div>
+    <div><h3>The run</h3><p><${Pill} state=${state.run.status} /> ${state.run.reason && html`<span class="soft"><${Text}>${state.run.reason}<//></span>`} <span class="soft">${shown === seq ? `${count(steps, "step")}, ` : ""}${count(state.effect_count, "effect")}${state.run.holder ? html`, held by <code>${state.run.holder.slice(0, 8)}</code>` : ", held by nobody"}</span></p></div>
     ${state.waits.length > 0 && html`<div><h3>Waits for</h3>${state.waits.map((each) => html`<p key=${each.id}><${Pill} state="waiting" label=${each.kind} /> <${Text}>${each.question || each.name}<//></p>`)}</div>`}
     ${state.effects.length > 0 && html`<div><h3>Effects</h3><ul>${state.effects.toReversed().map((each) => html`<li key=${each.id}><${Pill} state=${each.state} /> <code>${seen(each.tool)}</code> <span class="soft small">#${each.seq}${each.attempt > 1 ? `, attempt ${each.attempt}` : ""}</span></li>`)}</ul></div>`}
-    ${state.steps.length > 0 && html`<details><summary>Latest steps</summary><${Json} value=${state.steps.toReversed().map(({ seq: number, name, value, error }) => ({ seq: number, name, ...(error ? { error } : { value }) }))} label="steps" /></details>`}
+    ${state.steps.length > 0 && html`<details><summary>Latest steps</summary><${Json} value=${state.steps.toReversed()} label="steps" /></details>`}
     ${state.run.result !== null && html`<div><h3>Result</h3><${Json} value=${state.run.result} label="result" /></div>`}
   </div>`;
 }
@@ -114,10 +114,17 @@ function Story({ run, story, query }) {
       <div class="strip-foot"><span class="legend"><span class="l-live">driven</span><span class="l-step">step</span><span class="l-good">effect</span><span class="l-doubt">doubt</span><span class="l-wait">wait</span></span>
         <span class="keys"><kbd>←</kbd> <kbd>→</kbd> by event · ${count(story.seq.length, "event")} in ${lasting((story.at_us[last] - story.at_us[0]) / 1000)}, idle time folded</span></div></div>
     ${!story.complete && html`<p class="caution">Only the newest ${count(story.seq.length, "event")} are drawn: <code>perdure events</code> has all.</p>`}
-    <div class="story"><${Listing} story=${story} chosen=${chosen} onChoose=${choose} run=${run.id} /><${State} run=${run.id} seq=${at} isLast=${chosen === last} onFork=${setFork} /></div>
+    <div class="story"><${Listing} story=${story} chosen=${chosen} onChoose=${choose} run=${run.id} /><${State} run=${run.id} seq=${at} steps=${stepsBefore(story, chosen)} isLast=${chosen === last} onFork=${setFork} /></div>
     ${fork !== null && html`<${Fork} run=${run.id} place=${fork} onClose=${() => setFork(null)} />`}
     ${chosen !== last && html`<${RunDiff} run=${run.id} seq=${at} />`}
   <//>`;
+}
+
+function stepsBefore(story, chosen) {
+  const step = story.kinds.indexOf("step.done");
+  let found = 0;
+  for (let n = 0; n <= chosen; n++) if (story.kind[n] === step) found++;
+  return found;
 }
 
 function nearest(seqs, wanted) {

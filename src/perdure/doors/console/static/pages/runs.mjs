@@ -45,7 +45,7 @@ export function Runs({ query }) {
         <td><${Pill} state=${run.abandoned ? "abandoned" : run.status} />${run.what_if && html` <${Pill} state="what_if" />`}</td>
         <td><${Text}>${run.agent}<//></td><td><a class="mono" href=${runAt(run.id)}>${run.id.slice(0, 12)}</a></td><td class="wrap"><${Text}>${run.key || ""}<//></td>
         <td>${run.session && html`<a href=${sessionAt(run.session)}><${Text}>${run.session}<//></a>`}</td><td class="long soft"><${Text}>${run.error || run.reason || ""}<//></td><td class="soft"><${Ago} at=${run.created_at} /></td></tr>`)}</tbody>
-    </table></div>${more.button}` : html`<${Empty} title="No run matches">Change the filters, or start one: <code>perdure start AGENT</code><//>`)}
+    </table></div>${more.button}` : html`<${Empty} title="No run matches">Change the filters, or start one: <code>perdure start MODULE:AGENT</code><//>`)}
     ${read.data?.damaged > 0 && html`<p class="caution">${read.data.damaged} rows cannot be read: <code>perdure verify</code> says why.</p>`}
   <//>`;
 }

@@ -20,7 +20,7 @@ export function Sessions({ query }) {
     </form><${Loading} read=${read} />
     ${read.data && (items.length ? html`<ul class="card rows">${items.map((each) => html`<li key=${each.name}><a class="row" href=${sessionAt(each.name)}><span><${Pill} state=${each.status} /></span>
       <span class="what"><span class="title"><${Text}>${each.title || each.name}<//></span><span class="about"><${Text}>${each.title ? each.name : ""}<//> ${count(each.last_seq, "event")}${each.labels.map((label) => html` · <${Text} key=${label}>${label}<//>`)}</span></span><span class="side-text"><${Ago} at=${each.last_at} /></span></a></li>`)}</ul>${more.button}`
-      : html`<${Empty} title="No session matches">Sessions come with the first turn: <code>perdure say NAME user "…"</code><//>`)}
+      : html`<${Empty} title="No session matches">Sessions come with the first turn: <code>perdure say NAME "…"</code><//>`)}
   <//>`;
 }
 

@@ -42,14 +42,14 @@ def locate(reads: Reads, name: str, path: str) -> tuple[Stream, int]:
     return found, int(number)
 
 
-def settle(tx: Tx, stream: Stream, seq: int, verdict: Verdict, by: str) -> EffectRecord:
+def settle(tx: Tx, stream: Stream, seq: int, verdict: Verdict, by: str, about: tuple[str, ...] = ()) -> EffectRecord:
     """The verb behind `settle`: a person's word about doubt, once; a run that waits may go on."""
     found = ledger.effect(tx, stream, seq)
     if stream.kind == "run":
         runs.check_here(tx, stream)
     if found.state is not EffectState.IN_DOUBT:
         raise _not_in_doubt(found)
-    return arriving(_settlement(verdict))(tx, stream, seq, found.attempt, _outcome(verdict, by))
+    return arriving(_settlement(verdict))(tx, stream, seq, found.attempt, _outcome(verdict, by)._replace(about=about))
 
 
 def check_in_doubt(found: EffectRecord) -> None:

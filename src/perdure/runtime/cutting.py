@@ -14,6 +14,7 @@ from perdure.effects.commands import Read, Steps, Work, write
 from perdure.effects.ledger import error_of
 from perdure.errors import Refused
 from perdure.model.limits import check_name
+from perdure.planes import subjects
 from perdure.planes.execution import steps
 from perdure.planes.recovery import checkpoints
 from perdure.runtime import course, workspace
@@ -25,7 +26,7 @@ from perdure.runtime.placing import arrive, check_real, hold_up
 from perdure.runtime.undoing import undo_left
 
 
-def checkpoint(driving: Driving, branch: Branch, state: Any, *, now: bool) -> Steps[bool]:
+def checkpoint(driving: Driving, branch: Branch, state: Any, *, now: bool, about: tuple[str, ...] = ()) -> Steps[bool]:
     """Save a state to go on from, if the agent's policy says so, or `now`; gives whether it was."""
     yield from hold_up(driving)
     replay = driving.replay
@@ -52,8 +53,14 @@ def checkpoint(driving: Driving, branch: Branch, state: Any, *, now: bool) -> St
     noted = None
     if driving.agent.workspace is not None:
         noted = {"workspace": msgspec.to_builtins((yield Work(workspace.look, (driving.agent.workspace,))))}
-    driving.begin_cut(*(yield write(course.cut, prepared, replay.cut_seq, noted)))
+    driving.begin_cut(*(yield write(course.cut, prepared, replay.cut_seq, noted, about)))
     return True
+
+
+def add_subjects(driving: Driving, about: tuple[str, ...]) -> Steps[tuple[str, ...]]:
+    """The whole run is about these. No step: saying it again changes nothing."""
+    yield from hold_up(driving)
+    return (yield write(subjects.add_to_run, about))
 
 
 def patched(driving: Driving, name: str) -> Steps[bool]:

@@ -549,9 +549,15 @@ def _known_as(tx: Tx, tenant: int) -> str:
     return tx.named[who]
 
 
+def is_buffered(tx: Tx, table: Table) -> bool:
+    """Whether rows of a table, of whatever stream, have not reached the database."""
+    return any(each is table for buffer in (tx.buffer, tx._batch.buffer) for each, _ in buffer.rows)
+
+
 def introduce(tx: Tx, own: Stream, actor: str, name: str) -> None:
-    """Record in a tenant's own stream whose random name this is."""
-    tx.record(Change(NAMED, own, ACTORS, Op.INSERT, {"actor": actor}, {"name": name}, mark="seq"))
+    """Record in a tenant's own stream whose random name this is, and what the tenant is called (docs/decisions/0036)."""
+    doc = {"tenant": tx.query(LOG.tenant_name, tenant=own.tenant)[0][0]}
+    tx.record(Change(NAMED, own, ACTORS, Op.INSERT, {"actor": actor}, {"name": name}, doc=doc, mark="seq"))
 
 
 def own_stream(tx: Tx, tenant: int) -> Stream:

@@ -19,7 +19,7 @@ class LocalServing(Serving):
     """The open store of one person. `secret` is the only token that opens it, and opens all of it, as the command line does."""
 
     def __init__(self, url: str, *, tenant: str, actor: str) -> None:
-        super().__init__(url, tenant=tenant, actor=actor)
+        super().__init__(url, tenant=tenant, actor=actor, alone=True)
         self.secret = random_bytes(32).hex()
         self._record = TokenRecord(
             id="console", tenant=tenant, role=TokenRole.ADMIN, actor=actor, made_by=actor,

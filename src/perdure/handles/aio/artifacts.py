@@ -122,11 +122,11 @@ class AsyncArtifacts(AsyncStreamHandle):
         return AsyncArtifact(self._caller, await self._write(artifacts.attach, details, row, core.holder))
 
     async def artifacts(
-        self, name: str | None = None, *, limit: int = 50, after: str | None = None
+        self, name: str | None = None, *, about: str | None = None, limit: int = 50, after: str | None = None
     ) -> Page[AsyncArtifact]:
         """The artifacts of this session, newest first, all versions. `after=page.next` gives the next
         page."""
-        found = await self._read(artifacts.listing, name=name, limit=limit, after=after)
+        found = await self._read(artifacts.listing, name=name, about=about, limit=limit, after=after)
         return found.each(lambda record: AsyncArtifact(self._caller, record))
 
     async def artifact(self, name: str) -> AsyncArtifact:
@@ -152,12 +152,20 @@ class AsyncArtifactsAcross(AsyncStoreHandle):
         media_type: str | None = None,
         actor: str | None = None,
         name: str | None = None,
+        about: str | None = None,
         since: Instant | None = None,
         until: Instant | None = None,
         limit: int = 50,
         after: str | None = None,
     ) -> Page[AsyncArtifact]:
         """The artifacts of all sessions, newest first. `after=page.next` gives the next page."""
-        filters = {"media_type": media_type, "actor": actor, "name": name, "since": since, "until": until}
+        filters = {
+            "media_type": media_type,
+            "actor": actor,
+            "name": name,
+            "about": about,
+            "since": since,
+            "until": until,
+        }
         found = await self._caller.read(artifacts.across, **filters, limit=limit, after=after)
         return found.each(lambda record: AsyncArtifact(self._caller, record))

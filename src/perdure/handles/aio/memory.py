@@ -123,17 +123,17 @@ class AsyncMemory(AsyncStreamHandle):
         )  # fmt: skip
         return AsyncMemory(self._caller, self._stream, self._pin, new)
 
-    async def confirm(self, because: str | None = None) -> AsyncMemory:
+    async def confirm(self, because: str | None = None, *, about: Iterable[str] = ()) -> AsyncMemory:
         """Say that it still holds, now; returns itself. Atomic. Raises Conflict if it is live no more."""
-        self._record = await self._write(memories.confirm, self.seq, because=because)
+        self._record = await self._write(memories.confirm, self.seq, because=because, about=about)
         return self
 
-    async def forget(self, because: str) -> AsyncMemory:
+    async def forget(self, because: str, *, about: Iterable[str] = ()) -> AsyncMemory:
         """Let it be found no more; returns itself. Atomic; again it changes nothing.
 
         Its text stays in the log, which never changes; erasing is another verb. Raises Conflict if it was superseded.
         """
-        self._record = await self._write(memories.forget, self.seq, because=because)
+        self._record = await self._write(memories.forget, self.seq, because=because, about=about)
         return self
 
     def __repr__(self) -> str:

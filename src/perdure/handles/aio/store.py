@@ -85,22 +85,26 @@ class AsyncStore(
         goal: str | None = None,
         ttl: Duration | None = None,
         pins: Mapping[str, Any] | None = None,
+        about: Iterable[str] = (),
     ) -> AsyncSession:
         """Get the session of this name, or create it: atomic, and of many who try at once one creates it.
 
-        The options are for its creation. A session that exists is only read: they change nothing about it.
+        The options are for its creation. A session that exists is only read: they change nothing about it. about: whom all of
+        it is about, with its runs; a session that exists gets those that it lacks.
         ttl: after this time it is left out of listings; it can still be opened by its name. pins: software
         versions, see `session.pin`. Raises Invalid with the path of what is wrong.
         """
-        options = {"title": title, "labels": labels, "goal": goal, "ttl": ttl, "pins": pins}
-        found = await self._caller.read(sessions.find_session, name)
+        options = {"title": title, "labels": labels, "goal": goal, "ttl": ttl, "pins": pins, "about": about}
+        found = None if about else await self._caller.read(sessions.find_session, name)
         stream, pin = found or await self._caller.write(sessions.open_session, name, **options)
         return AsyncSession(self._caller, stream, pin)
 
-    async def scope(self, name: str) -> AsyncScope:
-        """Values that outlive a session: `user:alice`, `project:acme`. Opening one that exists writes nothing."""
-        found = await self._caller.read(values.find_scope, name)
-        return AsyncScope(self._caller, found or await self._caller.write(values.open_scope, name))
+    async def scope(self, name: str, *, about: Iterable[str] = ()) -> AsyncScope:
+        """Values that outlive a session: `user:alice`, `project:acme`. Opening one that exists writes nothing, but for subjects
+        (about: whom everything in it is about) that it lacks.
+        """
+        found = None if about else await self._caller.read(values.find_scope, name)
+        return AsyncScope(self._caller, found or await self._caller.write(values.open_scope, name, about))
 
     async def atomic(self, fn: Callable[[Atomic], T], *, on: Any = None) -> T:
         """Several verbs in one commit: `fn(tx)` gets the same verbs through `tx.session(…)` and

@@ -11,9 +11,11 @@ from perdure.log.anchor import Anchor
 from perdure.model.records.actors import ActorRecord
 from perdure.model.records.artifacts import CollectReport
 from perdure.model.records.integrity import Backup, Problem, Report
-from perdure.planes import actors
+from perdure.model.records.subjects import SubjectRecord
+from perdure.planes import actors, subjects
 from perdure.planes.audit import verify
 from perdure.planes.reading.durations import Duration
+from perdure.planes.reading.paging import Page
 from perdure.planes.retention import collect, retain
 from perdure.upkeep import backup
 
@@ -67,6 +69,12 @@ class AsyncUpkeep(AsyncStoreHandle):
         Events of before schema 5 name their actors in their headers as they were given: `verify` counts them.
         """
         return await self._caller.read(actors.listed)
+
+    async def subjects(self, *, limit: int = 100, after: str | None = None) -> Page[SubjectRecord]:
+        """Everybody and everything that records of this tenant are about, by name: how many records, in how many streams, and
+        when the first and the last was. `.next`, for `after=`, is None when that was all.
+        """
+        return await self._caller.read(subjects.listed, limit=limit, after=after)
 
     async def forget_actor(self, name: str) -> int:
         """Let the directory forget an actor: headers keep a random name that says nothing any more. Returns how many there were.

@@ -44,14 +44,21 @@ class Emitted(StreamHandle):
         return self._write(own_events.emit, kind, data, expect=expect, about=about, refs=refs)
 
     def events(
-        self, after: int | str = 0, kind: str | None = None, *, emitted: bool | None = None, limit: int = 100
+        self,
+        after: int | str = 0,
+        kind: str | None = None,
+        *,
+        emitted: bool | None = None,
+        about: str | None = None,
+        limit: int = 100,
     ) -> Page[EventRecord]:
         """The events of this session after a sequence number, in order, at most `limit`; of a fork also those
         before it. `.next`, for `after=`, is None when that was all; what follows a full page may be empty.
 
-        kind: one kind, or all below a word: `deploy.*`. emitted=True: only your own. Raises Invalid.
+        kind: one kind, or all below a word: `deploy.*`. emitted=True: only your own. about: those about a subject.
+        Raises Invalid.
         """
-        return self._read(own_events.events, after=after, kind=kind, emitted=emitted, limit=limit)
+        return self._read(own_events.events, after=after, kind=kind, emitted=emitted, about=about, limit=limit)
 
     def fold(
         self,
@@ -90,6 +97,7 @@ class EmittedAcross(StoreHandle):
         session: str | None = None,
         run: str | None = None,
         emitted: bool | None = None,
+        about: str | None = None,
         limit: int = 50,
         after: str | None = None,
     ) -> Page[EventRecord]:
@@ -107,6 +115,7 @@ class EmittedAcross(StoreHandle):
             session=session,
             run=run,
             emitted=emitted,
+            about=about,
             limit=limit,
             after=after,
         )

@@ -124,17 +124,17 @@ class Memory(StreamHandle):
         )  # fmt: skip
         return Memory(self._caller, self._stream, self._pin, new)
 
-    def confirm(self, because: str | None = None) -> Memory:
+    def confirm(self, because: str | None = None, *, about: Iterable[str] = ()) -> Memory:
         """Say that it still holds, now; returns itself. Atomic. Raises Conflict if it is live no more."""
-        self._record = self._write(memories.confirm, self.seq, because=because)
+        self._record = self._write(memories.confirm, self.seq, because=because, about=about)
         return self
 
-    def forget(self, because: str) -> Memory:
+    def forget(self, because: str, *, about: Iterable[str] = ()) -> Memory:
         """Let it be found no more; returns itself. Atomic; again it changes nothing.
 
         Its text stays in the log, which never changes; erasing is another verb. Raises Conflict if it was superseded.
         """
-        self._record = self._write(memories.forget, self.seq, because=because)
+        self._record = self._write(memories.forget, self.seq, because=because, about=about)
         return self
 
     def __repr__(self) -> str:

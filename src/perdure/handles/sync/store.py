@@ -79,22 +79,26 @@ class Store(
         goal: str | None = None,
         ttl: Duration | None = None,
         pins: Mapping[str, Any] | None = None,
+        about: Iterable[str] = (),
     ) -> Session:
         """Get the session of this name, or create it: atomic, and of many who try at once one creates it.
 
-        The options are for its creation. A session that exists is only read: they change nothing about it.
+        The options are for its creation. A session that exists is only read: they change nothing about it. about: whom all of
+        it is about, with its runs; a session that exists gets those that it lacks.
         ttl: after this time it is left out of listings; it can still be opened by its name. pins: software
         versions, see `session.pin`. Raises Invalid with the path of what is wrong.
         """
-        options = {"title": title, "labels": labels, "goal": goal, "ttl": ttl, "pins": pins}
-        found = self._caller.read(sessions.find_session, name)
+        options = {"title": title, "labels": labels, "goal": goal, "ttl": ttl, "pins": pins, "about": about}
+        found = None if about else self._caller.read(sessions.find_session, name)
         stream, pin = found or self._caller.write(sessions.open_session, name, **options)
         return Session(self._caller, stream, pin)
 
-    def scope(self, name: str) -> Scope:
-        """Values that outlive a session: `user:alice`, `project:acme`. Opening one that exists writes nothing."""
-        found = self._caller.read(values.find_scope, name)
-        return Scope(self._caller, found or self._caller.write(values.open_scope, name))
+    def scope(self, name: str, *, about: Iterable[str] = ()) -> Scope:
+        """Values that outlive a session: `user:alice`, `project:acme`. Opening one that exists writes nothing, but for subjects
+        (about: whom everything in it is about) that it lacks.
+        """
+        found = None if about else self._caller.read(values.find_scope, name)
+        return Scope(self._caller, found or self._caller.write(values.open_scope, name, about))
 
     def atomic(self, fn: Callable[[Atomic], T], *, on: Any = None) -> T:
         """Several verbs in one commit: `fn(tx)` gets the same verbs through `tx.session(…)` and

@@ -38,7 +38,8 @@ WITHOUT = {
 # Listings that are no listing of records of a tenant.
 NOT_RECORDS = {
     "AsyncUpkeep.actors", "AsyncUpkeep.subjects", "AsyncMemories.boots", "AsyncBooting.boots", "AsyncRecovery.recoverable",
-    "AsyncDecisions.referring", "AsyncDecision.referred_by", "AsyncStore.query", "AsyncWork.ready", "AsyncConversation.lacking",
+    "AsyncDecisions.referring", "AsyncDecision.referred_by", "AsyncStore.query", "AsyncWork.ready",
+    "AsyncConversation.line", "AsyncConversation.lacking",
     "AsyncEmittedAcross.feed", "AsyncEmittedAcross.feed_held_by", "AsyncRunHandle.waits", "AsyncRunHandle.effects",
     "AsyncRunHandle.steps", "AsyncMemoriesAcross.search", "AsyncMemoriesAcross.checked", "AsyncResponding.respond",
     "AsyncEnveloping.timeline", "AsyncRecovery.declare_gone", "AsyncUpkeep.quarantine", "AsyncRun.undo",

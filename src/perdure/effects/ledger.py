@@ -27,7 +27,7 @@ from perdure.model.limits import KEY_MAX_CHARS, check_name, check_one_of, check_
 from perdure.model.records.effects import EffectError, EffectRecord, EffectState, Rule, ToolKind, sent_key_of, text_of
 from perdure.model.values import to_plain
 from perdure.planes import subjects
-from perdure.planes.conversation.turns import call_of
+from perdure.planes.conversation.calls import call_of
 from perdure.planes.reading.body_reading import IN_DOCUMENT, doc_of, marked, stored_value
 from perdure.planes.reading.durations import Instant
 from perdure.planes.reading.listing import Listing

@@ -6,12 +6,14 @@ Callers: the handles, and through them the doors. Keeps P4, P13.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from perdure.effects import envelope, ledger
+from perdure.effects import ledger
 from perdure.effects.composed import arriving
 from perdure.effects.ledger import Outcome
 from perdure.errors import Conflict, Invalid, NotFound
 from perdure.log.change import Stream
+from perdure.model.lazily import lazily
 from perdure.model.limits import check_name
 from perdure.model.records.effects import (
     Absent,
@@ -28,6 +30,11 @@ from perdure.planes.execution import runs, steps, waits
 from perdure.planes.reading.durations import Duration
 from perdure.stores.store import Reads
 from perdure.stores.tx import Tx
+
+if TYPE_CHECKING:
+    from perdure.effects import envelope
+else:
+    (envelope,) = lazily("perdure.effects", "envelope")
 
 
 def locate(reads: Reads, name: str, path: str) -> tuple[Stream, int]:

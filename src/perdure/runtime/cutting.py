@@ -6,24 +6,30 @@ Generators over the `Driving` of a run, as in `placing`. Callers: `Run`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from perdure.effects.commands import Read, Steps, Work, write
 from perdure.effects.ledger import error_of
 from perdure.errors import Refused
+from perdure.model.lazily import lazily
 from perdure.model.limits import check_name
 from perdure.planes import subjects
 from perdure.planes.execution import steps
 from perdure.planes.recovery import checkpoints
-from perdure.runtime import course, workspace
+from perdure.runtime import course
 from perdure.runtime.agent import Policy
 from perdure.runtime.driving import Driving
 from perdure.runtime.pausing import TROUBLES
 from perdure.runtime.places import Branch
 from perdure.runtime.placing import arrive, check_real, hold_up
 from perdure.runtime.undoing import undo_left
+
+if TYPE_CHECKING:
+    from perdure.runtime import workspace
+else:
+    (workspace,) = lazily("perdure.runtime", "workspace")
 
 
 def checkpoint(driving: Driving, branch: Branch, state: Any, *, now: bool, about: tuple[str, ...] = ()) -> Steps[bool]:

@@ -13,9 +13,9 @@ import dataclasses
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-from agents import Agent, FunctionTool, RunConfig, Runner, RunResult, function_tool
-from agents.items import ModelResponse
-from agents.models.interface import Model
+from agents import Agent, FunctionTool, RunConfig, Runner, RunResult, function_tool  # pyright: ignore[reportMissingImports]
+from agents.items import ModelResponse  # pyright: ignore[reportMissingImports]
+from agents.models.interface import Model  # pyright: ignore[reportMissingImports]
 from pydantic import TypeAdapter
 
 from perdure.adapters import outward

@@ -128,6 +128,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "serve": ("perdure.doors.cli.serve", "Serve the store over HTTP."),
         "token": ("perdure.doors.cli.tokens", "Tokens for the server: make, list, revoke."),
         "console": ("perdure.doors.cli.console", "Open the console in a browser, for this store and you alone."),
+        "tenant": ("perdure.doors.cli.tenants", "Tenants and their limits."),
     },
     "Coding agents": {
         "mcp": ("perdure.doors.cli.mcp", "Serve a store to a coding agent as tools (Model Context Protocol)."),

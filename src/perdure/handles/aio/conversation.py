@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Concatenate, Never, NoReturn, ParamSpec
+from typing import TYPE_CHECKING, Any, Concatenate, Never, NoReturn, ParamSpec
 
 from perdure.effects.storable import storable
 from perdure.errors import Invalid, TimedOut, TooLarge
 from perdure.handles.aio.base import AsyncStoreHandle, AsyncStreamHandle
 from perdure.log.change import Stream
 from perdure.model.instants import SECOND_US, duration_us
+from perdure.model.lazily import lazily
 from perdure.model.records.conversation import (
     Call,
     Cover,
@@ -28,11 +29,16 @@ from perdure.model.records.conversation import (
     Turn,
 )
 from perdure.planes import subjects as adding
-from perdure.planes.conversation import pending, sessions, summaries, turns
-from perdure.planes.conversation.transcript import Transcript
+from perdure.planes.conversation import pending, sessions, turns
 from perdure.planes.reading.durations import Duration, Instant
 from perdure.planes.reading.paging import Page
 from perdure.stores.tx import Tx
+
+if TYPE_CHECKING:
+    from perdure.planes.conversation import summaries
+    from perdure.planes.conversation.transcript import Transcript
+else:
+    (summaries,) = lazily("perdure.planes.conversation", "summaries")
 
 P = ParamSpec("P")
 FIRST_LOOK_SECONDS, LAST_LOOK_SECONDS = 0.001, 0.05
@@ -113,7 +119,7 @@ class AsyncConversation(AsyncStreamHandle):
             turns.result, call_id, storable(value), error=error, key=key, native=native, about=about
         )
 
-    async def retract(self, *turns_: Turn | int, because: str | None = None) -> int:
+    async def retract(self, *turns_: Turn | int, because: str | None = None, about: Iterable[str] = ()) -> int:
         """Take turns back: nothing shows them any more (turns, transcript, pending, search, boot), and their keys are free again.
         Returns how many this call took back. Idempotent.
 
@@ -121,7 +127,7 @@ class AsyncConversation(AsyncStreamHandle):
         is taken back waits for one again. A fork that was made before still has them; a fork that takes back what it shares
         hides it for itself. A summary that was made of them stays as it is. NotFound if one is no turn of this session.
         """
-        return await self._write(turns.retract, turns_, because)
+        return await self._write(turns.retract, turns_, because, about=about)
 
     async def line(self, head: Turn | int, *, limit: int = 100) -> list[Turn]:
         """The branch that ends with a turn, in order, the newest `limit` of it: each turn follows its `parent`, or else the

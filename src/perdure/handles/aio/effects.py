@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from perdure.effects import approvals, ledger, operator_verbs, orphaned, settling
+from perdure.effects import approvals, ledger, operator_verbs, settling
 from perdure.effects.commands import Steps
 from perdure.effects.composed import Ends, answering, checkpointing, of
 from perdure.effects.intents import intend, named_args
@@ -17,6 +17,7 @@ from perdure.errors import Conflict, Invalid, Refused
 from perdure.handles.aio.base import AsyncStoreHandle, AsyncStreamHandle
 from perdure.log.change import Stream
 from perdure.model.functions import Coro, P, R
+from perdure.model.lazily import lazily
 from perdure.model.limits import check_name, check_question
 from perdure.model.records.conversation import Call
 from perdure.model.records.effects import (
@@ -37,6 +38,11 @@ from perdure.planes.subjects import named
 from perdure.runtime.callers import AsyncCaller
 from perdure.runtime.shells import AsyncShell, acting_in
 from perdure.stores.rollback_guard import Dispatch
+
+if TYPE_CHECKING:
+    from perdure.effects import orphaned
+else:
+    (orphaned,) = lazily("perdure.effects", "orphaned")
 
 T = TypeVar("T")
 
@@ -91,11 +97,6 @@ class AsyncEffect(AsyncActing):
     @property
     def sent_key(self) -> str:
         """The key to send to the other side, which may deduplicate on it: no other effect anywhere has it."""
-        return self._record.sent_key
-
-    @property
-    def handed(self) -> str:
-        """The older name of `sent_key`."""
         return self._record.sent_key
 
     @property

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from perdure.effects.responding import respond
 from perdure.handles.aio.effects import AsyncEffects
+from perdure.model.lazily import lazily
 from perdure.model.records.conversation import Call
 from perdure.model.records.effects import Answer
 from perdure.planes.subjects import named
 from perdure.runtime.shells import acting_in
+
+if TYPE_CHECKING:
+    from perdure.effects import responding
+else:
+    (responding,) = lazily("perdure.effects", "responding")
 
 
 class AsyncResponding(AsyncEffects):
@@ -38,4 +43,4 @@ class AsyncResponding(AsyncEffects):
         """
         self._caller.check_may_send()
         acting = acting_in(self._caller, self._stream)
-        return await self._run(respond(acting, content, key, calls, tools, named(about)))
+        return await self._run(responding.respond(acting, content, key, calls, tools, named(about)))

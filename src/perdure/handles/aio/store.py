@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from perdure.handles import colours
 from perdure.handles.aio.adopting import AsyncAdopting
@@ -21,13 +21,18 @@ from perdure.handles.aio.session import AsyncScope, AsyncSession
 from perdure.handles.aio.tasks import AsyncWorkAcross
 from perdure.handles.atomic import Atomic, run_atomic, run_inside, run_on
 from perdure.model.functions import plain
+from perdure.model.lazily import lazily
 from perdure.model.limits import check_name
 from perdure.planes.conversation import sessions
 from perdure.planes.memory import values
 from perdure.planes.reading.durations import Duration
 from perdure.runtime.callers import AsyncCaller
 from perdure.stores.url import without_password
-from perdure.stores.user_query import ask
+
+if TYPE_CHECKING:
+    from perdure.stores import user_query
+else:
+    (user_query,) = lazily("perdure.stores", "user_query")
 
 T = TypeVar("T")
 
@@ -140,7 +145,8 @@ class AsyncStore(
         timeout: seconds, by default the store's; TimedOut after that. Raises Refused for a statement that does anything but
         read, Invalid for one that the database does not understand.
         """
-        return await self._caller.work(ask, self._caller.core, self._caller.tenant, sql, params or {}, limit, timeout)
+        core, tenant = self._caller.core, self._caller.tenant
+        return await self._caller.work(user_query.ask, core, tenant, sql, params or {}, limit, timeout)
 
     async def beat(self) -> None:
         """Say now that this store is alive. A thread does it by itself, unless a clock was passed to

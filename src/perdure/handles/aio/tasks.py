@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from perdure.boot import checking
 from perdure.handles.aio.base import AsyncStoreHandle, AsyncStreamHandle
 from perdure.log.change import Stream
+from perdure.model.lazily import lazily
 from perdure.model.records.tasks import TaskRecord, TaskStatus, TaskStatusName
 from perdure.model.refs import Ref
-from perdure.planes.execution import task_needs as needing
-from perdure.planes.execution import tasks
 from perdure.planes.reading.durations import Duration, Instant
 from perdure.planes.reading.paging import Page
 from perdure.runtime.callers import AsyncCaller
+
+if TYPE_CHECKING:
+    from perdure.boot import checking
+    from perdure.planes.execution import task_needs as needing
+    from perdure.planes.execution import tasks
+else:
+    needing, tasks = lazily("perdure.planes.execution", "task_needs", "tasks")
+    (checking,) = lazily("perdure.boot", "checking")
 
 
 class AsyncTask(AsyncStreamHandle):

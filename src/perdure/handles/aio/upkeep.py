@@ -5,19 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from perdure.handles.aio.base import AsyncStoreHandle
-from perdure.log.anchor import Anchor
+from perdure.model.lazily import lazily
 from perdure.model.records.actors import ActorRecord
 from perdure.model.records.artifacts import CollectReport
 from perdure.model.records.integrity import Backup, Problem, Report
 from perdure.model.records.subjects import SubjectRecord
-from perdure.planes import actors, subjects
-from perdure.planes.audit import verify
 from perdure.planes.reading.durations import Duration
 from perdure.planes.reading.paging import Page
-from perdure.planes.retention import collect, retain
-from perdure.upkeep import backup
+
+if TYPE_CHECKING:
+    from perdure.log.anchor import Anchor
+    from perdure.planes import actors, subjects
+    from perdure.planes.audit import verify
+    from perdure.planes.retention import collect, retain
+    from perdure.upkeep import backup
+else:
+    actors, subjects = lazily("perdure.planes", "actors", "subjects")
+    (verify,) = lazily("perdure.planes.audit", "verify")
+    collect, retain = lazily("perdure.planes.retention", "collect", "retain")
+    (backup,) = lazily("perdure.upkeep", "backup")
 
 
 class AsyncUpkeep(AsyncStoreHandle):

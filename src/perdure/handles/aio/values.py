@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from perdure.boot import checking
 from perdure.errors import Conflict, Refused, Stale, TimedOut
 from perdure.handles.aio.base import AsyncStreamHandle
 from perdure.log.change import Stream
 from perdure.model.functions import plain
+from perdure.model.lazily import lazily
 from perdure.model.records.values import Entry, LockRecord
 from perdure.planes.memory import values
 from perdure.planes.reading.durations import Duration, pauses
@@ -19,6 +19,11 @@ from perdure.planes.reading.paging import Page
 from perdure.planes.recovery import locks
 from perdure.runtime import fences
 from perdure.runtime.callers import AsyncCaller
+
+if TYPE_CHECKING:
+    from perdure.boot import checking
+else:
+    (checking,) = lazily("perdure.boot", "checking")
 
 UPDATE_RETRIES = 100
 _UPDATE_PAUSE_SECONDS = 0.001

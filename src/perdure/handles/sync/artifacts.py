@@ -6,15 +6,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from perdure.artifacts.local import Source, save_file
 from perdure.handles.sync.base import StoreHandle, StreamHandle
+from perdure.model.lazily import lazily
 from perdure.model.records.artifacts import ArtifactRecord
 from perdure.model.refs import Ref
-from perdure.planes.conversation import artifacts
 from perdure.planes.reading.durations import Instant
 from perdure.planes.reading.paging import Page
 from perdure.runtime.callers import Caller
+
+if TYPE_CHECKING:
+    from perdure.planes.conversation import artifacts
+else:
+    (artifacts,) = lazily("perdure.planes.conversation", "artifacts")
 
 
 class Artifact:

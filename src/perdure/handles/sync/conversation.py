@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Concatenate, ParamSpec
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 from perdure.effects.storable import storable
 from perdure.errors import Invalid, TimedOut, TooLarge
 from perdure.handles.sync.base import StoreHandle, StreamHandle
 from perdure.log.change import Stream
 from perdure.model.instants import SECOND_US, duration_us
+from perdure.model.lazily import lazily
 from perdure.model.records.conversation import (
     Call,
     Cover,
@@ -29,11 +30,16 @@ from perdure.model.records.conversation import (
     Turn,
 )
 from perdure.planes import subjects as adding
-from perdure.planes.conversation import pending, sessions, summaries, turns
-from perdure.planes.conversation.transcript import Transcript
+from perdure.planes.conversation import pending, sessions, turns
 from perdure.planes.reading.durations import Duration, Instant
 from perdure.planes.reading.paging import Page
 from perdure.stores.tx import Tx
+
+if TYPE_CHECKING:
+    from perdure.planes.conversation import summaries
+    from perdure.planes.conversation.transcript import Transcript
+else:
+    (summaries,) = lazily("perdure.planes.conversation", "summaries")
 
 P = ParamSpec("P")
 FIRST_LOOK_SECONDS, LAST_LOOK_SECONDS = 0.001, 0.05
@@ -110,7 +116,7 @@ class Conversation(StreamHandle):
                 raise
         return self._speak(turns.result, call_id, storable(value), error=error, key=key, native=native, about=about)
 
-    def retract(self, *turns_: Turn | int, because: str | None = None) -> int:
+    def retract(self, *turns_: Turn | int, because: str | None = None, about: Iterable[str] = ()) -> int:
         """Take turns back: nothing shows them any more (turns, transcript, pending, search, boot), and their keys are free again.
         Returns how many this call took back. Idempotent.
 
@@ -118,7 +124,7 @@ class Conversation(StreamHandle):
         is taken back waits for one again. A fork that was made before still has them; a fork that takes back what it shares
         hides it for itself. A summary that was made of them stays as it is. NotFound if one is no turn of this session.
         """
-        return self._write(turns.retract, turns_, because)
+        return self._write(turns.retract, turns_, because, about=about)
 
     def line(self, head: Turn | int, *, limit: int = 100) -> list[Turn]:
         """The branch that ends with a turn, in order, the newest `limit` of it: each turn follows its `parent`, or else the

@@ -5,16 +5,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
+from typing import TYPE_CHECKING
 
-from perdure.boot import checking
 from perdure.handles.sync.base import StoreHandle, StreamHandle
 from perdure.log.change import Stream
+from perdure.model.lazily import lazily
 from perdure.model.records.decisions import DecisionRecord, DecisionStatus, DecisionStatusName, Reference
 from perdure.model.refs import Ref
-from perdure.planes.execution import decisions
 from perdure.planes.reading.durations import Instant
 from perdure.planes.reading.paging import Page
 from perdure.runtime.callers import Caller
+
+if TYPE_CHECKING:
+    from perdure.boot import checking
+    from perdure.planes.execution import decisions
+else:
+    (decisions,) = lazily("perdure.planes.execution", "decisions")
+    (checking,) = lazily("perdure.boot", "checking")
 
 
 class Decision(StreamHandle):

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from perdure.effects import approvals, ledger, operator_verbs, orphaned, settling
+from perdure.effects import approvals, ledger, operator_verbs, settling
 from perdure.effects.commands import Steps
 from perdure.effects.composed import Ends, answering, checkpointing, of
 from perdure.effects.intents import intend, named_args
@@ -18,6 +18,7 @@ from perdure.errors import Conflict, Invalid, Refused
 from perdure.handles.sync.base import StoreHandle, StreamHandle
 from perdure.log.change import Stream
 from perdure.model.functions import Coro, P, R
+from perdure.model.lazily import lazily
 from perdure.model.limits import check_name, check_question
 from perdure.model.records.conversation import Call
 from perdure.model.records.effects import (
@@ -38,6 +39,11 @@ from perdure.planes.subjects import named
 from perdure.runtime.callers import Caller
 from perdure.runtime.shells import Shell, acting_in
 from perdure.stores.rollback_guard import Dispatch
+
+if TYPE_CHECKING:
+    from perdure.effects import orphaned
+else:
+    (orphaned,) = lazily("perdure.effects", "orphaned")
 
 T = TypeVar("T")
 
@@ -92,11 +98,6 @@ class Effect(Acting):
     @property
     def sent_key(self) -> str:
         """The key to send to the other side, which may deduplicate on it: no other effect anywhere has it."""
-        return self._record.sent_key
-
-    @property
-    def handed(self) -> str:
-        """The older name of `sent_key`."""
         return self._record.sent_key
 
     @property

@@ -4,14 +4,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from perdure.effects.responding import respond
 from perdure.handles.sync.effects import Effects
+from perdure.model.lazily import lazily
 from perdure.model.records.conversation import Call
 from perdure.model.records.effects import Answer
 from perdure.planes.subjects import named
 from perdure.runtime.shells import acting_in
+
+if TYPE_CHECKING:
+    from perdure.effects import responding
+else:
+    (responding,) = lazily("perdure.effects", "responding")
 
 
 class Responding(Effects):
@@ -39,4 +44,4 @@ class Responding(Effects):
         """
         self._caller.check_may_send()
         acting = acting_in(self._caller, self._stream)
-        return self._run(respond(acting, content, key, calls, tools, named(about)))
+        return self._run(responding.respond(acting, content, key, calls, tools, named(about)))

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any, Concatenate, Generic, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, overload
 
-from perdure.effects import adopting, ending, ledger, operator_verbs, timeline, what_if
+from perdure.effects import ending, ledger, operator_verbs
 from perdure.effects.outcomes import in_doubt_about
 from perdure.effects.settling import settle_with
 from perdure.errors import (
@@ -30,7 +30,8 @@ from perdure.handles.sync.envelope import Enveloping
 from perdure.log.change import Stream
 from perdure.model.functions import Coro, P, R, R_co
 from perdure.model.instants import SECOND_US, instant_us
-from perdure.model.records.differences import Forecast, RunDiff
+from perdure.model.lazily import lazily
+from perdure.model.records.differences import RunDiff
 from perdure.model.records.effects import EffectState
 from perdure.model.records.runs import (
     RunRecord,
@@ -43,8 +44,7 @@ from perdure.model.records.runs import (
     WaitStateName,
 )
 from perdure.planes import subjects as adding
-from perdure.planes.audit import diff, history
-from perdure.planes.execution import runs, steps, waits, workers
+from perdure.planes.execution import runs, steps, waits
 from perdure.planes.reading.durations import Duration, Instant, pauses, store_now
 from perdure.planes.reading.origins import check_seq
 from perdure.planes.reading.paging import Page
@@ -56,6 +56,15 @@ from perdure.runtime.callers import FrozenCaller
 from perdure.runtime.course import Drive
 from perdure.runtime.outward import DOUBT
 from perdure.stores.tx import Tx
+
+if TYPE_CHECKING:
+    from perdure.effects import adopting, timeline, what_if
+    from perdure.planes.audit import diff, history
+    from perdure.planes.execution import workers
+else:
+    adopting, timeline, what_if = lazily("perdure.effects", "adopting", "timeline", "what_if")
+    diff, history = lazily("perdure.planes.audit", "diff", "history")
+    (workers,) = lazily("perdure.planes.execution", "workers")
 
 CLAIMED_AT_ONCE = 50  # runs that one recovery looks at
 ANSWERED = (WaitKind.ASK, WaitKind.APPROVAL, WaitKind.SIGNAL)  # by somebody, at any time
@@ -114,13 +123,6 @@ class RunHandle(Enveloping, Generic[R_co]):
         made = past._read(what_if.suppose, target, replace, self._witness(), acts=bool(allow_effects))
         stream = self._caller.write(adopting.adopt, made.envelope, made.luggage, self._caller.core.epoch)
         return RunHandle(self._caller, stream, self._caller.read(runs.run, stream))
-
-    def forecast(self, at: int | str, *, allow_effects: bool = False) -> Forecast:
-        """The consequences of `fork` with these arguments, if the program goes the same way: what is kept, and what is done anew.
-
-        Reads alone. Raises as `fork` does for its place.
-        """
-        return self._read(what_if.forecast, at, acts=bool(allow_effects))
 
     def diff(self, other: RunHandle) -> RunDiff:
         """The differences from this run to another one: `run.at("2h").diff(run)`, or a run and its fork.

@@ -7,7 +7,7 @@ A turn's row is thin; what it says is in its event alone. Saying something witho
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -15,7 +15,6 @@ from perdure.errors import Conflict, Damaged, Invalid, KeyReused, NotFound, TooL
 from perdure.log.change import Change, Op, Stream
 from perdure.log.event import Body
 from perdure.log.subjects import subjects_in
-from perdure.log.table import Table
 from perdure.model.instants import to_datetime
 from perdure.model.limits import KEY_MAX_CHARS, REFS_MAX, check_name, check_page, check_text
 from perdure.model.records.conversation import Call, Native, Role, Turn
@@ -23,14 +22,15 @@ from perdure.model.refs import Ref
 from perdure.model.values import digest, to_plain
 from perdure.planes import subjects
 from perdure.planes.audit.lineage import MAX_SEQ, Segment, segments, touching
+from perdure.planes.conversation.calls import call_of, line_touches, maker_of
 from perdure.planes.reading.body_reading import body_of, stored_value
 from perdure.planes.reading.origins import check_seq, home, to_refs
 from perdure.planes.reading.paging import Page, page_by_seq, seq_or_cursor
 from perdure.planes.reading.row_reading import stored_as, stored_fields, stored_instant, stored_state
-from perdure.planes.tables import CALLS, TURNS
+from perdure.planes.tables import TURNS
 from perdure.stores.statements import Statement, Statements
 from perdure.stores.store import Reads
-from perdure.stores.tx import EVENTS, HISTORY, LOG, Tx
+from perdure.stores.tx import EVENTS, LOG, Tx
 
 Q = Statements("perdure.planes.conversation", "sessions.sql")
 
@@ -174,7 +174,9 @@ def _result_after(reads: Reads, stream: Stream, call_id: str, maker: int) -> Tur
     return _find(reads, stream, Q.turn_by_call, call=call_id, maker=maker)
 
 
-def retract(tx: Tx, stream: Stream, turns_: Iterable[Turn | int], because: str | None = None) -> int:
+def retract(
+    tx: Tx, stream: Stream, turns_: Iterable[Turn | int], because: str | None = None, *, about: Iterable[str] = ()
+) -> int:
     """Hide turns from everything that shows the conversation; they stay in the log. Returns how many this call hid.
 
     A turn that was retracted before is left as it is; NotFound for what is no turn here. A fork that retracts a turn which it
@@ -189,9 +191,10 @@ def retract(tx: Tx, stream: Stream, turns_: Iterable[Turn | int], because: str |
             continue
         shared = visible(tx, stream, seq, f"turns[{i}]") if own is None else None
         inherited = {"role": shared.role.value, "call": shared.call} if shared is not None else {}
+        source = home(tx, stream, seq).ref(seq)
         tx.record(Change(
             "turn.retracted", stream, TURNS, op=Op.SET if shared is None else Op.BASE, key={"seq": seq}, set=inherited, doc=doc,
-            mark="retracted_seq", refs=[home(tx, stream, seq).ref(seq)],
+            mark="retracted_seq", refs=[source], subjects=_subjects(tx, about, [source]),
         ))  # fmt: skip
         done += 1
     return done
@@ -401,7 +404,7 @@ def _rows(reads: Reads, stream: Stream, statement: Statement, span: Segment, **p
     touches = touching(TURNS, stream, span.stream)
     if stream.parent is None:
         return reads.query(statement, touches=touches, **span._asdict(), own=1, heir=None, **params)
-    touches = [*touches, *_line_touches(stream, TURNS)]
+    touches = [*touches, *line_touches(stream, TURNS)]
     seen_by = {"own": None, "heir": stream.id, "whole": MAX_SEQ}
     return reads.query(statement, touches=touches, **span._asdict(), **seen_by, **params)
 
@@ -411,7 +414,7 @@ def _find(reads: Reads, stream: Stream, statement: Statement, **params: Any) -> 
     forked = stream.parent is not None
     found = reads.query(
         statement,
-        touches=_line_touches(stream, TURNS),
+        touches=line_touches(stream, TURNS),
         stream=stream.id,
         alone=None if forked else stream.id,
         forked=1 if forked else None,
@@ -419,14 +422,6 @@ def _find(reads: Reads, stream: Stream, statement: Statement, **params: Any) -> 
         **params,
     )
     return _turn_of(reads, stream, found[0]) if found else None
-
-
-def _line_touches(stream: Stream, table: Table) -> list[tuple[Table, int]]:
-    """The tables that a statement over a lineage looks at: also the rows of the streams, which may be new in this transaction.
-    Older parents are written before their forks are.
-    """
-    own = (table, stream.id)
-    return [own] if stream.parent is None else [own, (HISTORY, stream.id), (HISTORY, stream.parent)]
 
 
 def _turn_of(reads: Reads, stream: Stream, row: _Row) -> Turn:
@@ -469,49 +464,6 @@ def _calls_of(body: Body, doc: dict[str, Any], path: str) -> tuple[Call, ...]:
         raise Damaged("the calls of a turn and their arguments differ in number", path=path)
     made = zip(body.calls, args, strict=True)
     return tuple(Call(call, tool, stored_value(given, path)) for (call, tool), given in made)
-
-
-class MadeCall(NamedTuple):
-    """The turn that made a call, and whom that turn is about, as a column says it."""
-
-    seq: int
-    about: str | None
-
-
-def maker_of(reads: Reads, stream: Stream, call: str) -> int | None:
-    """The sequence number of the newest turn that made a call, here or in what this session was forked from."""
-    made = call_of(reads, stream, call)
-    return None if made is None else made.seq
-
-
-def call_of(reads: Reads, stream: Stream, call: str) -> MadeCall | None:
-    """A call of the newest turn that made it, here or in what this session was forked from."""
-    return next(iter(_makers(reads, stream, call)), None)
-
-
-def is_newest(reads: Reads, stream: Stream, call: str, since: int) -> bool:
-    """Whether no turn made a call of this id after an event."""
-    maker = maker_of(reads, stream, call)
-    return maker is not None and maker < since
-
-
-def is_repeated(reads: Reads, stream: Stream, call: str) -> bool:
-    """Whether more than one turn made a call of this id."""
-    return len(_makers(reads, stream, call)) > 1
-
-
-def _makers(reads: Reads, stream: Stream, call: str) -> list[MadeCall]:
-    forked = stream.parent is not None
-    found = reads.query(
-        Q.call_makers,
-        touches=[*_line_touches(stream, CALLS), (TURNS, stream.id)],
-        stream=stream.id,
-        alone=None if forked else stream.id,
-        forked=1 if forked else None,
-        last=MAX_SEQ,
-        call=call,
-    )
-    return [MadeCall(*row) for row in found]
 
 
 def _made_by(reads: Reads, stream: Stream, call: str) -> Turn | None:

@@ -35,6 +35,7 @@ help: ## this list
 	@sed -n 's/^\([a-z]*\):.* ## /\1\t/p' Makefile | while read -r target says; do printf '  make %-8s %s\n' "$$target" "$$says"; done
 
 test: check ## check, then all tests (WORKERS=3, TESTS=tests)
+	@.venv/bin/python tools/system_parts.py
 	$(RUN) pytest -n $(WORKERS) --dist worksteal $(TESTS)
 
 # Types take one core for a while. The other collects the tests meanwhile: that they can be collected is shown before the first of

@@ -34,18 +34,21 @@ _PAIR = re.compile(b"\1\2")
 _PAIR_LIMIT = 2**32 // 32  # one pair of 32 is a boundary, by the checksum of the window that it ends
 
 
-def cut_parts(parts: Sequence[bytes]) -> Iterator[tuple[int, int]]:
-    """Yield the runs `(start, stop)` that cover `parts`; none is empty, the last may be short.
+def cut_parts(
+    parts: Sequence[bytes], least_bytes: int = PARTS_MIN_BYTES, likely_bytes: int = PARTS_LIKELY_BYTES
+) -> Iterator[tuple[int, int]]:
+    """Yield the runs `(start, stop)` that cover `parts`; none is empty, the last may be short. Other sizes are for `parts`.
 
     The mix is a rolling one: each part shifts older ones out, after 16 parts when they are tiny, 8 when
     small, 4 when not. One part alone would not do: a list of few distinct elements (flags, states) might have
     no boundary at all, and would then be cut by position.
     """
+    rate = _PARTS_RATE if likely_bytes == PARTS_LIKELY_BYTES else 2**32 // (likely_bytes - least_bytes)
     start = size = mix = 0
     for place, length, check in zip(count(1), map(len, parts), map(crc32, parts), strict=False):
         mix = ((mix << (2 if length < 16 else 4 if length < 128 else 8)) + check) & _WORD
         size += length
-        if size >= PARTS_MIN_BYTES and (mix < length * _PARTS_RATE or size >= PARTS_MAX_BYTES):
+        if size >= least_bytes and (mix < length * rate or size >= PARTS_MAX_BYTES):
             yield start, place
             start, size = place, 0
     if start < len(parts):

@@ -1,0 +1,124 @@
+"""Sync and async on one object: frameworks call both twins of one saver or store.
+
+The logic of an adapter is written once, as generators that yield `Read` and `Write`; `Both` carries them out in the colour of
+the caller, over one open store. A generator gets the result of each, or its error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeVar
+
+import perdure
+from perdure.errors import Invalid
+from perdure.log.change import Stream
+from perdure.planes.conversation import sessions
+from perdure.planes.memory import values
+from perdure.runtime.callers import AsyncCaller, Caller
+
+T = TypeVar("T")
+
+
+class Read(NamedTuple):
+    """Run a read verb."""
+
+    verb: Callable[..., Any]
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = MappingProxyType({})
+
+
+class Write(NamedTuple):
+    """Run a write verb, on a stream if one is given; done when it is durable."""
+
+    verb: Callable[..., Any]
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = MappingProxyType({})
+    stream: Stream | None = None
+
+
+Asked = Generator[Read | Write, Any, T]
+
+
+class Both:
+    """An open store as adapters use it. Made from a URL, it owns the store and closes it."""
+
+    __slots__ = ("_async", "_owned", "_sync", "store")
+
+    def __init__(self, store: Any) -> None:
+        self._owned = isinstance(store, str)
+        self.store = perdure.open(store) if self._owned else store
+        caller = getattr(self.store, "_caller", None)
+        if caller is None:
+            raise Invalid(f"expected a URL or an open store, got {type(store).__name__}", path="store")
+        self._sync = Caller(caller.core, caller.actor, caller.tenant, caller.heartbeat)
+        self._async = AsyncCaller(caller.core, caller.actor, caller.tenant, caller.heartbeat)
+
+    def run(self, asked: Asked[T]) -> T:
+        """Carry it out here, and wait."""
+        caller = self._sync
+        result: Any = None
+        error: BaseException | None = None
+        while True:
+            try:
+                step = asked.send(result) if error is None else asked.throw(error)
+            except StopIteration as end:
+                return end.value
+            result, error = None, None
+            try:
+                if isinstance(step, Read):
+                    result = caller.read(step.verb, *step.args, **step.kwargs)
+                elif step.stream is None:
+                    result = caller.write(step.verb, *step.args, **step.kwargs)
+                else:
+                    result = caller.write_in(step.stream, step.verb, step.args, dict(step.kwargs))
+            except Exception as raised:  # noqa: BLE001 - the generator decides
+                error = raised
+
+    async def arun(self, asked: Asked[T]) -> T:
+        """Carry it out without blocking the event loop."""
+        caller = self._async
+        result: Any = None
+        error: BaseException | None = None
+        while True:
+            try:
+                step = asked.send(result) if error is None else asked.throw(error)
+            except StopIteration as end:
+                return end.value
+            result, error = None, None
+            try:
+                if isinstance(step, Read):
+                    result = await caller.read(step.verb, *step.args, **step.kwargs)
+                elif step.stream is None:
+                    result = await caller.write(step.verb, *step.args, **step.kwargs)
+                else:
+                    result = await caller.write_in(step.stream, step.verb, step.args, dict(step.kwargs))
+            except Exception as raised:  # noqa: BLE001 - the generator decides
+                error = raised
+
+    def close(self) -> None:
+        """Close the store if it was opened here."""
+        if self._owned:
+            self._owned = False
+            self.store.close()
+
+
+def find_session(name: str) -> Asked[Stream | None]:
+    """The stream of a session; None if there is none."""
+    found = yield Read(sessions.find_session, (name,))
+    return found[0] if found else None
+
+
+def open_session(name: str) -> Asked[Stream]:
+    """The stream of a session, which is made if it is new."""
+    found = yield from find_session(name)
+    if found is not None:
+        return found
+    stream, _ = yield Write(sessions.open_session, (name,))
+    return stream
+
+
+def open_scope(name: str) -> Asked[Stream]:
+    """The stream of a scope, which is made if it is new."""
+    found = yield Read(values.find_scope, (name,))
+    return found or (yield Write(values.open_scope, (name,)))

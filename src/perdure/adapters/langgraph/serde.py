@@ -1,0 +1,172 @@
+"""Strict deserialisation: a checkpoint names classes, and only those that were allowed are built. Keeps P10.
+
+LangGraph's own serializer imports and calls whatever its data names, and in strict mode gives a dict for what is not
+allowed. This one refuses instead, with the name of the type; it refuses as early as when such a value is written, because a state
+that cannot be read back is lost. It writes LangGraph's own bytes, and never reads or writes pickle.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import ormsgpack
+from langgraph.checkpoint.serde import _msgpack as framework
+from langgraph.checkpoint.serde import jsonplus
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+from perdure.errors import Damaged, Invalid
+
+Allowed = frozenset[tuple[str, ...]]
+
+_BUILT_IN: Allowed = frozenset(framework.SAFE_MSGPACK_TYPES)
+_METHODS: Allowed = frozenset(framework.SAFE_MSGPACK_METHODS)
+_OPTION = ormsgpack.OPT_NON_STR_KEYS
+
+
+class UnknownType(Invalid):
+    """A state holds, or a checkpoint names, a class that was not allowed. Nothing of it is imported or built."""
+
+
+class StrictSerializer(JsonPlusSerializer):
+    """LangGraph's bytes, read back strictly. allow: classes of your own that may stand in a state."""
+
+    def __init__(self, allow: Iterable[type | tuple[str, str]] = ()) -> None:
+        super().__init__(allowed_msgpack_modules=None)
+        self.allow: Allowed = frozenset(
+            (each.__module__, each.__name__) if isinstance(each, type) else tuple(each) for each in allow
+        )
+
+    def with_msgpack_allowlist(self, extra_allowlist: Iterable[tuple[str, ...] | type]) -> StrictSerializer:
+        """This serializer, with more classes allowed: `graph.compile` hands over those of its schema."""
+        more = StrictSerializer(extra_allowlist)  # type: ignore[arg-type]
+        more.allow |= self.allow
+        return self if more.allow == self.allow else more
+
+    def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
+        """The bytes of a value. UnknownType if it could not be read back."""
+        kind, data = super().dumps_typed(obj)
+        if kind == "msgpack":
+            ormsgpack.unpackb(data, ext_hook=self._look, option=_OPTION)
+        return kind, bytes(data)
+
+    def loads_typed(self, data: tuple[str, bytes]) -> Any:
+        """The value of these bytes. UnknownType for a class that was not allowed, Damaged for bytes that are none of ours."""
+        kind, stored = data
+        try:
+            if kind == "msgpack":
+                return ormsgpack.unpackb(stored, ext_hook=self._build, option=_OPTION)
+            if kind == "json":
+                return json.loads(stored, object_hook=self._revive)
+        except (ormsgpack.MsgpackDecodeError, json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise Damaged(f"these bytes cannot be decoded: {error}", path="checkpoint") from None
+        if kind in ("null", "bytes", "bytearray"):
+            return super().loads_typed(data)
+        raise UnknownType(f"the serialisation {kind!r} is not read", path="checkpoint")
+
+    # A class is named by an extension: (module, name, argument[, method]).
+
+    def _look(self, code: int, data: bytes) -> None:
+        """Check the names in bytes that are about to be stored, and build nothing."""
+        found = ormsgpack.unpackb(data, ext_hook=self._look, option=_OPTION)
+        if code not in (jsonplus.EXT_NUMPY_ARRAY, jsonplus.EXT_DELTA_SNAPSHOT):
+            self._check(code, found)
+
+    def _build(self, code: int, data: bytes) -> Any:
+        if code == jsonplus.EXT_NUMPY_ARRAY:
+            return _array(ormsgpack.unpackb(data, option=_OPTION))
+        found = ormsgpack.unpackb(data, ext_hook=self._build, option=_OPTION)
+        if code == jsonplus.EXT_DELTA_SNAPSHOT:
+            return jsonplus._DeltaSnapshot(found)
+        self._check(code, found)
+        return _built(code, found)
+
+    def _check(self, code: int, found: Any) -> None:
+        if code not in _BUILDERS or not isinstance(found, (list, tuple)) or len(found) < 3:
+            raise Damaged(f"an extension {code} of a form that is not known", path="checkpoint")
+        name = tuple(found[:2])
+        if code == jsonplus.EXT_METHOD_SINGLE_ARG:
+            if (*name, found[3] if len(found) > 3 else None) not in _METHODS:
+                raise UnknownType(
+                    f"the method {'.'.join(map(str, (*name, *found[3:])))} is not called", path="checkpoint"
+                )
+        elif name not in _BUILT_IN and name not in self.allow:
+            raise UnknownType(
+                f"the type {name[0]}.{name[1]} is not allowed",
+                path="checkpoint",
+                hint=f"if it is yours, say PerdureSaver(…, allow=[{name[1]}])",
+            )
+
+    def _revive(self, found: dict[str, Any]) -> Any:
+        """Checkpoints of old, in JSON: messages are built, every other class is refused."""
+        if "lc" not in found or found.get("type") != "constructor":
+            return found
+        id_ = found.get("id")
+        where = tuple(id_) if isinstance(id_, list) else ()
+        name = (".".join(map(str, where[:-1])), str(where[-1])) if where else ("", "")
+        if name not in _BUILT_IN and name not in self.allow:
+            raise UnknownType(f"the type {'.'.join(name)} is not allowed", path="checkpoint")
+        return _class(name)(**found.get("kwargs", {}))
+
+
+def _class(name: tuple[str, ...]) -> Any:
+    return getattr(importlib.import_module(name[0]), name[1])
+
+
+def _single(found: Any) -> Any:
+    return _class(found)(found[2])
+
+
+def _positional(found: Any) -> Any:
+    if tuple(found[:2]) == ("langgraph.types", "Send"):
+        return jsonplus._send_from_args(found[2])
+    return _class(found)(*found[2])
+
+
+def _keywords(found: Any) -> Any:
+    return _class(found)(**found[2])
+
+
+def _method(found: Any) -> Any:
+    return getattr(_class(found), found[3])(found[2])
+
+
+def _model(found: Any) -> Any:
+    """A pydantic model; one that its own validation refuses (it was built without) comes back as it was."""
+    cls = _class(found)
+    try:
+        return cls(**found[2])
+    except ValueError:
+        return getattr(cls, "model_construct", cls.construct)(**found[2])
+
+
+_BUILDERS = {
+    jsonplus.EXT_CONSTRUCTOR_SINGLE_ARG: _single,
+    jsonplus.EXT_CONSTRUCTOR_POS_ARGS: _positional,
+    jsonplus.EXT_CONSTRUCTOR_KW_ARGS: _keywords,
+    jsonplus.EXT_METHOD_SINGLE_ARG: _method,
+    jsonplus.EXT_PYDANTIC_V1: _model,
+    jsonplus.EXT_PYDANTIC_V2: _model,
+}
+
+
+def _built(code: int, found: Any) -> Any:
+    try:
+        return _BUILDERS[code](found)
+    except Exception as error:
+        raise Damaged(
+            f"a value of the type {found[0]}.{found[1]} cannot be built again: {error}", path="checkpoint"
+        ) from error
+
+
+def _array(found: Any) -> Any:
+    try:
+        import numpy as np  # noqa: PLC0415 - only where a state holds arrays
+
+        dtype, shape, order, data = found
+        kind = np.dtype(dtype)
+        return np.frombuffer(data, dtype=kind).reshape(shape, order=order)
+    except Exception as error:
+        raise Damaged(f"an array cannot be built again: {error}", path="checkpoint") from error

@@ -1,16 +1,16 @@
 """Sync and async on one object: frameworks call both twins of one saver or store.
 
-The logic of an adapter is written once, as generators that yield `Read` and `Write`; `Both` carries them out in the colour of
+The logic of an adapter is written once, as generators that yield `Read`, `Write` and `WriteIn`; `Both` carries them out in the colour of
 the caller, over one open store. A generator gets the result of each, or its error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
-from types import MappingProxyType
+from collections.abc import Callable, Generator
 from typing import Any, NamedTuple, TypeVar
 
 import perdure
+from perdure.effects.commands import Read, Write
 from perdure.errors import Invalid
 from perdure.log.change import Stream
 from perdure.planes.conversation import sessions
@@ -20,24 +20,17 @@ from perdure.runtime.callers import AsyncCaller, Caller
 T = TypeVar("T")
 
 
-class Read(NamedTuple):
-    """Run a read verb."""
+class WriteIn(NamedTuple):
+    """Run a write verb on a stream; done when it is durable."""
 
+    stream: Stream
     verb: Callable[..., Any]
     args: tuple[Any, ...] = ()
-    kwargs: Mapping[str, Any] = MappingProxyType({})
 
 
-class Write(NamedTuple):
-    """Run a write verb, on a stream if one is given; done when it is durable."""
+__all__ = ["Asked", "Both", "Read", "Write", "WriteIn", "find_session", "open_scope", "open_session"]
 
-    verb: Callable[..., Any]
-    args: tuple[Any, ...] = ()
-    kwargs: Mapping[str, Any] = MappingProxyType({})
-    stream: Stream | None = None
-
-
-Asked = Generator[Read | Write, Any, T]
+Asked = Generator[Read | Write | WriteIn, Any, T]
 
 
 class Both:
@@ -68,10 +61,10 @@ class Both:
             try:
                 if isinstance(step, Read):
                     result = caller.read(step.verb, *step.args, **step.kwargs)
-                elif step.stream is None:
-                    result = caller.write(step.verb, *step.args, **step.kwargs)
+                elif isinstance(step, WriteIn):
+                    result = caller.write_in(step.stream, step.verb, step.args, {})
                 else:
-                    result = caller.write_in(step.stream, step.verb, step.args, dict(step.kwargs))
+                    result = caller.write(step.verb, *step.args, **step.kwargs)
             except Exception as raised:  # noqa: BLE001 - the generator decides
                 error = raised
 
@@ -89,10 +82,10 @@ class Both:
             try:
                 if isinstance(step, Read):
                     result = await caller.read(step.verb, *step.args, **step.kwargs)
-                elif step.stream is None:
-                    result = await caller.write(step.verb, *step.args, **step.kwargs)
+                elif isinstance(step, WriteIn):
+                    result = await caller.write_in(step.stream, step.verb, step.args, {})
                 else:
-                    result = await caller.write_in(step.stream, step.verb, step.args, dict(step.kwargs))
+                    result = await caller.write(step.verb, *step.args, **step.kwargs)
             except Exception as raised:  # noqa: BLE001 - the generator decides
                 error = raised
 

@@ -21,6 +21,8 @@ PARTS_MIN_BYTES = 512
 PARTS_LIKELY_BYTES = 1_536
 PARTS_MAX_BYTES = 6_144  # a run ends with the part that reaches it
 
+SMALL_MIN_BYTES, SMALL_LIKELY_BYTES = 160, 400  # of lists that are laid out part by part: what an appended element rewrites
+
 TEXT_MIN_BYTES = 2_560  # a turn of two KB stays in one piece
 TEXT_MAX_BYTES = 16_384
 TEXT_WINDOW_BYTES = 32
@@ -28,22 +30,30 @@ TEXT_WINDOW_BYTES = 32
 _WORD = 0xFFFF_FFFF
 # The chance that a part ends a run is in proportion to its length: so many of 2**32 for each byte.
 _PARTS_RATE = 2**32 // (PARTS_LIKELY_BYTES - PARTS_MIN_BYTES)
+_SMALL_RATE = 2**32 // (SMALL_LIKELY_BYTES - SMALL_MIN_BYTES)
 # Pairs of one of "gwGW7'" and one of " dhlptx048" (by low bits, so of any script): 0.6 to 2.6 % of any text.
 _PAIR_CLASSES = bytes(1 if byte & 15 == 7 else 2 if byte & 3 == 0 else 0 for byte in range(256))
 _PAIR = re.compile(b"\1\2")
 _PAIR_LIMIT = 2**32 // 32  # one pair of 32 is a boundary, by the checksum of the window that it ends
 
 
-def cut_parts(
-    parts: Sequence[bytes], least_bytes: int = PARTS_MIN_BYTES, likely_bytes: int = PARTS_LIKELY_BYTES
-) -> Iterator[tuple[int, int]]:
-    """Yield the runs `(start, stop)` that cover `parts`; none is empty, the last may be short. Other sizes are for `parts`.
+def cut_parts(parts: Sequence[bytes]) -> Iterator[tuple[int, int]]:
+    """Yield the runs `(start, stop)` that cover `parts`; none is empty, the last may be short.
 
     The mix is a rolling one: each part shifts older ones out, after 16 parts when they are tiny, 8 when
     small, 4 when not. One part alone would not do: a list of few distinct elements (flags, states) might have
     no boundary at all, and would then be cut by position.
     """
-    rate = _PARTS_RATE if likely_bytes == PARTS_LIKELY_BYTES else 2**32 // (likely_bytes - least_bytes)
+    return cut_runs(parts, PARTS_MIN_BYTES, _PARTS_RATE)
+
+
+def cut_small(parts: Sequence[bytes]) -> Iterator[tuple[int, int]]:
+    """Yield runs of a quarter of that size: for lists that grow by an element at a time (`parts`)."""
+    return cut_runs(parts, SMALL_MIN_BYTES, _SMALL_RATE)
+
+
+def cut_runs(parts: Sequence[bytes], least_bytes: int, rate: int) -> Iterator[tuple[int, int]]:
+    """Yield runs of at least so many bytes; rate: the chance to end, for each byte."""
     start = size = mix = 0
     for place, length, check in zip(count(1), map(len, parts), map(crc32, parts), strict=False):
         mix = ((mix << (2 if length < 16 else 4 if length < 128 else 8)) + check) & _WORD

@@ -14,14 +14,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from perdure.artifacts import tree
-from perdure.artifacts.chunks import cut_parts
+from perdure.artifacts.chunks import cut_small
 from perdure.artifacts.tree import INLINE_MAX_BYTES, Growing
 from perdure.errors import Damaged
 
 LIST_INLINE_MAX_BYTES = INLINE_MAX_BYTES // 2  # a map around it must still fit into one cell
-
-# Least and likely size of a leaf. Smaller than those of a whole state: what grows by an element rewrites its last leaf.
-LEAF_BYTES = (160, 400)
 
 
 class Part(NamedTuple):
@@ -80,7 +77,7 @@ class Laying:
         stops, links = _kept(before, same)
         start = stops[-1] if stops else 0
         rest = cells[start:]
-        for first, stop in cut_parts(rest, *LEAF_BYTES):
+        for first, stop in cut_small(rest):
             links.append(self._growing.list_leaf(rest[first:stop]))
             stops.append(start + stop)
         cell, inner = self._over(links, before)
@@ -89,7 +86,7 @@ class Laying:
     def _over(self, links: list[bytes], before: ListPart | None) -> tuple[bytes, frozenset[bytes]]:
         """The cell of a list, and the nodes between; those that it had before are stored."""
         held = len(self.nodes)
-        cell = self._growing.list_of(links, LEAF_BYTES)
+        cell = self._growing.list_of(links)
         inner = frozenset(list(self.nodes)[held:])
         for address in inner & (before.inner if before is not None else frozenset()):
             del self.nodes[address]

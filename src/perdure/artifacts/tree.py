@@ -37,12 +37,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from perdure.artifacts.chunks import PARTS_LIKELY_BYTES, PARTS_MIN_BYTES, cut_parts, cut_text
+from perdure.artifacts.chunks import cut_parts, cut_small, cut_text
 from perdure.artifacts.place import RESTORE, name_of
 from perdure.errors import Damaged, Invalid, TooLarge
 from perdure.model.limits import VALUE_MAX_BYTES, VALUE_MAX_DEPTH
 
 Known = Callable[[Collection[bytes]], set[bytes]]
+Cut = Callable[[Sequence[bytes]], Iterable[tuple[int, int]]]
 Fetch = Callable[[Collection[bytes]], Mapping[bytes, bytes]]
 
 ADDRESS_BYTES = 32
@@ -136,9 +137,9 @@ class Growing:
         """A leaf of a list; returns its address."""
         return self._put(_LIST + _container_bytes(_LIST, cells))
 
-    def list_of(self, links: list[bytes], sizes: tuple[int, int]) -> bytes:
-        """The cell of a list whose leaves are made. sizes: least and likely bytes of a node between."""
-        return self._over(_LIST, links, *sizes)
+    def list_of(self, links: list[bytes]) -> bytes:
+        """The cell of a list whose leaves are made, small ones."""
+        return self._over(_LIST, links, cut_small)
 
     def _put(self, node: bytes) -> bytes:
         address = sha256(node).digest()
@@ -178,17 +179,14 @@ class Growing:
         links = list(map(self._put, leaves))
         if is_plain:
             self.ends.update(links)
-        return self._over(kind, links)
+        return self._over(kind, links, cut_parts)
 
-    def _over(
-        self, kind: bytes, links: list[bytes], least_bytes: int = PARTS_MIN_BYTES, likely_bytes: int = PARTS_LIKELY_BYTES
-    ) -> bytes:  # fmt: skip
+    def _over(self, kind: bytes, links: list[bytes], cut: Cut) -> bytes:
         """The stub of these leaves, with as many levels between as it takes."""
         level = 0
         while len(links) > LINKS_MAX:
             head = _INDEX + kind + bytes([level])
-            runs = cut_parts(links, least_bytes, likely_bytes)
-            links = [self._put(head + b"".join(links[start:stop])) for start, stop in runs]
+            links = [self._put(head + b"".join(links[start:stop])) for start, stop in cut(links)]
             level += 1
         return _encode(kind + bytes([level]) + b"".join(links))
 

@@ -13,7 +13,6 @@ version is taken from it, and so are the elements of a list that are the same as
 
 from __future__ import annotations
 
-import marshal
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -24,12 +23,12 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from perdure.artifacts.parts import Laying, ListPart, Part, named_nodes, read_text
 from perdure.errors import Damaged, Error, Invalid
-from perdure.planes.recovery.keyed import Known, TaskWrite
+from perdure.planes.recovery.keyed import Base, TaskWrite
 
 FORMAT = 1
 LONG_TEXT_CHARS = 1_000  # about as long as a text must be to become a node of its own
 TEXTS_DEPTH_MAX = 6  # how deep long texts are looked for
-_FINGERPRINT_VERSION = 2  # of marshal: the last one whose bytes depend on the value alone
+_encode = msgspec.msgpack.Encoder().encode
 Fingerprint = tuple[int, int] | None
 
 
@@ -46,7 +45,7 @@ class KeptChannel(NamedTuple):
 class ThreadMemory(NamedTuple):
     """The last checkpoint of a thread and namespace that was saved here."""
 
-    known: Known
+    base: Base
     serde: SerializerProtocol
     channels: dict[str, KeptChannel]
 
@@ -122,7 +121,7 @@ def _same(prints: Sequence[Fingerprint], before: Sequence[Fingerprint]) -> int:
 
 
 def fingerprint(element: Any) -> Fingerprint:
-    """What tells an element from a changed one, at a fraction of the cost of serialising it. None: it cannot be told.
+    """A mark that an element shares with no changed one, at a fraction of the cost of serialising it. None: there is none.
 
     Length and hash of its content as bytes that are never read back; a message that was changed in place has another one.
     """
@@ -132,8 +131,8 @@ def fingerprint(element: Any) -> Fingerprint:
     elif kind is not str and kind is not dict:
         return None
     try:
-        data = marshal.dumps(element, _FINGERPRINT_VERSION)
-    except (ValueError, RecursionError):
+        data = _encode(element)
+    except (TypeError, ValueError, OverflowError, RecursionError):
         return None
     return len(data), hash(data)
 
@@ -141,7 +140,7 @@ def fingerprint(element: Any) -> Fingerprint:
 def lay_writes(
     serde: SerializerProtocol, writes: Sequence[tuple[str, Any]]
 ) -> tuple[list[TaskWrite], dict[bytes, bytes]]:
-    """What a task wrote, and the nodes that it names: long texts lie where the next checkpoint has them."""
+    """The writes of a task, and the nodes that they name: long texts lie where the next checkpoint has them."""
     laying = Laying()
     laid: list[TaskWrite] = []
     for idx, (channel, value) in enumerate(writes):
@@ -211,7 +210,7 @@ def _long_texts(value: Any, depth: int = 0) -> Iterator[bytes]:
 
 
 def dump(serde: SerializerProtocol, value: Any, channel: str) -> tuple[str, bytes]:
-    """What the serializer makes of a value; its error names the channel."""
+    """A value as the serializer writes it; its error names the channel."""
     try:
         kind, data = serde.dumps_typed(value)
     except Error as error:

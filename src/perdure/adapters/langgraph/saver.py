@@ -25,7 +25,7 @@ from langgraph.checkpoint.base import (
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from perdure.adapters.both import Asked, Both, Read, Write, find_session, open_session
+from perdure.adapters.both import Asked, Both, Read, WriteIn, find_session, open_session
 from perdure.adapters.langgraph import threads
 from perdure.adapters.langgraph.layout import (
     LaidState,
@@ -41,7 +41,7 @@ from perdure.errors import Invalid
 from perdure.log.change import Stream
 from perdure.planes.audit.snapshots import one_state
 from perdure.planes.recovery import keyed
-from perdure.planes.recovery.keyed import KeyedCheckpoint, Known, StoredWrite
+from perdure.planes.recovery.keyed import Base, KeyedCheckpoint, StoredWrite
 from perdure.stores.blobs import BlobRow
 from perdure.stores.store import Reads
 
@@ -157,7 +157,7 @@ class PerdureSaver(BaseCheckpointSaver[Any]):
         await self._both.arun(self._put_writes(config, writes, task_id, task_path))
 
     def delete_thread(self, thread_id: str) -> None:
-        """Let all checkpoints of a thread go. What a run still writes after one of them is refused from then on."""
+        """Let all checkpoints of a thread go. From then on a run that is still writing there is refused."""
         self._both.run(self._delete(thread_id))
 
     async def adelete_thread(self, thread_id: str) -> None:
@@ -234,25 +234,27 @@ class PerdureSaver(BaseCheckpointSaver[Any]):
             laid = yield Read(_packed, (state, memory))
             args = (laid, name_of(ns), key, parent, document)
             try:
-                yield Write(threads.save, args, stream=stream)
+                yield WriteIn(stream, threads.save, args)
             except keyed.Outdated:
                 if memory is None:
                     raise
                 memory = None
                 continue
             break
-        self._remember(thread, ns, ThreadMemory(Known(key, state.root.hex()), self.serde, state.channels))
+        self._remember(thread, ns, ThreadMemory(Base(key, state.root.hex()), self.serde, state.channels))
         return _config(thread, ns, key)
 
     def _put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task: str, path: str
     ) -> Asked[None]:
         thread, ns = _place(config)
-        checkpoint = config["configurable"]["checkpoint_id"]
+        checkpoint = get_checkpoint_id(config)
+        if checkpoint is None:
+            raise Invalid("the config names no checkpoint", path="configurable.checkpoint_id")
         stream = yield from self._opened(thread)
         laid, nodes = lay_writes(self.serde, writes)
         rows = (yield Read(_packed_nodes, (nodes,))) if nodes else ()
-        yield Write(threads.write, (name_of(ns), checkpoint, task, path, laid, rows), stream=stream)
+        yield WriteIn(stream, threads.write, (name_of(ns), checkpoint, task, path, laid, rows))
 
     def _delete(self, thread_id: str) -> Asked[None]:
         yield from threads.delete(PREFIX, _thread(thread_id))
@@ -293,7 +295,7 @@ class PerdureSaver(BaseCheckpointSaver[Any]):
     def _memory(self, thread: str, ns: str, parent: str | None) -> ThreadMemory | None:
         with self._mutex:
             memory = self._memories.get((thread, ns))
-        fits = memory is not None and memory.known.key == parent and memory.serde is self.serde
+        fits = memory is not None and memory.base.key == parent and memory.serde is self.serde
         return memory if fits else None
 
     def _remember(self, thread: str, ns: str, memory: ThreadMemory) -> None:
@@ -410,7 +412,7 @@ def _packed(reads: Reads, state: LaidState, memory: ThreadMemory | None) -> keye
     """The new nodes as rows. With nothing remembered all nodes were made, and those that are stored are left out."""
     if memory is not None:
         rows = [reads.pack(node) for node in state.nodes.values()]
-        return keyed.Laid(state.root, state.size, rows, (), memory.known)
+        return keyed.Laid(state.root, state.size, rows, (), memory.base)
     stored: Collection[bytes] = reads.known(state.nodes.keys())
     rows = [reads.pack(node) for address, node in state.nodes.items() if address not in stored]
     return keyed.Laid(state.root, state.size, rows, stored)

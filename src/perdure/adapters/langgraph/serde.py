@@ -16,6 +16,7 @@ import ormsgpack
 from langgraph.checkpoint.serde import _msgpack as framework
 from langgraph.checkpoint.serde import jsonplus
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from perdure.errors import Damaged, Invalid
 
@@ -79,7 +80,7 @@ class StrictSerializer(JsonPlusSerializer):
             return _array(ormsgpack.unpackb(data, option=_OPTION))
         found = ormsgpack.unpackb(data, ext_hook=self._build, option=_OPTION)
         if code == jsonplus.EXT_DELTA_SNAPSHOT:
-            return jsonplus._DeltaSnapshot(found)
+            return _DeltaSnapshot(found)
         self._check(code, found)
         return _built(code, found)
 

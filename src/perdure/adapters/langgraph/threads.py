@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
-from perdure.adapters.both import Asked, Read, Write, find_session, open_session
+from perdure.adapters.both import Asked, Read, WriteIn, find_session, open_session
 from perdure.errors import Conflict
 from perdure.log.change import Stream
 from perdure.planes.memory import values
@@ -63,7 +63,7 @@ def delete(prefix: str, thread: str) -> Asked[None]:
         return
     found: list[KeyedCheckpoint] = yield Read(_own, (stream, prefix))
     if found:
-        yield Write(_mark, (max(each.key for each in found),), stream=stream)
+        yield WriteIn(stream, _mark, (max(each.key for each in found),))
     yield from _drop(stream, found)
 
 
@@ -74,7 +74,7 @@ def _mark(tx: Tx, stream: Stream, key: str) -> None:
 
 def _drop(stream: Stream, found: Sequence[KeyedCheckpoint]) -> Asked[None]:
     for page in (found[start : start + PAGE_ROWS] for start in range(0, len(found), PAGE_ROWS)):
-        yield Write(keyed.drop, ([each.seq for each in page],), stream=stream)
+        yield WriteIn(stream, keyed.drop, ([each.seq for each in page],))
 
 
 def _own(reads: Reads, stream: Stream, prefix: str) -> list[KeyedCheckpoint]:
@@ -159,4 +159,4 @@ def copy(prefix: str, source: str, target: str) -> Asked[None]:
     if found is None:
         return
     stream = yield from open_session(target)
-    yield Write(keyed.copy, (found, prefix), stream=stream)
+    yield WriteIn(stream, keyed.copy, (found, prefix))

@@ -34,5 +34,5 @@ WITH RECURSIVE forks (id, seq) AS (
   SELECT s.id, CASE WHEN s.fork_seq < f.seq THEN s.fork_seq ELSE f.seq END FROM streams s JOIN forks f ON s.parent = f.id)
 SELECT DISTINCT seq FROM forks
 
--- writes_after: what tasks wrote after a checkpoint that has a key, of the stream itself.
+-- writes_after: the writes of tasks after a checkpoint that has a key, of the stream itself.
 SELECT seq FROM checkpoint_writes WHERE stream = :stream AND name = :name AND checkpoint = :checkpoint ORDER BY seq

@@ -37,7 +37,7 @@ NAME_MAX_CHARS = 10_000  # frameworks nest: a subgraph's name holds those of all
 PAGE_ROWS = 200
 
 
-class Known(NamedTuple):
+class Base(NamedTuple):
     """A checkpoint that a new one builds on: whoever saves has seen its parts, and they stand while it does."""
 
     key: str
@@ -51,7 +51,7 @@ class Laid(NamedTuple):
     size: int
     rows: list[BlobRow]
     leans_on: Collection[bytes] = ()
-    known: Known | None = None
+    base: Base | None = None
 
 
 class KeyedCheckpoint(NamedTuple):
@@ -131,9 +131,9 @@ def save_prepared(
 
 
 def _check_stands(tx: Tx, stream: Stream, name: str, laid: Laid) -> None:
-    known = laid.known
-    if known is not None and all(root != known.root for _, root in _standing(tx, stream, name, known.key)):
-        raise Outdated(f"the checkpoint {known.key!r} that this one builds on is gone", path="key")
+    base = laid.base
+    if base is not None and all(root != base.root for _, root in _standing(tx, stream, name, base.key)):
+        raise Outdated(f"the checkpoint {base.key!r} that this one builds on is gone", path="key")
     if set(laid.leans_on) - tx.known(laid.leans_on):
         raise Outdated("nodes that this checkpoint builds on were collected", path="key")
 
@@ -233,7 +233,7 @@ def writes_of(reads: Reads, stream: Stream, name: str, key: str) -> list[StoredW
 
 
 def _wrote(reads: Reads, stream: Stream, name: str, key: str) -> list[tuple[int, str, str, Body]]:
-    """What tasks wrote after a checkpoint, oldest first."""
+    """The writes of tasks after a checkpoint, oldest first."""
     found: list[tuple[int, str, str, Body]] = []
     for part in reversed(segments(reads, stream)):
         touches = touching(CHECKPOINT_WRITES, stream, part.stream)

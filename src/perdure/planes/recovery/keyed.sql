@@ -36,7 +36,7 @@ WHERE c.tenant = :tenant AND c.key IS NOT NULL AND e.stream = c.stream AND e.seq
   AND (c.key, c.stream, c.seq) < (:key, :after, :seq) --? key
 ORDER BY c.key DESC, c.stream DESC, c.seq DESC LIMIT :limit
 
--- writes_get: what tasks wrote after a checkpoint, in a segment of a lineage.
+-- writes_get: the writes of tasks after a checkpoint, in a segment of a lineage.
 SELECT w.seq, w.task, w.path, e.body
 FROM checkpoint_writes w CROSS JOIN events e
 WHERE w.stream = :stream AND w.name = :name AND w.checkpoint = :checkpoint AND w.seq > :first AND w.seq <= :last

@@ -43,6 +43,7 @@ from tidy_rules import (
     only_the_log_and_the_stores_write,
     prose_is_plain,
     randomness_is_passed_in,
+    records_are_built_by_keyword,
     sql_stands_in_sql_files,
     time_is_passed_in,
     twins_hold_what_waits,
@@ -105,6 +106,14 @@ CONTROLS: dict[Rule, tuple[list[File], list[File]]] = {
             def process_id(): ...
             from contextlib import contextmanager
             utility = 1"""),
+    ),
+    records_are_built_by_keyword: (
+        planted("""Turn(1, 2, 3, 4, 5, 6, 7)
+            x = records.Turn(1, 2, 3, 4, 5, 6, 7, key=1)
+            _Row(1, 2, 3, 4, 5, 6, 7)"""),
+        planted("""Turn(1, 2, 3, 4, 5, 6, key=7)
+            turn(1, 2, 3, 4, 5, 6, 7)
+            handles/sync/a.py> Turn(1, 2, 3, 4, 5, 6, 7)"""),
     ),
     modules_have_names_of_their_own: (
         planted("""planes/time.py> x = 1

@@ -31,6 +31,7 @@ if _typing.TYPE_CHECKING:
         InDoubt,
         Invalid,
         KeyReused,
+        Limited,
         NewerSchema,
         NotFound,
         Parked,
@@ -39,6 +40,7 @@ if _typing.TYPE_CHECKING:
         Stale,
         TimedOut,
         TooLarge,
+        Unauthenticated,
         Unavailable,
         Waiting,
     )
@@ -143,8 +145,8 @@ if _typing.TYPE_CHECKING:
 _HOMES = {
     "perdure.errors": (
         "Cancelled", "Changed", "Failed", "Parked", "Waiting",
-        "Conflict", "Damaged", "Error", "Full", "InDoubt", "Invalid", "KeyReused", "NewerSchema", "NotFound",
-        "ReadOnly", "Refused", "Stale", "TimedOut", "TooLarge", "Unavailable",
+        "Conflict", "Damaged", "Error", "Full", "InDoubt", "Invalid", "KeyReused", "Limited", "NewerSchema",
+        "NotFound", "ReadOnly", "Refused", "Stale", "TimedOut", "TooLarge", "Unauthenticated", "Unavailable",
     ),
     "perdure.handles.aio.artifacts": ("AsyncArtifact",),
     "perdure.handles.aio.decisions": ("AsyncDecision",),
@@ -284,6 +286,7 @@ __all__ = [
     "InDoubt",
     "Invalid",
     "KeyReused",
+    "Limited",
     "Lock",
     "Memory",
     "MemoryKind",
@@ -344,6 +347,7 @@ __all__ = [
     "ToolKind",
     "Transcript",
     "Turn",
+    "Unauthenticated",
     "Unavailable",
     "Unknown",
     "Unregistered",

@@ -9,6 +9,7 @@
     │   └── Stale              a fence, lease or cursor from before: nothing was written
     ├── Unavailable            later: the store cannot answer now; nothing was acknowledged
     │   ├── Full               ... because its disk is full
+    │   ├── Limited            ... because a limit of the tenant is reached; it says when to come back
     │   └── TimedOut           ... because the deadline passed first
     ├── InDoubt                settle first: the outcome of an effect is unknown
     ├── Failed                 decide: it was tried, and it is known not to have happened
@@ -18,7 +19,8 @@
     │   └── Changed            ... because the program does not do what the run did
     ├── Refused                not here: this store, file or credential does not allow it
     │   ├── NewerSchema        the database was written by a newer Perdure
-    │   └── ReadOnly           the store or the view can only be read
+    │   ├── ReadOnly           the store or the view can only be read
+    │   └── Unauthenticated    no token, or one that is unknown, expired or revoked
     └── Damaged                restore: what is stored is not what was written
 
 Every error carries `path` (where), `hint` (the way out), an exit code for the command line and a status for HTTP.
@@ -89,6 +91,8 @@ class Conflict(Error):
 class KeyReused(Conflict):
     """A client key came again with other input; the first input stands."""
 
+    http_status = 422
+
 
 class Stale(Conflict):
     """A token, lease or cursor from before: nothing was written (P7)."""
@@ -105,6 +109,12 @@ class Full(Unavailable):
     """The disk is full. Reads continue; writes work again when there is room."""
 
     http_status = 507
+
+
+class Limited(Unavailable):
+    """A limit of the tenant is reached; `facts` has `retry_after`, in seconds. Nothing was written."""
+
+    http_status = 429
 
 
 class TimedOut(Unavailable):
@@ -182,6 +192,12 @@ class NewerSchema(Refused):
 
 class ReadOnly(Refused):
     """Only reading is possible here."""
+
+
+class Unauthenticated(Refused):
+    """No token was shown, or it is unknown, expired or revoked: the same answer for all four."""
+
+    http_status = 401
 
 
 class Damaged(Error):

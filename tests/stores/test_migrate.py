@@ -334,9 +334,9 @@ from collections.abc import Iterator
 from pathlib import Path
 sys.path[:0] = [{tests!r}]
 from stores.test_migrate import STEPS
-from perdure.stores import scripts
+from perdure.stores import schema_upgrade
 from perdure.stores.sqlite import SqliteEngine
-scripts.bring_up_to_date(SqliteEngine("", Path(sys.argv[1])), STEPS)
+schema_upgrade.bring_up_to_date(SqliteEngine("", Path(sys.argv[1])), STEPS)
 """
 POINTS = [
     "migrate.locked",

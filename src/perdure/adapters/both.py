@@ -1,7 +1,7 @@
 """Sync and async on one object: frameworks call both twins of one saver or store.
 
-The logic of an adapter is written once, as generators that yield `Read`, `Write` and `WriteIn`; `Both` carries them out in the colour of
-the caller, over one open store. A generator gets the result of each, or its error.
+The logic of an adapter is written once, as generators that yield `Read`, `Write` and `WriteIn`. `Both` carries them out in the
+colour of the caller, over one open store. A generator gets the result of each, or its error.
 """
 
 from __future__ import annotations

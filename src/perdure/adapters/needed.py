@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 from perdure.errors import Refused
 
 
-class Missing(Refused, ImportError):
+class MissingFramework(Refused, ImportError):
     """A framework is not installed, or in a version that the adapter does not support. The hint is the pip command."""
 
 
@@ -17,8 +17,10 @@ def need(package: str, at_least: tuple[int, ...], below: tuple[int, ...], extra:
     try:
         found = version(package)
     except PackageNotFoundError:
-        raise Missing(f"{package} is not installed", path=extra, hint=command) from None
+        raise MissingFramework(f"{package} is not installed", path=extra, hint=command) from None
     numbers = tuple(int("".join(filter(str.isdigit, part)) or 0) for part in found.split(".")[:3])
     if not at_least <= numbers < below:
         asked = f"{'.'.join(map(str, at_least))} or newer, below {'.'.join(map(str, below))}"
-        raise Missing(f"{package} {found} is not supported, but {asked}", path=extra, hint=f"{command} --upgrade")
+        raise MissingFramework(
+            f"{package} {found} is not supported, but {asked}", path=extra, hint=f"{command} --upgrade"
+        )

@@ -1,7 +1,7 @@
 """A state that is laid out part by part, so that saving it again costs the parts that changed (P8).
 
-`tree.save` takes a whole state, and walks all of it. Callers that know what did not change keep the `Part` of it and lay out the
-rest: a part is the cell by which a node names it (see the format in `tree`), and stands inside a state like a value. The nodes
+`tree.save` takes a whole state, and walks all of it. Callers that know what did not change keep the `LaidPart` of it and lay out
+the rest: a part is the cell by which a node names it (see the format in `tree`), and stands inside a state like a value. The nodes
 are the same kinds as those of `tree`, so whatever reads, verifies or collects a state knows no difference. A list that only
 grew keeps its leaves. Called by adapters whose framework says which channels of its state changed.
 """
@@ -21,7 +21,7 @@ from perdure.errors import Damaged
 LIST_INLINE_MAX_BYTES = INLINE_MAX_BYTES // 2  # a map around it must still fit into one cell
 
 
-class Part(NamedTuple):
+class LaidPart(NamedTuple):
     """A value that is laid out: its cell, and the bytes of its nodes."""
 
     cell: msgspec.Raw
@@ -31,7 +31,7 @@ class Part(NamedTuple):
 class ListPart(NamedTuple):
     """A list that is laid out: the cells of its elements, where its leaves end, and their addresses."""
 
-    part: Part
+    part: LaidPart
     cells: list[bytes]
     sizes: list[int]
     stops: list[int]
@@ -52,12 +52,12 @@ class Laying:
         """The new nodes, by address."""
         return self._growing.nodes
 
-    def value(self, value: Any) -> Part:
+    def value(self, value: Any) -> LaidPart:
         """Lay out a plain value."""
         before = len(self.nodes)
         cell = self._growing.cell(value)
         made = list(self.nodes.values())[before:]
-        return Part(msgspec.Raw(cell), len(cell) + sum(map(len, made)))
+        return LaidPart(msgspec.Raw(cell), len(cell) + sum(map(len, made)))
 
     def text(self, text: str) -> str | list[str]:
         """A text to stand in a document: itself while it is short, else the addresses of the nodes that a state has for it."""
@@ -65,7 +65,7 @@ class Laying:
             return text
         return [address.hex() for address in self._growing.text_leaves(text)]
 
-    def items(self, elements: Sequence[Part], before: ListPart | None = None, same: int = 0) -> ListPart:
+    def items(self, elements: Sequence[LaidPart], before: ListPart | None = None, same: int = 0) -> ListPart:
         """Lay out a list. same: so many elements in front are those of `before`, whose leaves are kept as far as they go."""
         cells = [bytes(each.cell) for each in elements]
         sizes = [each.size for each in elements]
@@ -73,7 +73,7 @@ class Laying:
             cells, sizes = before.cells[:same] + cells, before.sizes[:same] + sizes
         if sum(map(len, cells)) <= LIST_INLINE_MAX_BYTES:
             cell = tree.list_cell(cells)
-            return ListPart(Part(msgspec.Raw(cell), sum(sizes)), cells, sizes, [], [], frozenset())
+            return ListPart(LaidPart(msgspec.Raw(cell), sum(sizes)), cells, sizes, [], [], frozenset())
         stops, links = _kept(before, same)
         start = stops[-1] if stops else 0
         rest = cells[start:]
@@ -81,7 +81,7 @@ class Laying:
             links.append(self._growing.list_leaf(rest[first:stop]))
             stops.append(start + stop)
         cell, inner = self._over(links, before)
-        return ListPart(Part(msgspec.Raw(cell), sum(sizes)), cells, sizes, stops, links, inner)
+        return ListPart(LaidPart(msgspec.Raw(cell), sum(sizes)), cells, sizes, stops, links, inner)
 
     def _over(self, links: list[bytes], before: ListPart | None) -> tuple[bytes, frozenset[bytes]]:
         """The cell of a list, and the nodes between; those that it had before are stored."""

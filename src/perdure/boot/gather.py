@@ -153,8 +153,8 @@ def _task(each: TaskRecord, said: str, rests: Resting) -> Item:
     needs = f"; needs {', '.join(map(str, each.needs))}" if each.needs else ""
     at, changed = instant_us(each.at, 0), instant_us(each.changed_at, 0)
     return Item(
-        Section.PLAN, "task", f"{each.session}/{each.id}", each.title + noted, each.actor, at, said + needs,
-        rests=rests.on(Thing.TASK, each.id, changed), changed=changed,
+        section=Section.PLAN, kind="task", id=f"{each.session}/{each.id}", text=each.title + noted, by=each.actor,
+        at=at, said=said + needs, rests=rests.on(Thing.TASK, each.id, changed), changed=changed,
     )  # fmt: skip
 
 
@@ -190,23 +190,49 @@ def _effect(each: EffectRecord) -> Item:
     wrong = f"\n{each.error}" if each.error else ""
     text = f"{each.tool} {encode(each.args).decode()}{wrong}"
     said = f"{each.state.replace('_', ' ')}: not known whether it happened" if each.attempt else each.state.value
-    return Item(Section.LOOPS, "effect", each.id, text, each.actor, instant_us(each.at, 0), said)
+    return Item(
+        section=Section.LOOPS, kind="effect", id=each.id, text=text, by=each.actor, at=instant_us(each.at, 0), said=said
+    )
 
 
 def _run(each: RunRecord) -> Item:
     why = "\n".join(str(part) for part in (each.error, each.reason, each.hint) if part)
     said = f"{each.status.value}{', its process is gone' if each.abandoned else ''}"
     text = f"agent {each.agent}" + (f"\n{why}" if why else "")
-    return Item(Section.LOOPS, "run", f"run:{each.id}", text, each.creator, instant_us(each.created_at, 0), said)
+    return Item(
+        section=Section.LOOPS,
+        kind="run",
+        id=f"run:{each.id}",
+        text=text,
+        by=each.creator,
+        at=instant_us(each.created_at, 0),
+        said=said,
+    )
 
 
 def _ask(each: WaitRecord) -> Item:
     text = each.question + (f"\nChoices: {', '.join(each.choices)}" if each.choices else "")
     if each.state is not WaitState.MET:
-        return Item(Section.LOOPS, each.kind.value, each.id, text, each.actor, instant_us(each.at, 0), "not answered")
+        return Item(
+            section=Section.LOOPS,
+            kind=each.kind.value,
+            id=each.id,
+            text=text,
+            by=each.actor,
+            at=instant_us(each.at, 0),
+            said="not answered",
+        )
     answer = each.answer if isinstance(each.answer, str) else encode(each.answer).decode()
     at = instant_us(each.met_at or each.at, 0)
-    return Item(Section.LOOPS, each.kind.value, each.id, f"{text}\nAnswer: {answer}", each.met_by or "", at, "answered")
+    return Item(
+        section=Section.LOOPS,
+        kind=each.kind.value,
+        id=each.id,
+        text=f"{text}\nAnswer: {answer}",
+        by=each.met_by or "",
+        at=at,
+        said="answered",
+    )
 
 
 def _pending(reads: Reads, stream: Stream) -> Iterator[Item]:
@@ -223,7 +249,15 @@ def _open_turn(stream: Stream, found: Pending) -> Item:
     calls = "".join(f"\n{call.id} {call.tool} {encode(call.args).decode()}" for call in found.calls)
     said = "these calls have no result" if found.calls else "not answered yet"
     text = calls.strip() or as_text(turn.content) or "(empty)"
-    return Item(Section.LOOPS, "turn", f"{stream.name}/{turn.seq}", text, turn.actor, instant_us(turn.at, 0), said)
+    return Item(
+        section=Section.LOOPS,
+        kind="turn",
+        id=f"{stream.name}/{turn.seq}",
+        text=text,
+        by=turn.actor,
+        at=instant_us(turn.at, 0),
+        said=said,
+    )
 
 
 # -- decisions, workspace ------------------------------------------------------------------------------------
@@ -258,7 +292,7 @@ def decision_item(each: DecisionRecord, section: Section, rests: Resting) -> Ite
     at, changed = instant_us(each.at, 0), instant_us(each.changed_at, 0)
     said = each.status.value + (f", {STANDING}" if STANDING in each.tags else "")
     return Item(
-        section, "decision", f"{each.session}/{each.seq}", text, each.actor, at, said,
+        section=section, kind="decision", id=f"{each.session}/{each.seq}", text=text, by=each.actor, at=at, said=said,
         rests=rests.on(Thing.DECISION, each.seq, changed), changed=changed,
     )  # fmt: skip
 
@@ -270,12 +304,30 @@ def _workspace(reads: Reads, stream: Stream, info: SessionRecord, rests: Resting
         if text:
             at = instant_us(info.last_at, 0)
             on = Carrier(stream, (ModelOffered(info.pins.model),), at) if info.pins.model else None
-            yield Item(Section.WORKSPACE, "pins", info.name, text, info.creator, at, "in force", rests=on)
+            yield Item(
+                section=Section.WORKSPACE,
+                kind="pins",
+                id=info.name,
+                text=text,
+                by=info.creator,
+                at=at,
+                said="in force",
+                rests=on,
+            )
     for each in values.entries(reads, stream, limit=VALUES_MAX):
         value = each.value if isinstance(each.value, str) else _as_json(each.value)
         at, said = instant_us(each.updated_at, 0), f"version {each.version}"
         on = rests.on(Thing.VALUE, each.name, at, each.version)
-        yield Item(Section.WORKSPACE, "value", f"{info.name}/{each.name}", value, each.actor, at, said, rests=on)
+        yield Item(
+            section=Section.WORKSPACE,
+            kind="value",
+            id=f"{info.name}/{each.name}",
+            text=value,
+            by=each.actor,
+            at=at,
+            said=said,
+            rests=on,
+        )
 
 
 def _as_json(value: Any) -> str:
@@ -290,10 +342,17 @@ def _tail(reads: Reads, stream: Stream, turns_max: int) -> tuple[list[Exchange],
     shown = turns.turns(reads, stream, last=turns_max)
     exchanges = [each for each in pair(shown) if isinstance(each, Exchange)]
     summarised = [
-        Item(Section.RECALLED, "summary", f"{stream.name}/{each.seq}", _summary(each), each.actor, instant_us(each.at, 0),
-             f"of turns {each.first_seq} to {each.last_seq}")
+        Item(
+            section=Section.RECALLED,
+            kind="summary",
+            id=f"{stream.name}/{each.seq}",
+            text=_summary(each),
+            by=each.actor,
+            at=instant_us(each.at, 0),
+            said=f"of turns {each.first_seq} to {each.last_seq}",
+        )
         for each in summaries.newest(reads, stream, SUMMARIES_MAX)
-    ]  # fmt: skip
+    ]
     return exchanges[::-1], summarised
 
 
@@ -314,7 +373,13 @@ def _of_others(reads: Reads, info: SessionRecord) -> Iterator[Item]:
                 said = f"of turns {each.first_seq} to {each.last_seq} of another session"
                 at = instant_us(each.at, 0)
                 yield Item(
-                    Section.RECALLED, "summary", f"{other.name}/{each.seq}", _summary(each), each.actor, at, said
+                    section=Section.RECALLED,
+                    kind="summary",
+                    id=f"{other.name}/{each.seq}",
+                    text=_summary(each),
+                    by=each.actor,
+                    at=at,
+                    said=said,
                 )
 
 
@@ -329,7 +394,15 @@ def exchange_item(stream: Stream, each: Exchange, last_asked: int) -> Item:
         )
     said = f"{turn.role.value}{', with calls and results' if each.answered else ''}"
     text = "\n".join(parts).strip() or "(empty)"
-    return Item(Section.TAIL, "turn", f"{stream.name}/{turn.seq}", text, turn.actor, instant_us(turn.at, 0), said)
+    return Item(
+        section=Section.TAIL,
+        kind="turn",
+        id=f"{stream.name}/{turn.seq}",
+        text=text,
+        by=turn.actor,
+        at=instant_us(turn.at, 0),
+        said=said,
+    )
 
 
 def _result_said(result: Turn | None, last_asked: int) -> str:

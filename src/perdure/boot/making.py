@@ -146,12 +146,22 @@ def _seen(gathered: Gathered, root: str | None) -> Seen:
     if not found.head:
         return Seen("", [])
     text = f"commit {found.head}" + (f"\nbranch {found.branch}" if found.branch else "")
-    items = [Item(Section.WORKSPACE, "head", name, text, "git", now, "looked at now")]
+    items = [Item(section=Section.WORKSPACE, kind="head", id=name, text=text, by="git", at=now, said="looked at now")]
     if found.count:
         paths = list(found.paths)[:UNSAVED_SHOWN]
         more = [f"… and {found.count - len(paths)} more"] if found.count > len(paths) else []
         said = f"{found.count} files that no commit has, looked at now"
-        items.append(Item(Section.LOOPS, "unsaved", name, "\n".join([*paths, *more]), "git", now, said))
+        items.append(
+            Item(
+                section=Section.LOOPS,
+                kind="unsaved",
+                id=name,
+                text="\n".join([*paths, *more]),
+                by="git",
+                at=now,
+                said=said,
+            )
+        )
     return Seen(found.head, items)
 
 
@@ -164,7 +174,10 @@ def _made(stream: Stream, gathered: Gathered, items: list[Item], notes: list[str
     exchanges = {name: each for name, (_, each) in tail.items()}
     at = instant_us(info.last_at, 0)
     shown = [*items, *(item for item, _ in tail.values())]
-    return Made(info.name, stream.uid.hex(), info.last_seq, at, gathered.now, commit, shown, exchanges, notes)
+    return Made(
+        session=info.name, uid=stream.uid.hex(), seq=info.last_seq, at=at, now=gathered.now, commit=commit,
+        items=shown, tail=exchanges, notes=notes,
+    )  # fmt: skip
 
 
 def _found(core: Core, tenant: int, stream: Stream, query: str, asked: PackRequest, *, earlier: bool) -> FoundForTask:
@@ -228,7 +241,10 @@ def _memory(known: Known, sought: frozenset[str]) -> Item:
     at = instant_us(record.confirmed_at or record.at, 0)
     rests = carrier_of(of, record) if record.checks else None
     kind = "rule" if rule else "memory"
-    return Item(section, kind, _id(record), text, record.actor, at, said, whole=rule, rests=rests)
+    return Item(
+        section=section, kind=kind, id=_id(record), text=text, by=record.actor, at=at, said=said, whole=rule,
+        rests=rests,
+    )  # fmt: skip
 
 
 def _standing(core: Core, tenant: int, items: list[Item], looking: Looking) -> list[Item]:

@@ -335,12 +335,22 @@ def _assembled(
     texts = [each for title, bodies in sections for each in _section(title, bodies)]
     text = "".join(texts)
     manifest = PackManifest(
-        made.session, made.uid, made.seq, moment(made.now), made.commit, asked.budget, asked.max_chars,
-        sum(map(count, texts)) if asked.adds_up else asked.tokens_of(text), len(text), asked.profile,
-        tuple(_shown(text, chosen, count)),
-        {shelf.section.value: tuple(item.id for item in left) for shelf in shelves if (left := shelf.left_out)},
-        tuple(made.notes),
-    )  # fmt: skip
+        session=made.session,
+        uid=made.uid,
+        seq=made.seq,
+        made_at=moment(made.now),
+        commit=made.commit,
+        budget=asked.budget,
+        max_chars=asked.max_chars,
+        tokens=sum(map(count, texts)) if asked.adds_up else asked.tokens_of(text),
+        chars=len(text),
+        profile=asked.profile,
+        shown=tuple(_shown(text, chosen, count)),
+        left_out={
+            shelf.section.value: tuple(item.id for item in left) for shelf in shelves if (left := shelf.left_out)
+        },
+        notes=tuple(made.notes),
+    )
     tail = [_as_shown(made.tail[each.item.id], each) for each in chosen.get(Section.TAIL, ())]
     return Pack(text, manifest, sections, tail)
 
@@ -356,8 +366,8 @@ def _shown(text: str, chosen: dict[Section, list[ChosenItem]], count: Count) -> 
             place = text.index(each.text, place)
             item = each.item
             yield Shown(
-                section.value, item.kind, item.id, count(each.text), len(each.text), place, each.shortened,
-                visible(item.said), item.changed or item.at,
+                section=section.value, kind=item.kind, id=item.id, tokens=count(each.text), chars=len(each.text),
+                at=place, shortened=each.shortened, said=visible(item.said), changed=item.changed or item.at,
             )  # fmt: skip
             place += len(each.text)
 

@@ -204,10 +204,13 @@ def _insert(tx: Tx, stream: Stream, verb: str, intent: Intent, columns: dict[str
     doc = {**meant, **intent.notes}
     seq = tx.record(Change(arrow.kind, stream, EFFECTS, set=fixed | columns, doc=doc))
     return EffectRecord(
-        seq, stream.kind, stream.name, intent.tool, intent.kind, arrow.target, intent.key, intent.digest, intent.args,
-        intent.rule, columns["attempt"], columns.get("holder"), intent.place, intent.call, intent.undoes, columns["epoch"],
-        tx.actor, to_datetime(tx.now), _when(columns.get("dispatched_at")), _when(columns.get("deadline_at")), None, None,
-        None, None, stream.ref(seq), 0, _when(columns.get("first_dispatched_at")), sent_key=sent_key,
+        seq=seq, stream_kind=stream.kind, stream=stream.name, tool=intent.tool, kind=intent.kind,
+        state=arrow.target, key=intent.key, digest=intent.digest, args=intent.args, rule=intent.rule,
+        attempt=columns["attempt"], holder=columns.get("holder"), place=intent.place, call=intent.call,
+        undoes=intent.undoes, epoch=columns["epoch"], actor=tx.actor, at=to_datetime(tx.now),
+        dispatched_at=_when(columns.get("dispatched_at")), deadline_at=_when(columns.get("deadline_at")),
+        quiet_at=None, result=None, error=None, settled_by=None, ref=stream.ref(seq), mishaps=0,
+        first_dispatched_at=_when(columns.get("first_dispatched_at")), sent_key=sent_key,
     )  # fmt: skip
 
 
@@ -367,7 +370,18 @@ def _move(
         )
     doc, mark = (None, "") if outcome is None else (_document(outcome), "outcome_seq")
     values = {"state": arrow.target.value, **columns}
-    tx.record(Change(arrow.kind, stream, EFFECTS, Op.SET, {"seq": found.seq}, values, doc, mark))
+    tx.record(
+        Change(
+            kind=arrow.kind,
+            stream=stream,
+            table=EFFECTS,
+            op=Op.SET,
+            key={"seq": found.seq},
+            set=values,
+            doc=doc,
+            mark=mark,
+        )
+    )
     if verb == "commit" and found.undoes is not None:
         _move(tx, stream, effect(tx, stream, found.undoes), "undone", {})
     return _moved(tx, found, arrow.target, columns, outcome)
@@ -524,16 +538,20 @@ def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> EffectRecord:
     what_if = meant.get("what_if") == (dispatched_at or 0)
     sent_key = sent_key_of(stream.uid.hex(), key)
     return EffectRecord(
-        seq, stream.kind, stream.name, tool, stored_state(ToolKind, kind, where), stored_state(EffectState, state, where),
-        key, marked(digest, meant), stored_fields(stored_value(meant.get("args"), where), where),
-        stored_as(Rule, meant.get("rule") or {}, "rule of a tool", where), attempt, holder, place, call, undoes,
-        epoch, actor, stored_instant(at, where), stored_instant_or_none(dispatched_at, where),
-        stored_instant_or_none(deadline_at, where), stored_instant_or_none(quiet_at, where),
-        stored_value(became.get("result"), where), stored_as(EffectError | None, became.get("error"), "error", where),
-        stored_as(str | None, became.get("by"), "name", where), stream.ref(seq), mishaps,
-        stored_instant_or_none(first_dispatched_at, where), stored_as(str | None, became.get("unkept"), "reason", where),
-        bool(became.get("doubtful")), str(meant.get("sent_key", sent_key)) if what_if else sent_key, what_if,
-        stored_instant_or_none(outcome_at, where),
+        seq=seq, stream_kind=stream.kind, stream=stream.name, tool=tool, kind=stored_state(ToolKind, kind, where),
+        state=stored_state(EffectState, state, where), key=key, digest=marked(digest, meant),
+        args=stored_fields(stored_value(meant.get("args"), where), where),
+        rule=stored_as(Rule, meant.get("rule") or {}, "rule of a tool", where), attempt=attempt, holder=holder,
+        place=place, call=call, undoes=undoes, epoch=epoch, actor=actor, at=stored_instant(at, where),
+        dispatched_at=stored_instant_or_none(dispatched_at, where),
+        deadline_at=stored_instant_or_none(deadline_at, where), quiet_at=stored_instant_or_none(quiet_at, where),
+        result=stored_value(became.get("result"), where),
+        error=stored_as(EffectError | None, became.get("error"), "error", where),
+        settled_by=stored_as(str | None, became.get("by"), "name", where), ref=stream.ref(seq), mishaps=mishaps,
+        first_dispatched_at=stored_instant_or_none(first_dispatched_at, where),
+        unkept=stored_as(str | None, became.get("unkept"), "reason", where), doubtful=bool(became.get("doubtful")),
+        sent_key=str(meant.get("sent_key", sent_key)) if what_if else sent_key, what_if=what_if,
+        outcome_at=stored_instant_or_none(outcome_at, where),
     )  # fmt: skip
 
 

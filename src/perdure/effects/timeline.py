@@ -58,7 +58,16 @@ def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> TimelineRecor
     of = body.key.get("seq") or doc.get("effect")
     about = doc.get("name") or _about(reads, stream, table, body) or ""
     place = doc.get("place") or body.set.get("place") or ""
-    return TimelineRecord(seq, stored_instant(at, where), kind, actor, str(about), str(place), of, body.doc)
+    return TimelineRecord(
+        seq=seq,
+        at=stored_instant(at, where),
+        kind=kind,
+        actor=actor,
+        about=str(about),
+        place=str(place),
+        of=of,
+        said=body.doc,
+    )
 
 
 def _about(reads: Reads, stream: Stream, table: str, body: Body) -> Any:

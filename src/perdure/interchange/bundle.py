@@ -311,4 +311,6 @@ def _paged(events: Iterator[Event]) -> Iterator[list[Event]]:
 
 def template(listed: Listed, written: WrittenStream, name: str) -> Stream:
     """A stream as `stores.replay` places it, under the name that it has here. Its numbers are the target's to give."""
-    return Stream(0, bytes.fromhex(listed.uid), 0, listed.kind, name, None, written.fork)
+    return Stream(
+        id=0, uid=bytes.fromhex(listed.uid), tenant=0, kind=listed.kind, name=name, parent=None, fork_seq=written.fork
+    )

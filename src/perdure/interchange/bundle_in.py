@@ -105,7 +105,16 @@ def _look(bundle: Bundle, progress: Progress) -> Looked:
         what = "an event needs it, and it is not in the bundle" if address in needed else "no event needs it"
         raise Damaged(what, path=f"blobs/{address.hex()}")
     actors = _checked_actors(bundle.manifest.actors)
-    return Looked(bundle.digest, bundle.manifest.tenant, streams, keys, emptied, blobs, actors, frozenset(documents))
+    return Looked(
+        digest=bundle.digest,
+        tenant=bundle.manifest.tenant,
+        streams=streams,
+        keys=keys,
+        emptied=emptied,
+        blobs=blobs,
+        actors=actors,
+        documents=frozenset(documents),
+    )
 
 
 def _checked_actors(actors: dict[str, str]) -> dict[str, str]:
@@ -407,7 +416,15 @@ def _arrived(tx: Tx, coming: IncomingStream) -> Arrived:
     parked = row is not None and row["reason"] == parked_runs.IMPORTED
     added = listed.last - coming.known
     events = listed.last - coming.written.fork
-    return Arrived(listed.uid, listed.kind, coming.name, added, events, parked, _without(coming))
+    return Arrived(
+        uid=listed.uid,
+        kind=listed.kind,
+        name=coming.name,
+        added=added,
+        events=events,
+        parked=parked,
+        without=_without(coming),
+    )
 
 
 def _without(coming: IncomingStream) -> str:

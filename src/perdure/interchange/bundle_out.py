@@ -102,7 +102,16 @@ def _write(
             members.append(_added(packer, INCIDENT, [page.encode()]))
         members += [_added(packer, f"{BLOBS}{each.hex()}", reader.open_blob(each.hex())) for each in sorted(log.needed)]
         streams, actors = [*map(listed_of, parts)], _known(reader, log.actors)
-        manifest = Manifest(FORMAT, KIND, ABOUT, tenant, streams, log.events, members, actors)
+        manifest = Manifest(
+            format=FORMAT,
+            kind=KIND,
+            about=ABOUT,
+            tenant=tenant,
+            streams=streams,
+            events=log.events,
+            members=members,
+            actors=actors,
+        )
         text = msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n"
         packer.add(MANIFEST, [text])
     return manifest, text
@@ -128,8 +137,10 @@ def _added(packer: Packer, name: str, pieces: Iterator[bytes] | list[bytes]) -> 
 def listed_of(part: BundledStream) -> Listed:
     """A part as the manifest lists it."""
     stream, session = part.stream, part.session
-    belongs = (session.name, session.uid.hex()) if session else ()
-    return Listed(stream.uid.hex(), stream.kind, stream.name, stream.fork_seq + 1, part.upto, part.head.hex(), *belongs)
+    return Listed(
+        stream.uid.hex(), stream.kind, stream.name, stream.fork_seq + 1, part.upto, part.head.hex(),
+        session=session.name if session else "", session_uid=session.uid.hex() if session else "",
+    )  # fmt: skip
 
 
 # -- choosing ----------------------------------------------------------------------------------------------------------------

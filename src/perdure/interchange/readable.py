@@ -87,9 +87,15 @@ def _gathered(reads: Reads, stream: Stream) -> Session:
 
     of_session = runs.runs_of_store(reads, session=stream.name, limit=PAGE_ROWS).whole()
     return Session(
-        session_plane.info(reads, stream), stream.uid.hex(), _turns(reads, stream), every(decisions.decisions),
-        every(tasks.tasks), every(values.entries), every(artifacts.listing), [record for _, record in of_session],
-    )  # fmt: skip
+        session=session_plane.info(reads, stream),
+        uid=stream.uid.hex(),
+        turns=_turns(reads, stream),
+        decisions=every(decisions.decisions),
+        tasks=every(tasks.tasks),
+        values=every(values.entries),
+        artifacts=every(artifacts.listing),
+        runs=[record for _, record in of_session],
+    )
 
 
 def _turns(reads: Reads, stream: Stream) -> list[Turn]:

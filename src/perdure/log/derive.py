@@ -10,6 +10,7 @@ from itertools import chain
 
 from perdure.log.event import Body
 from perdure.log.fold import Step
+from perdure.log.subjects import SUBJECTS, rows_of
 from perdure.log.table import Row, Table, TableClass
 
 Derived = tuple[Table, Row, bool]  # table, row (or at least its key), whether it goes
@@ -30,7 +31,22 @@ def derive(table: Table | None, seq: int, body: Body, done: Step | None) -> Iter
     """Every derived row that one event makes or takes away; `done` is what it did to its row, if anything."""
     deriver = _derivers.get(table) if table is not None else None
     own = deriver(seq, body, done.old, done.new) if deriver and done else iter(())
-    return chain(_needed(seq, body), own) if body.refs or body.blobs else own
+    needed = chain(_needed(seq, body), own) if body.refs or body.blobs else own
+    if body.subjects or (table is not None and table.about and done is not None and _speaks_of(done)):
+        return chain(_subjects(table, seq, body, done), needed)
+    return needed
+
+
+def _speaks_of(done: Step) -> bool:
+    row = done.new or done.old
+    return row is not None and row["about"] is not None
+
+
+def _subjects(table: Table | None, seq: int, body: Body, done: Step | None) -> Iterator[Derived]:
+    """Whom an event speaks of."""
+    old, new = (done.old, done.new) if done is not None else (None, None)
+    for row in rows_of(table, seq, body, old, new):
+        yield SUBJECTS, row, False
 
 
 def _needed(seq: int, body: Body) -> Iterator[Derived]:

@@ -14,6 +14,7 @@ import msgspec
 from perdure.errors import Damaged
 from perdure.log.change import Op
 from perdure.log.event import Body, Event, decode_body
+from perdure.log.subjects import with_subjects
 from perdure.log.table import Row, Table
 from perdure.log.upcast import upcast
 
@@ -39,6 +40,8 @@ def apply_body(table: Table, row: Row | None, body: Body, seq: int) -> Row | Non
         raise Damaged(f"no operation on rows of {table.name}: {op[:40]!r}", path=f"seq {seq}")
     if body.mark:
         fresh[body.mark] = seq
+    if body.subjects and table.about and op != BASE:  # a base event says the whole row itself
+        fresh["about"] = with_subjects(fresh["about"], body.subjects)
     if row is not None and table.once:
         _check_once(table, row, fresh, seq)
     return fresh

@@ -36,6 +36,8 @@ class Table(msgspec.Struct, frozen=True, eq=False):
     of the row's own `seq`; a base event that restates the document moves the pointer to itself (planes/audit/lineage).
     says_all: every change of a row says all of it, so that it needs none of the changes before it once those were pruned.
     announces: (column, value): whoever waits for rows with this value is woken by the very commit that writes one.
+    about: a column that holds the subjects of a row, as JSON; it follows from the `subjects` of its events (`fold`).
+    owns: the subjects of its row are those of everything in the stream (docs/decisions/0035).
     """
 
     name: str
@@ -50,14 +52,19 @@ class Table(msgspec.Struct, frozen=True, eq=False):
     rowless: bool = False
     says_all: bool = False
     announces: tuple[str, str] | None = None
+    owns: bool = False
     # These follow from the above, worked out once because every write asks for them:
     sequenced: bool = False  # an insert's key is the sequence number of its own event
+    about: bool = False  # it has a column of that name
     implied: tuple[str, ...] = ()  # columns that the store fills in from the stream
     all_columns: tuple[str, ...] = ()  # implied, key and other columns, in the order in which rows are written
 
     def __post_init__(self) -> None:
         implied = (("stream",) if self.streamed else ()) + (("tenant",) if self.tenant else ())
         msgspec.structs.force_setattr(self, "sequenced", self.key == ("seq",))
+        msgspec.structs.force_setattr(
+            self, "about", "about" in self.columns and self.table_class is TableClass.RECORDED
+        )
         msgspec.structs.force_setattr(self, "implied", implied)
         msgspec.structs.force_setattr(self, "all_columns", implied + self.key + self.columns)
 

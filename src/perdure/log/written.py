@@ -65,8 +65,9 @@ def stream_written(stream: Stream, named: str, tenant: str, parent: str = "") ->
 def event_written(named: str, event: Event) -> WrittenEvent:
     """An event in the form that every store reads. Damaged when its body could not be found again in a line."""
     return WrittenEvent(
-        named, event.seq, event.kind, event.table, event.actor, event.at, event.tx.hex(), event.commitment.hex(),
-        event.hash.hex(), event.codec, (event.salt or b"").hex(), _embedded(event),
+        stream=named, seq=event.seq, kind=event.kind, table=event.table, actor=event.actor, at=event.at,
+        tx=event.tx.hex(), commitment=event.commitment.hex(), hash=event.hash.hex(), codec=event.codec,
+        salt=(event.salt or b"").hex(), body=_embedded(event),
     )  # fmt: skip
 
 
@@ -94,8 +95,8 @@ def event_read(written: WrittenEvent, path: str) -> Event:
         raise Damaged("a number is out of range", path=f"{path}.seq")
     commitment, digest, tx, salt = _digests(written, path)
     return Event(
-        written.seq, written.kind, written.table, written.actor, written.at, written.codec, commitment, digest, salt or None,
-        body, tx,
+        seq=written.seq, kind=written.kind, table=written.table, actor=written.actor, at=written.at,
+        codec=written.codec, commitment=commitment, hash=digest, salt=salt or None, body=body, tx=tx,
     )  # fmt: skip
 
 

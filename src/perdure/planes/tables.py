@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from perdure.log.actors import ACTORS
 from perdure.log.derive import BLOB_REFS, REFS, Derived, Deriver, register
 from perdure.log.event import Body
+from perdure.log.subjects import SCOPES, SUBJECTS, as_column
 from perdure.log.table import Row, Table, TableClass, declare
 from perdure.planes.reading.row_reading import stored_names, stored_numbers
 
@@ -18,27 +19,28 @@ _R, _D, _E = TableClass.RECORDED, TableClass.DERIVED, TableClass.EPHEMERAL
 SESSIONS = Table(
     "sessions", _R, (),
     ("name", "title", "status", "creator", "created_at", "ended_at", "expires_at", "labels", "goal_seq", "pin_seq", "pin",
-     "archived_at"),
-    tenant=True, documents=("goal_seq", "pin_seq"),
+     "archived_at", "about"),
+    tenant=True, owns=True, documents=("goal_seq", "pin_seq"),
 )  # fmt: skip
 TURNS = Table("turns", _R, ("seq",), ("role", "key", "call"), tenant=True, fixed=True)
 COVERS = Table("covers", _R, ("seq",), ("first_seq", "last_seq"), tenant=True, fixed=True)
 TASKS = Table(
     "tasks", _R, ("seq",),
     ("key", "status", "priority", "parent", "title", "actor", "at", "labels", "needs", "holder", "claimed_by", "claim_expires_at",
-     "token", "doc_seq", "note_seq", "changed_at", "closed_at"),
+     "token", "doc_seq", "note_seq", "changed_at", "closed_at", "about"),
     tenant=True, documents=("doc_seq", "note_seq"),
 )  # fmt: skip
 DECISIONS = Table(
     "decisions", _R, ("seq",),
-    ("status", "actor", "at", "tags", "supersedes", "superseded_by", "doc_seq", "outcome_seq", "changed_at", "closed_at"),
+    ("status", "actor", "at", "tags", "supersedes", "superseded_by", "doc_seq", "outcome_seq", "changed_at", "closed_at",
+     "about"),
     tenant=True, documents=("doc_seq", "outcome_seq"),
 )  # fmt: skip
 ENTRIES = Table(
     "entries",
     _R,
     ("name",),
-    ("version", "updated_at", "expires_at", "gone", "seq"),
+    ("version", "updated_at", "expires_at", "gone", "seq", "about"),
     tenant=True,
     documents=("seq",),
     says_all=True,
@@ -57,7 +59,8 @@ ANCHORS = Table("anchors", _R, ("seq",), ("root", "heads", "at"), tenant=True, f
 EFFECTS = Table(
     "effects", _R, ("seq",),
     ("state", "tool", "kind", "key", "digest", "place", "call", "undoes", "attempt", "mishaps", "epoch", "holder",
-     "actor", "at", "first_dispatched_at", "dispatched_at", "deadline_at", "quiet_at", "error", "doc_seq", "outcome_seq"),
+     "actor", "at", "first_dispatched_at", "dispatched_at", "deadline_at", "quiet_at", "error", "doc_seq", "outcome_seq",
+     "about"),
     tenant=True, documents=("doc_seq", "outcome_seq"),
     once=("tool", "kind", "key", "digest", "place", "call", "undoes", "actor", "at"),
 )  # fmt: skip
@@ -65,17 +68,17 @@ RUNS = Table(
     "runs", _R, (),
     ("name", "agent", "key", "digest", "status", "session", "parent", "creator", "created_at", "ended_at", "wake_at",
      "timeout_at", "holder", "token", "claimed_seq", "deaths", "suspect", "cancelling", "cuts", "cut_seq", "program",
-     "pinned", "epoch", "reason", "doc_seq", "outcome_seq", "known_seq"),
-    tenant=True, documents=("doc_seq", "outcome_seq"), announces=("status", "ready"),
+     "pinned", "epoch", "reason", "doc_seq", "outcome_seq", "known_seq", "about"),
+    tenant=True, owns=True, documents=("doc_seq", "outcome_seq"), announces=("status", "ready"),
     once=("name", "agent", "key", "digest", "session", "parent", "creator", "created_at"),
 )  # fmt: skip
 WAITS = Table(
     "waits", _R, ("seq",),
     ("kind", "state", "name", "place", "effect", "digest", "actor", "at", "expires_at", "met_by", "met_at", "doc_seq",
-     "outcome_seq"),
+     "outcome_seq", "about"),
     tenant=True, documents=("doc_seq", "outcome_seq"),
 )  # fmt: skip
-SIGNALS = Table("signals", _R, ("seq",), ("name", "taken_by", "doc_seq"), tenant=True, documents=("doc_seq",))
+SIGNALS = Table("signals", _R, ("seq",), ("name", "taken_by", "doc_seq", "about"), tenant=True, documents=("doc_seq",))
 MEMORIES = Table(
     "memories", _R, ("seq",),
     ("kind", "status", "key", "actor", "at", "valid_from", "valid_to", "confirmed_at", "tags", "about", "supersedes",
@@ -85,7 +88,7 @@ MEMORIES = Table(
 CHECKS = Table("checks", _R, ("name", "thing"), ("version", "doc_seq"), tenant=True, documents=("doc_seq",))
 STEPS = Table("steps", _R, ("seq",), (), rowless=True)
 
-CALLS = Table("calls", _D, ("call",), ("seq", "tool"), tenant=True, fixed=True)
+CALLS = Table("calls", _D, ("call",), ("seq", "tool", "about"), tenant=True, fixed=True)
 TAGS = Table("tags", _D, ("thing", "tag", "id"), ("at", "priority"), tenant=True)
 TASK_NEEDS = Table("task_needs", _D, ("task", "needs"), (), tenant=True)
 
@@ -123,11 +126,11 @@ VECTORS = Table(
 
 ALL = (
     SESSIONS, TURNS, COVERS, TASKS, DECISIONS, ENTRIES, LOCKS, CHECKPOINTS, CHECKPOINT_WRITES, ARTIFACTS, ANCHORS, EFFECTS, RUNS,
-    WAITS, SIGNALS, MEMORIES, ACTORS, CHECKS, REFS, BLOB_REFS, CALLS, TAGS,
+    WAITS, SIGNALS, MEMORIES, ACTORS, CHECKS, REFS, BLOB_REFS, SUBJECTS, CALLS, TAGS,
     TASK_NEEDS, HOLDERS, WORKERS, ATTENDANCE, SUBSCRIPTIONS, BLOB_PINS, FOLD_SNAPSHOTS,
     MEMORY_USES, BOOTS, TEXTS, INDEXING, POSTINGS, TERMS, SHELVES, EMBEDDINGS, VECTORS,
 )  # fmt: skip
-RECORDED: dict[str, Table] = declare((*ALL, STEPS))
+RECORDED: dict[str, Table] = declare((*ALL, STEPS, SCOPES))
 
 
 def _tagged(thing: str, column: str, at: str, *, own_id: bool) -> Deriver:
@@ -155,8 +158,9 @@ def _labels(row: Row | None, column: str) -> set[str]:
 
 def _turn_calls(seq: int, body: Body, old: Row | None, new: Row | None) -> Iterator[Derived]:
     if new is not None and old is None and body.calls:
+        about = as_column(body.subjects)
         for call, tool in body.calls:
-            yield CALLS, {"call": call, "seq": seq, "tool": tool}, False
+            yield CALLS, {"call": call, "seq": seq, "tool": tool, "about": about}, False
 
 
 def _task(seq: int, body: Body, old: Row | None, new: Row | None) -> Iterator[Derived]:

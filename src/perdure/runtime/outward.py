@@ -68,7 +68,15 @@ def _intend(driving: Driving, branch: Branch, tool: Tool, args: dict[str, Any]) 
     mark = digest_of(tool.name, args)
     place, found = take(driving, branch, "effect", tool.name, mark, args)
     driving.sagas.tools[tool.name] = tool
-    return Intent(tool.name, tool.kind, _key(driving, place, tool.name, mark), mark, args, tool.rule, place), found
+    return Intent(
+        tool=tool.name,
+        kind=tool.kind,
+        key=_key(driving, place, tool.name, mark),
+        digest=mark,
+        args=args,
+        rule=tool.rule,
+        place=place,
+    ), found
 
 
 def _key(driving: Driving, place: str, name: str, mark: str) -> str:

@@ -431,7 +431,15 @@ def drive(caller: Caller, agent: Agent, lease: Lease, see: See, record: RunRecor
         return awaited(adrive(there, agent, lease, see, record))
     if record is None or not lease.first:
         record = caller.read(runs.run, lease.stream)
-    driving = Driving(caller.core, caller.heartbeat, caller.actor, caller.tenant, agent, lease, record)
+    driving = Driving(
+        core=caller.core,
+        heartbeat=caller.heartbeat,
+        actor=caller.actor,
+        tenant=caller.tenant,
+        agent=agent,
+        lease=lease,
+        record=record,
+    )
     return RunShell(caller, driving, see(agent)).run(driver.drive(driving))
 
 
@@ -444,5 +452,13 @@ async def adrive(caller: AsyncCaller, agent: Agent, lease: Lease, see: See, reco
         return await to_thread(drive, there, agent, lease, see, record)
     if record is None or not lease.first:
         record = await caller.read(runs.run, lease.stream)
-    driving = Driving(caller.core, caller.heartbeat, caller.actor, caller.tenant, agent, lease, record)
+    driving = Driving(
+        core=caller.core,
+        heartbeat=caller.heartbeat,
+        actor=caller.actor,
+        tenant=caller.tenant,
+        agent=agent,
+        lease=lease,
+        record=record,
+    )
     return await AsyncRunShell(caller, driving, see(agent)).run(driver.drive(driving))

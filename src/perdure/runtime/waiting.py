@@ -114,7 +114,14 @@ def start(
         check_real(driving, f"start {agent.name}")
         name, session = driving.stream.name, driving.record.session
         wanted = runs.RunRequest(
-            agent.name, list(args), kwargs, f"{name}:{place}", session, name, agent.program, agent.timeout
+            agent=agent.name,
+            args=list(args),
+            kwargs=kwargs,
+            key=f"{name}:{place}",
+            session=session,
+            parent=name,
+            program=agent.program,
+            timeout=agent.timeout,
         )
         found = yield write(waits.start_child, wanted, driving.core.epoch, place, mark)
     return found

@@ -93,6 +93,7 @@ _EMPTY = (
     f"UPDATE events t SET salt = NULL, body = NULL FROM {_GONE}",
     f"DELETE FROM refs t USING {_GONE}",
     f"DELETE FROM blob_refs t USING {_GONE}",
+    f"DELETE FROM subjects t USING {_GONE}",
     f"DELETE FROM calls t USING {_GONE}",
     f"DELETE FROM turns t USING {_GONE}",
     f"DELETE FROM texts t USING {_GONE.replace('t.stream', 't.in_stream')}",

@@ -102,6 +102,7 @@ _EMPTY = (
     "UPDATE events SET salt = NULL, body = NULL WHERE stream = ? AND seq = ?",
     "DELETE FROM refs WHERE stream = ? AND seq = ?",
     "DELETE FROM blob_refs WHERE stream = ? AND seq = ?",
+    "DELETE FROM subjects WHERE stream = ? AND seq = ?",
     "DELETE FROM turns WHERE stream = ? AND seq = ?",
     "DELETE FROM texts WHERE in_stream = ? AND seq = ?",
 )

@@ -246,9 +246,11 @@ class Tx:
         stream, table = change.stream, change.table
         assert table is None or table.table_class is TableClass.RECORDED
         body = Body(
-            change.op, change.key, change.set, change.mark, change.doc, "", [*change.blobs] if change.blobs else _NONE,
-            [*change.refs] if change.refs else _NONE, [*change.subjects] if change.subjects else _NONE,
-            [*change.derived_from] if change.derived_from else _NONE, self.pin, [*change.calls] if change.calls else _NONE,
+            op=change.op, key=change.key, set=change.set, mark=change.mark, doc=change.doc, doc_blob="",
+            blobs=[*change.blobs] if change.blobs else _NONE, refs=[*change.refs] if change.refs else _NONE,
+            subjects=[*change.subjects] if change.subjects else _NONE,
+            derived_from=[*change.derived_from] if change.derived_from else _NONE, pin=self.pin,
+            calls=[*change.calls] if change.calls else _NONE,
         )  # fmt: skip
         stored = encode_body(body)
         if len(stored) > INLINE_MAX_BYTES and change.doc is not None:
@@ -266,8 +268,8 @@ class Tx:
         commitment = commit_to(salt, body)
         digest = hash_header(stream.uid, seq, previous, kind, table, actor, self.now, CODEC_JSON, commitment)
         event = NewEvent(
-            stream.tenant, stream.id, seq, kind, table, actor, self.now, CODEC_JSON, self.uid, commitment, digest, salt,
-            body,
+            tenant=stream.tenant, stream=stream.id, seq=seq, kind=kind, tbl=table, actor=actor, at=self.now,
+            codec=CODEC_JSON, tx=self.uid, commitment=commitment, hash=digest, salt=salt, body=body,
         )  # fmt: skip
         self.buffer.events.append((stream, event))
         self.buffer.heads[stream.id] = (seq, digest)
@@ -282,8 +284,9 @@ class Tx:
         `log.fold.step`.
         """
         verbatim = NewEvent(
-            stream.tenant, stream.id, event.seq, event.kind, event.table, event.actor, event.at, event.codec, event.tx,
-            event.commitment, event.hash, event.salt, event.body,
+            tenant=stream.tenant, stream=stream.id, seq=event.seq, kind=event.kind, tbl=event.table,
+            actor=event.actor, at=event.at, codec=event.codec, tx=event.tx, commitment=event.commitment,
+            hash=event.hash, salt=event.salt, body=event.body,
         )  # fmt: skip
         self.buffer.events.append((stream, verbatim))
         self.buffer.heads[stream.id] = (event.seq, event.hash)
@@ -403,7 +406,15 @@ class Tx:
         """
         (stream_id,) = self._batch.connection.new_stream_ids(1)
         head = fork or (0, GENESIS)
-        stream = Stream(stream_id, uid or new_uid(), self.tenant, kind, name, parent.id if parent else None, head[0])
+        stream = Stream(
+            id=stream_id,
+            uid=uid or new_uid(),
+            tenant=self.tenant,
+            kind=kind,
+            name=name,
+            parent=parent.id if parent else None,
+            fork_seq=head[0],
+        )
         self.buffer.streams[stream_id] = stream
         self._batch.flushed[stream_id] = head
         return stream

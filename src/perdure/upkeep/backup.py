@@ -72,7 +72,9 @@ def backup(core: Core, target: Path, progress: Progress | None = None) -> Backup
             publish(partial, target)
     note = POSTGRES_NOTE if core.engine.dialect == "postgres" else SQLITE_NOTE
     schema, epoch = migrate.number_in(facts, "schema"), migrate.number_in(facts, "epoch")
-    return Backup(str(target), facts["uid"], epoch, schema, size, len(outside), note)
+    return Backup(
+        path=str(target), store=facts["uid"], epoch=epoch, schema=schema, size=size, blobs=len(outside), note=note
+    )
 
 
 # -- SQLite ----------------------------------------------------------------------------------------
@@ -182,7 +184,14 @@ class _Counted:
 def _manifest_of(facts: dict[str, str], at: int, members: list[archive.ArchiveTable]) -> archive.ArchiveManifest:
     schema, epoch = migrate.number_in(facts, "schema"), migrate.number_in(facts, "epoch")
     return archive.ArchiveManifest(
-        archive.FORMAT, archive.KIND, schema, facts["uid"], epoch, at, POSTGRES_NOTE, members
+        format=archive.FORMAT,
+        kind=archive.KIND,
+        schema=schema,
+        store=facts["uid"],
+        epoch=epoch,
+        at=at,
+        note=POSTGRES_NOTE,
+        tables=members,
     )
 
 

@@ -140,19 +140,20 @@ PACKAGE = Path(perdure.__file__).parent
 IMPORTS = "from perdure.log.change import "
 KIND = re.compile(r"[a-z]+\.[a-z_]+")
 NAMED_ELSEWHERE = {
-    "actors",
-    "adopting",
-    "checkpoints",
-    "inputs",
-    "conversation",
-    "leasing",
-    "memories",
-    "ledger",
-    "restate",
-    "runs",
-    "tx",
-    "waits",
-    "work",
+    "effects.adopting",
+    "effects.ledger",
+    "log.actors",
+    "planes.actors",
+    "planes.audit.base_events",
+    "planes.conversation.sessions",
+    "planes.execution.model_inputs",
+    "planes.execution.runs",
+    "planes.execution.tasks",
+    "planes.execution.waits",
+    "planes.memory.memories",
+    "planes.recovery.checkpoints",
+    "planes.recovery.leases",
+    "stores.tx",
 }  # modules that give `Change` a kind by a name; all strings count
 NO_KINDS = {
     "checkpoints.root",
@@ -171,10 +172,13 @@ def kinds_of(module: str, text: str) -> set[str]:
     tree, found = ast.parse(text), set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Change":
-            if isinstance(node.args[0], ast.Constant):
-                found.add(node.args[0].value)
+            kind = node.args[0] if node.args else next(each.value for each in node.keywords if each.arg == "kind")
+            if isinstance(kind, ast.Constant):
+                found.add(kind.value)
             else:
-                assert module in NAMED_ELSEWHERE | {"emitted"}, f"{module}: which kinds does line {node.lineno} record?"
+                assert module in NAMED_ELSEWHERE | {"planes.conversation.emitted"}, (
+                    f"{module}: which kinds does line {node.lineno} record?"
+                )
         elif module in NAMED_ELSEWHERE and isinstance(node, ast.Constant) and isinstance(node.value, str):
             found |= (
                 {node.value} if KIND.fullmatch(node.value) and not node.value.endswith((".sql", ".planes")) else set()
@@ -183,7 +187,8 @@ def kinds_of(module: str, text: str) -> set[str]:
 
 
 def recorded_kinds():
-    texts = [(path.stem, path.read_text("utf-8")) for path in PACKAGE.rglob("*.py") if "testing" not in path.parts]
+    paths = [path for path in PACKAGE.rglob("*.py") if "testing" not in path.parts]
+    texts = [(".".join(path.relative_to(PACKAGE).with_suffix("").parts), path.read_text("utf-8")) for path in paths]
     may_record = [(module, text) for module, text in texts if IMPORTS in text or module in NAMED_ELSEWHERE]
     return set().union(*(kinds_of(module, text) for module, text in may_record))
 

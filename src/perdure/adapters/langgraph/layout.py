@@ -21,7 +21,7 @@ from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.base import WRITES_IDX_MAP
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from perdure.artifacts.parts import Laying, ListPart, Part, named_nodes, read_text
+from perdure.artifacts.parts import LaidPart, Laying, ListPart, named_nodes, read_text
 from perdure.errors import Damaged, Error, Invalid
 from perdure.planes.recovery.keyed import Base, TaskWrite
 
@@ -36,7 +36,7 @@ class KeptChannel(NamedTuple):
     """A channel as it was saved last: its version, its part, and for a list what tells its elements apart."""
 
     version: Any
-    part: Part
+    part: LaidPart
     items: ListPart | None = None
     prints: Sequence[Fingerprint] = ()
     kind: str = ""
@@ -107,7 +107,7 @@ def _lay_list(
     elements = [laying.value(texts[0] if len(texts) == 1 else texts) for _, *texts in dumped]
     items = laying.items(elements, before, same)
     cell = msgspec.msgpack.encode({"type": kind, "items": items.part.cell})
-    return KeptChannel(version, Part(msgspec.Raw(cell), items.part.size), items, prints, kind)
+    return KeptChannel(version, LaidPart(msgspec.Raw(cell), items.part.size), items, prints, kind)
 
 
 def _same(prints: Sequence[Fingerprint], before: Sequence[Fingerprint]) -> int:

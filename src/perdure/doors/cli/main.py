@@ -122,6 +122,10 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "collect": ("perdure.doors.cli.artifacts", "Free the space of blobs that nothing needs."),
         "doctor": ("perdure.doors.cli.doctor", "Find what is wrong with a store, and the command that mends it."),
     },
+    "Serve": {
+        "serve": ("perdure.doors.cli.serve", "Serve the store over HTTP."),
+        "token": ("perdure.doors.cli.tokens", "Tokens for the server: make, list, revoke."),
+    },
     "Coding agents": {
         "mcp": ("perdure.doors.cli.mcp", "Serve a store to a coding agent as tools (Model Context Protocol)."),
         "hook": ("perdure.doors.cli.hook", "Answer the hook of a coding agent's host."),

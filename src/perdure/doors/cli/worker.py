@@ -169,8 +169,9 @@ async def _work(asked: StoreOptions, given: dict[str, Any], agents: dict[str, Ag
         standby=role == "standby",
     )  # fmt: skip
     working = Worker(
-        caller, agents, settings, run_for, lambda count: line.say(suspects=count), lambda: line.say(busy=True),
-        lambda: line.say(driving=True), lambda: _leave_at_once(LEFT_BEHIND),
+        caller, agents, settings, run_for,
+        isolate=lambda count: line.say(suspects=count), relieve=lambda: line.say(busy=True),
+        begin=lambda: line.say(driving=True), leave=lambda: _leave_at_once(LEFT_BEHIND),
     )  # fmt: skip
     _obey(working, line)
     if await working.run(lambda: line.say(ready=caller.core.holder)):

@@ -259,7 +259,10 @@ def play(scene: Scene, store: Store, url: str, plan: list[Strike], view: StoryVi
     proofs = proof.proofs(store, url, run.id, scene.folder)
     took = time.monotonic() - began
     ours, naive, fair = (player.side() for player in players)
-    return StoryEnding(len(plan), kills, ours, naive, fair, proof.ledger(run), proofs, run.id, took)
+    return StoryEnding(
+        strikes=len(plan), kills=kills, ours=ours, naive=naive, fair=fair, ledger=proof.ledger(run), proofs=proofs,
+        run=run.id, seconds=took,
+    )  # fmt: skip
 
 
 def _approve(store: Store, ask: str) -> None:

@@ -54,8 +54,16 @@ _CURSOR = {
     "afterShellExecution": Moment.ACTED, "afterFileEdit": Moment.ACTED,
 }  # fmt: skip
 _KNOWN = (
-    Host("claude-code", "Claude Code", _CLAUDE, Shape.SPECIFIC, 2, "claude-code", "claude"),
-    Host("codex", "Codex", _CLAUDE, Shape.SPECIFIC, 2, "codex", "codex"),
+    Host(
+        name="claude-code",
+        title="Claude Code",
+        moments=_CLAUDE,
+        shape=Shape.SPECIFIC,
+        parts=2,
+        format="claude-code",
+        program="claude",
+    ),
+    Host(name="codex", title="Codex", moments=_CLAUDE, shape=Shape.SPECIFIC, parts=2, format="codex", program="codex"),
     Host("cursor", "Cursor", _CURSOR, Shape.CONTEXT, 1, program="cursor"),
     Host("gemini", "Gemini CLI", _GEMINI, Shape.SPECIFIC, 2, program="gemini"),
     Host("opencode", "opencode", _CLAUDE, Shape.PLAIN, 1, program="opencode"),

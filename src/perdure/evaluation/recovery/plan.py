@@ -103,7 +103,15 @@ def make(
                     cells.append(
                         PlanCell(subject, task.name, fault.name, _cases(subject, task, fault, schedules, seed))
                     )
-    return EvaluationPlan(seed, own, works, wrongs, cells, _controls(wrongs, skipped, seed), skipped)
+    return EvaluationPlan(
+        seed=seed,
+        subjects=own,
+        tasks=works,
+        faults=wrongs,
+        cells=cells,
+        controls=_controls(wrongs, skipped, seed),
+        skipped=skipped,
+    )
 
 
 def _unfit(subject: str, task: RecoveryTask, fault: RecoveryFault) -> str:

@@ -98,11 +98,15 @@ def tally(shown: Iterable[ShownCase], planned: int) -> Tally:
     recovered = [score.recover_seconds for score in scores if score.recover_seconds is not None]
     counted = [score.bytes_fifths for score in scores if score.bytes_fifths]
     return Tally(
-        planned, len(cases), sum(score.struck for score in scores), sum(bool(score.failed) for score in scores),
-        {name: sum(getattr(score, name) for score in scores) for name in SUMS},
-        median(recovered) if recovered else None, max(recovered, default=None),
-        [median(each) for each in zip(*counted, strict=True)],
-    )  # fmt: skip
+        planned=planned,
+        ran=len(cases),
+        struck=sum(score.struck for score in scores),
+        failed=sum(bool(score.failed) for score in scores),
+        sums={name: sum(getattr(score, name) for score in scores) for name in SUMS},
+        recover_median_seconds=median(recovered) if recovered else None,
+        recover_max_seconds=max(recovered, default=None),
+        bytes_fifths=[median(each) for each in zip(*counted, strict=True)],
+    )
 
 
 def made(plan: EvaluationPlan, ledger: Ledger, out: Path, command: str = "") -> Scorecard:
@@ -115,12 +119,19 @@ def made(plan: EvaluationPlan, ledger: Ledger, out: Path, command: str = "") -> 
     broken = [f"{each.case.id}: {each.broken.splitlines()[-1]}" for each in [*shown, *control_cases] if each.broken]
     sound = [each for each in shown if not each.broken]
     return Scorecard(
-        header_of(plan.seed), command, {"cores": cores(), "python": platform.python_version(), "system": platform.system()},
-        not broken and all(each.case for each in controls.values()),
-        len(shown) == sum(len(cell.cases) for cell in plan.cells), controls,
-        {name: _subjected(name, plan, sound) for name in plan.subjects if f"subject {name}" not in plan.skipped},
-        failures(sound, out), broken, plan.skipped,
-    )  # fmt: skip
+        header=header_of(plan.seed),
+        command=command,
+        machine={"cores": cores(), "python": platform.python_version(), "system": platform.system()},
+        valid=not broken and all(each.case for each in controls.values()),
+        complete=len(shown) == sum(len(cell.cases) for cell in plan.cells),
+        controls=controls,
+        subjects={
+            name: _subjected(name, plan, sound) for name in plan.subjects if f"subject {name}" not in plan.skipped
+        },
+        failures=failures(sound, out),
+        broken=broken,
+        skipped=plan.skipped,
+    )
 
 
 def _caught(ledger: Ledger, fault: str, cases: list[Any]) -> Caught:

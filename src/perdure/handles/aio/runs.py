@@ -283,7 +283,16 @@ class AsyncRuns(AsyncStoreHandle):
         """
         made = as_agent(agent)
         made.check(args, kwargs, key=key, session=session)
-        wanted = runs.RunRequest(made.name, list(args), kwargs, key, session, None, made.program, made.timeout)
+        wanted = runs.RunRequest(
+            agent=made.name,
+            args=list(args),
+            kwargs=kwargs,
+            key=key,
+            session=session,
+            parent=None,
+            program=made.program,
+            timeout=made.timeout,
+        )
         stream, begun = await self._caller.write(runs.start, wanted, self._caller.core.epoch)
         return await self._handle(stream) if begun is None else AsyncRunHandle(self._caller, stream, begun)
 

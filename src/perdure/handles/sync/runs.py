@@ -280,7 +280,16 @@ class Runs(StoreHandle):
         """
         made = as_agent(agent)
         made.check(args, kwargs, key=key, session=session)
-        wanted = runs.RunRequest(made.name, list(args), kwargs, key, session, None, made.program, made.timeout)
+        wanted = runs.RunRequest(
+            agent=made.name,
+            args=list(args),
+            kwargs=kwargs,
+            key=key,
+            session=session,
+            parent=None,
+            program=made.program,
+            timeout=made.timeout,
+        )
         stream, begun = self._caller.write(runs.start, wanted, self._caller.core.epoch)
         return self._handle(stream) if begun is None else RunHandle(self._caller, stream, begun)
 

@@ -82,7 +82,15 @@ def turn(role: str, content: Any, wanted: list[ImportedCall], spot: Spot) -> Imp
     )
     nothing = None if calls else ""
     said = nothing if content in (None, "", []) else content
-    return ImportedTurn(spot.session, spot.key, "assistant" if calls else role, said, spot.origin, spot.place, calls)
+    return ImportedTurn(
+        session=spot.session,
+        key=spot.key,
+        role="assistant" if calls else role,
+        content=said,
+        origin=spot.origin,
+        place=spot.place,
+        calls=calls,
+    )
 
 
 def answer(given: Given, spot: Spot) -> ImportedResult:

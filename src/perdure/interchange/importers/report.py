@@ -64,7 +64,8 @@ class ReportInProgress:
     def report(self, *, dry_run: bool) -> ImportReport:
         """How it came out."""
         return ImportReport(
-            not self._counts["left out"], dry_run, dict(self.files), tuple(self._sessions), dict(self.read), dict(self.added),
-            dict(self.standing), tuple(self._left_out), self._counts["left out"], tuple(self._mended), self._counts["mended"],
-            dict(self.passed_over),
+            ok=not self._counts["left out"], dry_run=dry_run, files=dict(self.files),
+            sessions=tuple(self._sessions), read=dict(self.read), added=dict(self.added),
+            standing=dict(self.standing), left_out=tuple(self._left_out), left_out_count=self._counts["left out"],
+            mended=tuple(self._mended), mended_count=self._counts["mended"], passed_over=dict(self.passed_over),
         )  # fmt: skip

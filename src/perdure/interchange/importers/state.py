@@ -134,8 +134,9 @@ class _Reading:
             )
         key = fields.text("id") or row.name or self._seen.key(title)
         yield Planned(
-            self._session, named(key), title[:200], self._origin(fields), row.place, _STATUS_OF.get(said, "todo"),
-            fields.rest() or None, priority or 0, fields.words("labels"), fields.words("needs"),
+            session=self._session, key=named(key), title=title[:200], origin=self._origin(fields), place=row.place,
+            status=_STATUS_OF.get(said, "todo"), detail=fields.rest() or None, priority=priority or 0,
+            labels=fields.words("labels"), needs=fields.words("needs"),
         )  # fmt: skip
 
     def _decision(self, row: Row, fields: _Fields) -> Iterator[Item | Remark]:
@@ -145,8 +146,9 @@ class _Reading:
             return
         key = fields.text("id") or row.name or self._seen.key(text)
         yield Decided(
-            self._session, named(key), text, fields.text("because").strip() or UNSAID, self._origin(fields), row.place,
-            fields.text("then") or None, fields.text("outcome").strip() or None, fields.words("tags"),
+            session=self._session, key=named(key), text=text, because=fields.text("because").strip() or UNSAID,
+            origin=self._origin(fields), place=row.place, then=fields.text("then") or None,
+            outcome=fields.text("outcome").strip() or None, tags=fields.words("tags"),
         )  # fmt: skip
 
     def _event(self, row: Row, fields: _Fields) -> Iterator[Item | Remark]:

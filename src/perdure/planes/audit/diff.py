@@ -80,13 +80,13 @@ class RunStand(NamedTuple):
 def stand(reads: Reads, stream: Stream) -> Stand:
     """The state of a session, but for its turns."""
     return Stand(
-        _line(reads, stream),
-        sessions.info(reads, stream),
-        list(_all(lambda after: values.entries(reads, stream, limit=PAGE_MAX_ROWS, after=after))),
-        list(_all(lambda after: tasks.tasks(reads, stream, limit=PAGE_MAX_ROWS, after=after)))[::-1],
-        list(_all(lambda after: decisions.decisions(reads, stream, limit=PAGE_MAX_ROWS, after=after)))[::-1],
-        _newest(_saved(reads, stream)),
-        _newest(_all(lambda after: artifacts.listing(reads, stream, limit=PAGE_MAX_ROWS, after=after))),
+        line=_line(reads, stream),
+        about=sessions.info(reads, stream),
+        values=list(_all(lambda after: values.entries(reads, stream, limit=PAGE_MAX_ROWS, after=after))),
+        tasks=list(_all(lambda after: tasks.tasks(reads, stream, limit=PAGE_MAX_ROWS, after=after)))[::-1],
+        decisions=list(_all(lambda after: decisions.decisions(reads, stream, limit=PAGE_MAX_ROWS, after=after)))[::-1],
+        checkpoints=_newest(_saved(reads, stream)),
+        artifacts=_newest(_all(lambda after: artifacts.listing(reads, stream, limit=PAGE_MAX_ROWS, after=after))),
     )
 
 

@@ -43,6 +43,7 @@ SELECT tbl, stream, count(*) FROM (
   UNION ALL SELECT 'checks', stream FROM checks
   UNION ALL SELECT 'refs', stream FROM refs
   UNION ALL SELECT 'blob_refs', stream FROM blob_refs
+  UNION ALL SELECT 'subjects', stream FROM subjects
   UNION ALL SELECT 'calls', stream FROM calls
   UNION ALL SELECT 'tags', stream FROM tags
   UNION ALL SELECT 'task_needs', stream FROM task_needs
@@ -70,8 +71,11 @@ SELECT tenant FROM pruning
 -- anchored: the event where an anchor says that a head was.
 SELECT s.name, s.seq, e.hash FROM streams s LEFT JOIN events e ON e.stream = s.id AND e.seq = :seq WHERE s.uid = :uid
 
--- heads_page: chain heads, in the order of streams.
-SELECT id, uid, seq, hash FROM streams WHERE id > :after ORDER BY id LIMIT :limit
+-- heads_page: chain heads, in the order of streams, of one tenant or (NULL) of all.
+SELECT id, uid, seq, hash FROM streams
+WHERE id > :after
+  AND tenant = :tenant --? tenant
+ORDER BY id LIMIT :limit
 
 -- tenant_first: the owner of the store's own stream.
 SELECT min(id) FROM tenants

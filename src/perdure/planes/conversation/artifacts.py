@@ -115,8 +115,9 @@ def attach(tx: Tx, stream: Stream, details: Details, row: BlobRow, holder: str) 
     seq = tx.record(change)
     at = to_datetime(tx.now)
     return ArtifactRecord(
-        seq, stream.name, details.name, details.media_type, size, address, at, tx.actor, stream.ref(seq)
-    )
+        seq=seq, session=stream.name, name=details.name, media_type=details.media_type, size=size, hash=address,
+        at=at, actor=tx.actor, ref=stream.ref(seq),
+    )  # fmt: skip
 
 
 # -- reading ---------------------------------------------------------------------------------------------
@@ -218,7 +219,10 @@ def _record(row: tuple[Any, ...]) -> ArtifactRecord:
     ref = Ref(bytes(uid).hex(), seq)
     when = stored_instant(at, f"{session} seq {seq}")
     stored_address(address, f"{session} seq {seq}")
-    return ArtifactRecord(seq, session, name, media_type, size, address, when, actor, ref)
+    return ArtifactRecord(
+        seq=seq, session=session, name=name, media_type=media_type, size=size, hash=address, at=when, actor=actor,
+        ref=ref,
+    )  # fmt: skip
 
 
 def content(reads: Reads, address: str) -> bytes:

@@ -64,7 +64,10 @@ def emit(
     change = Change(kind, stream, op=Op.NOTE, doc=doc, refs=body.refs, subjects=body.subjects)
     seq = tx.record(change)
     said = _said(body, f"{stream.name} seq {seq}")
-    return EventRecord(seq, kind, "", tx.actor, tx.now, stream.name, stream.uid.hex(), False, said, kept)  # noqa: FBT003
+    return EventRecord(
+        seq=seq, kind=kind, table="", actor=tx.actor, _at_us=tx.now, session=stream.name, uid=stream.uid.hex(),
+        emptied=False, _stored=said, _read=kept,
+    )  # fmt: skip
 
 
 def _check_emitted_kind(kind: object) -> None:
@@ -188,7 +191,14 @@ class EventFilter(NamedTuple):
 
 def _shown(event: Event) -> EventFilter:
     return EventFilter(
-        event.at, event.position, event.stream, event.seq, event.kind, event.table, event.actor, event.body
+        at=event.at,
+        position=event.position,
+        stream=event.stream,
+        seq=event.seq,
+        kind=event.kind,
+        table=event.table,
+        actor=event.actor,
+        body=event.body,
     )
 
 
@@ -226,10 +236,16 @@ class Names:
         name, uid, of = self._known.get(number) or self._of(number)
         actor = self._actors.get(actor) or self.who(actor)
         if body is None or body.find(b'"doc_blob"') < 0:  # not `in`, which first looks whether that is a number
-            return EventRecord(seq, kind, table, actor, at, name, uid, body is None, body, _inline, of)
+            return EventRecord(
+                seq=seq, kind=kind, table=table, actor=actor, _at_us=at, session=name, uid=uid,
+                emptied=body is None, _stored=body, _read=_inline, stream_kind=of,
+            )  # fmt: skip
         path = f"{name} seq {seq}"
         said = _said(body_of(self._reads, body, path), path)
-        return EventRecord(seq, kind, table, actor, at, name, uid, False, said, kept, of)  # noqa: FBT003 - a field
+        return EventRecord(
+            seq=seq, kind=kind, table=table, actor=actor, _at_us=at, session=name, uid=uid, emptied=False,
+            _stored=said, _read=kept, stream_kind=of,
+        )  # fmt: skip
 
 
 def _inline(event: EventRecord) -> EventContent:

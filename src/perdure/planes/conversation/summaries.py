@@ -62,7 +62,16 @@ def summarise(
     columns = {"first_seq": first, "last_seq": last}
     doc = {"text": text, "keys": list(names)} if names else text
     seq = tx.record(Change("turns.summarised", stream, COVERS, set=columns, doc=doc, derived_from=sources))
-    return Cover(seq, first, last, text, to_datetime(tx.now), tx.actor, stream.ref(seq), names)
+    return Cover(
+        seq=seq,
+        first_seq=first,
+        last_seq=last,
+        text=text,
+        at=to_datetime(tx.now),
+        actor=tx.actor,
+        ref=stream.ref(seq),
+        keys=names,
+    )
 
 
 def _checked_keys(keys: Iterable[str]) -> tuple[str, ...]:
@@ -175,7 +184,16 @@ def _cover_of(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> Cover:
     if type(text) is not str:
         raise Damaged("the text of a summary is no text", path=path)
     names = stored_as(tuple[str, ...], keys, "list of keys", path)
-    return Cover(seq, first, last, text, stored_instant(at, path), actor, stream.ref(seq), names)
+    return Cover(
+        seq=seq,
+        first_seq=first,
+        last_seq=last,
+        text=text,
+        at=stored_instant(at, path),
+        actor=actor,
+        ref=stream.ref(seq),
+        keys=names,
+    )
 
 
 # -- what a summary must name --------------------------------------------------------------------------------

@@ -67,7 +67,12 @@ def say(
     if key is not None:
         said = _find(tx, stream, Q.turn_by_key, key=check_name(key, "key", KEY_MAX_CHARS))
         if said is not None:
-            return _same(said, Turn(0, speaker, content, made, said.at, "", key), f"key {key!r}", "key")
+            return _same(
+                said,
+                Turn(seq=0, role=speaker, content=content, calls=made, at=said.at, actor="", key=key),
+                f"key {key!r}",
+                "key",
+            )
     for i, call in enumerate(made):
         _refuse_known(tx, stream, call.id, f"calls[{i}].id")
     seen = list(dict.fromkeys(to_refs(tx, stream, shown, "shown"))) if shown else []
@@ -78,7 +83,10 @@ def say(
     seq = tx.record(change)
     ref = stream.ref(seq)
     at = to_datetime(tx.now)
-    return Turn(seq, speaker, content, made, at, tx.actor, key, ref=ref, origin=doc.get("origin"), shown=tuple(seen))
+    return Turn(
+        seq=seq, role=speaker, content=content, calls=made, at=at, actor=tx.actor, key=key, ref=ref,
+        origin=doc.get("origin"), shown=tuple(seen),
+    )  # fmt: skip
 
 
 def answered(tx: Tx, stream: Stream, content: Any, key: str | None, calls: Sequence[Call]) -> Turn:
@@ -113,7 +121,10 @@ def result(
     seq = tx.record(Change("call.answered", stream, TURNS, set=columns, doc=doc))
     at = to_datetime(tx.now)
     ref = stream.ref(seq)
-    return Turn(seq, Role.TOOL, value, (), at, tx.actor, None, call_id, bool(error), ref, doc.get("origin"))
+    return Turn(
+        seq=seq, role=Role.TOOL, content=value, calls=(), at=at, actor=tx.actor, key=None, call=call_id,
+        error=bool(error), ref=ref, origin=doc.get("origin"),
+    )  # fmt: skip
 
 
 def result_of(reads: Reads, stream: Stream, call_id: str) -> Turn | None:
@@ -293,7 +304,10 @@ def _turn_of(reads: Reads, stream: Stream, row: _Row) -> Turn:
     error = bool(doc.get("error"))
     said_as, when = stored_state(Role, role, path), stored_instant(at, path)
     origin = stored_value(doc.get("origin"), path)
-    return Turn(seq, said_as, content, calls, when, actor, key, call, error, stream.ref(seq), origin, tuple(body.refs))
+    return Turn(
+        seq=seq, role=said_as, content=content, calls=calls, at=when, actor=actor, key=key, call=call, error=error,
+        ref=stream.ref(seq), origin=origin, shown=tuple(body.refs),
+    )  # fmt: skip
 
 
 def _calls_of(body: Body, doc: dict[str, Any], path: str) -> tuple[Call, ...]:

@@ -73,7 +73,18 @@ def close(tx: Tx, stream: Stream, seq: int, outcome: str, *, note: str | None = 
         raise _conflict(found, f"is {found.status} already")
     doc = {"outcome": outcome} | ({} if note is None else {"note": note})
     columns = {"status": CLOSED.value, "changed_at": tx.now, "closed_at": tx.now}
-    tx.record(Change("decision.closed", stream, DECISIONS, Op.SET, {"seq": seq}, columns, doc, "outcome_seq"))
+    tx.record(
+        Change(
+            kind="decision.closed",
+            stream=stream,
+            table=DECISIONS,
+            op=Op.SET,
+            key={"seq": seq},
+            set=columns,
+            doc=doc,
+            mark="outcome_seq",
+        )
+    )
     now = to_datetime(tx.now)
     return msgspec.structs.replace(found, status=CLOSED, outcome=outcome, note=note, changed_at=now, closed_at=now)
 
@@ -116,8 +127,10 @@ def _make(
     refs = list(dict.fromkeys(refs))
     seq = tx.record(Change("decision.made", stream, DECISIONS, set=columns, doc=doc, refs=refs))
     return DecisionRecord(
-        seq, stream.name, doc["text"], doc["because"], doc.get("then"), OPEN, None, None, from_labels(tags),
-        tx.actor, to_datetime(tx.now), supersedes, None, tuple(refs), stream.ref(seq), to_datetime(tx.now),
+        seq=seq, session=stream.name, text=doc["text"], because=doc["because"], then=doc.get("then"), status=OPEN,
+        outcome=None, note=None, tags=from_labels(tags), actor=tx.actor, at=to_datetime(tx.now),
+        supersedes=supersedes, superseded_by=None, refs=tuple(refs), ref=stream.ref(seq),
+        changed_at=to_datetime(tx.now),
     )  # fmt: skip
 
 
@@ -205,10 +218,12 @@ def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> DecisionRecor
     doc = stored_fields(body.doc, where)
     end = stored_fields(body_of(reads, closed, where).doc, where)
     return DecisionRecord(
-        seq, stream.name, doc.get("text", ""), doc.get("because", ""), doc.get("then"),
-        stored_state(DecisionStatus, status, where), end.get("outcome"), end.get("note"), from_labels(tags, where),
-        actor, stored_instant(at, where), supersedes, superseded_by, tuple(body.refs), stream.ref(seq),
-        stored_instant(at if changed_at is None else changed_at, where), stored_instant_or_none(closed_at, where),
+        seq=seq, session=stream.name, text=doc.get("text", ""), because=doc.get("because", ""),
+        then=doc.get("then"), status=stored_state(DecisionStatus, status, where), outcome=end.get("outcome"),
+        note=end.get("note"), tags=from_labels(tags, where), actor=actor, at=stored_instant(at, where),
+        supersedes=supersedes, superseded_by=superseded_by, refs=tuple(body.refs), ref=stream.ref(seq),
+        changed_at=stored_instant(at if changed_at is None else changed_at, where),
+        closed_at=stored_instant_or_none(closed_at, where),
     )  # fmt: skip
 
 

@@ -395,12 +395,17 @@ def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> RunRecord:
     became = stored_fields(doc_of(reads, ended, where), where)
     args, kwargs = (stored_value(doc.get(name), where) for name in ("args", "kwargs"))
     return RunRecord(
-        name, agent, stored_state(RunStatus, status, where), key, stored_as(list[Any], args, "list of arguments", where),
-        stored_as(dict[str, Any], kwargs, "arguments by name", where), stored_value(became.get("result"), where),
-        stored_as(EffectError | None, became.get("error"), "error", where), session, parent, creator,
-        stored_instant(created_at, where), stored_instant_or_none(ended_at, where), stored_instant_or_none(wake_at, where),
-        stored_instant_or_none(timeout_at, where), holder, token, deaths, bool(suspect), bool(cancelling), cuts, cut_seq,
-        program, bool(pinned), epoch, reason, bool(abandoned), stream.ref(1),
-        stored_as(WhatIf | None, doc.get("what_if"), "supposition", where),
-        stored_as(str, became.get("hint", ""), "hint", where), stored_instant_or_none(outcome_at, where),
+        id=name, agent=agent, status=stored_state(RunStatus, status, where), key=key,
+        args=stored_as(list[Any], args, "list of arguments", where),
+        kwargs=stored_as(dict[str, Any], kwargs, "arguments by name", where),
+        result=stored_value(became.get("result"), where),
+        error=stored_as(EffectError | None, became.get("error"), "error", where), session=session, parent=parent,
+        creator=creator, created_at=stored_instant(created_at, where),
+        ended_at=stored_instant_or_none(ended_at, where), wake_at=stored_instant_or_none(wake_at, where),
+        timeout_at=stored_instant_or_none(timeout_at, where), holder=holder, token=token, deaths=deaths,
+        suspect=bool(suspect), cancelling=bool(cancelling), cuts=cuts, cut_seq=cut_seq, program=program,
+        pinned=bool(pinned), epoch=epoch, reason=reason, abandoned=bool(abandoned), ref=stream.ref(1),
+        what_if=stored_as(WhatIf | None, doc.get("what_if"), "supposition", where),
+        hint=stored_as(str, became.get("hint", ""), "hint", where),
+        outcome_at=stored_instant_or_none(outcome_at, where),
     )  # fmt: skip

@@ -156,7 +156,8 @@ def _step(doc: dict[str, Any], seq: int, where: str) -> StepRecord:
     notes = stored_fields(stored_value(found.notes, where), where)
     value = stored_value(found.value, where)
     return StepRecord(
-        seq, found.place, found.name, found.digest, value, found.error, notes, found.input, found.gave, found.shape
+        seq=seq, place=found.place, name=found.name, digest=found.digest, value=value, error=found.error,
+        notes=notes, input=found.input, gave=found.gave, shape=found.shape,
     )  # fmt: skip
 
 

@@ -122,8 +122,9 @@ def add(
     seq = tx.record(Change("task.added", stream, TASKS, set=columns, doc=doc))
     put_checks(tx, stream, Thing.TASK, seq, checks)
     return TaskRecord(
-        seq, stream.name, title, TODO, priority, columns["parent"], tuple(json.loads(columns["needs"])),
-        from_labels(columns["labels"]), detail, None, tx.actor, to_datetime(tx.now), None, None, None, 0,
+        id=seq, session=stream.name, title=title, status=TODO, priority=priority, parent=columns["parent"],
+        needs=tuple(json.loads(columns["needs"])), labels=from_labels(columns["labels"]), detail=detail, note=None,
+        actor=tx.actor, at=to_datetime(tx.now), holder=None, claimed_by=None, claim_expires_at=None, token=0,
         abandoned=False, ref=stream.ref(seq), changed_at=to_datetime(tx.now), key=key,
     )  # fmt: skip
 
@@ -253,7 +254,11 @@ def move(
         "closed_at": closed_at,
     }  # fmt: skip
     doc, mark = (None, "") if note is None else ({"note": note}, "note_seq")
-    tx.record(Change(arrow.kind, stream, TASKS, Op.SET, {"seq": seq}, columns, doc, mark))
+    tx.record(
+        Change(
+            kind=arrow.kind, stream=stream, table=TASKS, op=Op.SET, key={"seq": seq}, set=columns, doc=doc, mark=mark
+        )
+    )
     return msgspec.structs.replace(
         found, status=arrow.target, holder=None, claimed_by=None, claim_expires_at=None, abandoned=False,
         note=found.note if note is None else note, changed_at=to_datetime(tx.now),
@@ -293,7 +298,11 @@ def edit(
         name: to_labels(value) if name == "labels" else value for name, value in changed.items() if name != "detail"
     }
     columns["changed_at"] = tx.now
-    tx.record(Change("task.edited", stream, TASKS, Op.SET, {"seq": seq}, columns, doc, mark))
+    tx.record(
+        Change(
+            kind="task.edited", stream=stream, table=TASKS, op=Op.SET, key={"seq": seq}, set=columns, doc=doc, mark=mark
+        )
+    )
     return msgspec.structs.replace(found, **changed, changed_at=to_datetime(tx.now))
 
 
@@ -419,9 +428,11 @@ def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> TaskRecord:
     note = stored_fields(doc_of(reads, noted, where), where).get("note")
     void = bool(abandoned) or (status == DOING and reads.clocks.is_dead(holder or ""))
     return TaskRecord(
-        seq, stream.name, title, stored_state(TaskStatus, status, where), priority, parent,
-        stored_numbers(needs, where), from_labels(labels, where), stored_value(detail, where), note, actor,
-        stored_instant(at, where), holder, claimed_by, stored_instant_or_none(expires_at, where), token,
-        abandoned=void, ref=stream.ref(seq), changed_at=stored_instant(at if changed_at is None else changed_at, where),
+        id=seq, session=stream.name, title=title, status=stored_state(TaskStatus, status, where),
+        priority=priority, parent=parent, needs=stored_numbers(needs, where), labels=from_labels(labels, where),
+        detail=stored_value(detail, where), note=note, actor=actor, at=stored_instant(at, where), holder=holder,
+        claimed_by=claimed_by, claim_expires_at=stored_instant_or_none(expires_at, where), token=token,
+        abandoned=void, ref=stream.ref(seq),
+        changed_at=stored_instant(at if changed_at is None else changed_at, where),
         closed_at=stored_instant_or_none(closed_at, where), key=key,
     )  # fmt: skip

@@ -132,7 +132,11 @@ def _end(tx: Tx, stream: Stream, seq: int, state: WaitState, answer: Any, by: st
     columns = {"state": state.value, "met_by": by, "met_at": tx.now}
     doc = {"answer": to_plain(answer, "answer")}
     kind = f"{_subject(found.kind)}.{'answered' if state is WaitState.MET else state.value}"
-    tx.record(Change(kind, stream, WAITS, Op.SET, {"seq": seq}, columns, doc, "outcome_seq"))
+    tx.record(
+        Change(
+            kind=kind, stream=stream, table=WAITS, op=Op.SET, key={"seq": seq}, set=columns, doc=doc, mark="outcome_seq"
+        )
+    )
     return wait(tx, stream, seq)
 
 
@@ -376,9 +380,11 @@ def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> WaitRecord:
     became = stored_fields(doc_of(reads, ended, where), where)
     choices = stored_as(tuple[str, ...], doc.get("choices") or (), "list of choices", where)
     return WaitRecord(
-        seq, stream.kind, stream.name, stored_state(WaitKind, kind, where), stored_state(WaitState, state, where), name,
-        str(doc.get("question") or ""), choices, stored_value(doc.get("default"), where),
-        stored_value(doc.get("detail"), where), place, effect, marked(mark, doc), actor, stored_instant(at, where),
-        stored_instant_or_none(expires_at, where), met_by, stored_instant_or_none(met_at, where),
-        stored_value(became.get("answer"), where), stream.ref(seq),
+        seq=seq, stream_kind=stream.kind, stream=stream.name, kind=stored_state(WaitKind, kind, where),
+        state=stored_state(WaitState, state, where), name=name, question=str(doc.get("question") or ""),
+        choices=choices, default=stored_value(doc.get("default"), where),
+        detail=stored_value(doc.get("detail"), where), place=place, effect=effect, digest=marked(mark, doc),
+        actor=actor, at=stored_instant(at, where), expires_at=stored_instant_or_none(expires_at, where),
+        met_by=met_by, met_at=stored_instant_or_none(met_at, where),
+        answer=stored_value(became.get("answer"), where), ref=stream.ref(seq),
     )  # fmt: skip

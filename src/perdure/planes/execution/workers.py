@@ -183,8 +183,10 @@ def _held(now_us: int, row: tuple[Any, ...]) -> HeldRecord:
     _, run, agent, parent, session, since, kind, table, at, body, deaths, suspect, cancelling = row
     where = f"run {run}"
     return HeldRecord(
-        run, agent, parent, session, stored_instant(since, where), _doing(kind, table, body, where), stored_instant(at, where),
-        max(0.0, (now_us - at) / SECOND_US), deaths, bool(suspect), bool(cancelling),
+        run=run, agent=agent, parent=parent, session=session, since=stored_instant(since, where),
+        doing=_doing(kind, table, body, where), last_at=stored_instant(at, where),
+        quiet_seconds=max(0.0, (now_us - at) / SECOND_US), deaths=deaths, suspect=bool(suspect),
+        cancelling=bool(cancelling),
     )  # fmt: skip
 
 
@@ -206,7 +208,15 @@ def _worker(row: tuple[Any, ...], held: list[HeldRecord]) -> WorkerRecord:
     except msgspec.DecodeError as error:
         raise Damaged(f"the stored data is no worker: {error}", path=where) from None
     started = None if started_at is None else stored_instant(started_at, where)
-    return WorkerRecord(holder, actor or "", host or "", started, bool(alive), said, tuple(held))
+    return WorkerRecord(
+        holder=holder,
+        actor=actor or "",
+        host=host or "",
+        started_at=started,
+        alive=bool(alive),
+        about=said,
+        runs=tuple(held),
+    )
 
 
 def host_of(reads: Reads, holder: str) -> str:
@@ -220,7 +230,9 @@ def _stranger(reads: Reads, holder: str, held: list[HeldRecord]) -> WorkerRecord
     rows = reads.query(Q.holder_get, tenant=reads.tenant, holder=holder)
     actor, host, started_at, alive = rows[0] if rows else ("", "", None, 0)
     started = None if started_at is None else stored_instant(started_at, f"holder {holder}")
-    return WorkerRecord(holder, actor, host, started, bool(alive), None, tuple(held))
+    return WorkerRecord(
+        holder=holder, actor=actor, host=host, started_at=started, alive=bool(alive), about=None, runs=tuple(held)
+    )
 
 
 def _queue(reads: Reads, living: Iterable[WorkerRecord]) -> list[QueueRecord]:
@@ -239,4 +251,6 @@ def _queue(reads: Reads, living: Iterable[WorkerRecord]) -> list[QueueRecord]:
 def _counted(agent: str, by_status: dict[str, int], oldest: int | None, *, known: bool) -> QueueRecord:
     ready, running, waiting, parked = (by_status.get(name, 0) for name in ("ready", "running", "waiting", "parked"))
     first = None if oldest is None else stored_instant(oldest, f"agent {agent}")
-    return QueueRecord(agent, known, ready, running, waiting, parked, first)
+    return QueueRecord(
+        agent=agent, known=known, ready=ready, running=running, waiting=waiting, parked=parked, oldest_ready_at=first
+    )

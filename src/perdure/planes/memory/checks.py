@@ -151,7 +151,18 @@ def put(tx: Tx, stream: Stream, thing: Thing, name: str | int, checks: Iterable[
         return
     key = {"name": str(name), "thing": thing.value}
     op = Op.SET if tx.row(CHECKS, stream, *key.values()) else Op.INSERT
-    tx.record(Change("log.checks", stream, CHECKS, op, key, {"version": version}, stored, mark="doc_seq"))
+    tx.record(
+        Change(
+            kind="log.checks",
+            stream=stream,
+            table=CHECKS,
+            op=op,
+            key=key,
+            set={"version": version},
+            doc=stored,
+            mark="doc_seq",
+        )
+    )
 
 
 def checks_of(reads: Reads, stream: Stream, limit: int) -> dict[tuple[Thing, str, int], tuple[Check, ...]]:

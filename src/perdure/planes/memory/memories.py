@@ -194,7 +194,9 @@ def _make(tx: Tx, stream: Stream, draft: Draft, key: str | None, supersedes: int
 
 def _change(tx: Tx, stream: Stream, seq: int, kind: str, reason: str | None, **columns: Any) -> None:
     doc, mark = ({"because": reason}, "note_seq") if reason is not None else (None, "")
-    tx.record(Change(kind, stream, MEMORIES, Op.SET, {"seq": seq}, columns, doc, mark))
+    tx.record(
+        Change(kind=kind, stream=stream, table=MEMORIES, op=Op.SET, key={"seq": seq}, set=columns, doc=doc, mark=mark)
+    )
 
 
 def _sources(tx: Tx, stream: Stream, source: Iterable[object]) -> tuple[list[str], list[Ref]]:
@@ -346,25 +348,16 @@ def _of(stream: Stream, seq: int, columns: dict[str, Any], doc: dict[str, Any], 
     where = f"{stream.name} seq {seq}"
     confidence = doc.get("confidence")
     return MemoryRecord(
-        seq=seq,
-        scope=stream.name,
-        scope_kind=stream.kind,
-        kind=stored_state(MemoryKind, columns["kind"], where),
+        seq=seq, scope=stream.name, scope_kind=stream.kind, kind=stored_state(MemoryKind, columns["kind"], where),
         text=stored_as(str, doc.get("text", ""), "text", where),
-        status=stored_state(MemoryStatus, columns["status"], where),
-        key=columns["key"],
-        tags=from_labels(columns["tags"], where),
-        about=from_labels(columns["about"], where),
+        status=stored_state(MemoryStatus, columns["status"], where), key=columns["key"],
+        tags=from_labels(columns["tags"], where), about=from_labels(columns["about"], where),
         checks=from_stored(doc["checks"]) if "checks" in doc else (),
         sources=stored_as(tuple[str, ...], doc.get("sources", []), "list of sources", where),
         confidence=None if confidence is None else stored_as(float, confidence, "confidence", where),
         valid_from=stored_instant_or_none(columns["valid_from"], where),
-        valid_to=stored_instant_or_none(columns["valid_to"], where),
-        actor=columns["actor"],
+        valid_to=stored_instant_or_none(columns["valid_to"], where), actor=columns["actor"],
         at=stored_instant(columns["at"], where),
-        confirmed_at=stored_instant_or_none(columns.get("confirmed_at"), where),
-        supersedes=columns["supersedes"],
-        superseded_by=columns.get("superseded_by"),
-        refs=refs,
-        ref=stream.ref(seq),
-    )
+        confirmed_at=stored_instant_or_none(columns.get("confirmed_at"), where), supersedes=columns["supersedes"],
+        superseded_by=columns.get("superseded_by"), refs=refs, ref=stream.ref(seq),
+    )  # fmt: skip

@@ -105,5 +105,16 @@ def _texts(reads: Reads, places: list[Place], sought: set[str]) -> list[RankedTe
             said = [term for term in _decode_terms(terms) if term in sought]
             counts = {term: said.count(term) for term in said}
             place = (stream, seq, part, shelf)
-            found.append(RankedText(place, of_seq, actor, at, bool(user_said), bool(is_short), length, counts))
+            found.append(
+                RankedText(
+                    place=place,
+                    of_seq=of_seq,
+                    actor=actor,
+                    at=at,
+                    user_said=bool(user_said),
+                    is_short=bool(is_short),
+                    length=length,
+                    counts=counts,
+                )
+            )
     return found

@@ -245,8 +245,9 @@ def _shown(reads: Reads, stream: Stream, each: Scored, now: int) -> Found | None
     part = parts_of(said.text)[text.place[2]] if said else ""
     why = _why(each, timedelta(microseconds=max(0, now - text.at)), f"{stream.kind} {stream.name}")
     return Found(
-        kind, stream.kind, stream.name, text.of_seq, excerpt(part, each.words), text.actor, to_datetime(text.at),
-        round(each.score, 6), why, stream.ref(text.of_seq),
+        kind=kind, stream_kind=stream.kind, stream=stream.name, seq=text.of_seq, text=excerpt(part, each.words),
+        actor=text.actor, at=to_datetime(text.at), score=round(each.score, 6), why=why,
+        ref=stream.ref(text.of_seq),
     )  # fmt: skip
 
 
@@ -405,7 +406,16 @@ def _text(row: tuple[Any, ...], sought: set[str]) -> RankedText:
     for term in _decode_terms(terms):
         if term in sought:
             counts[term] = counts.get(term, 0) + 1
-    return RankedText((stream, seq, part, shelf), of_seq, actor, at, bool(user_said), bool(is_short), length, counts)
+    return RankedText(
+        place=(stream, seq, part, shelf),
+        of_seq=of_seq,
+        actor=actor,
+        at=at,
+        user_said=bool(user_said),
+        is_short=bool(is_short),
+        length=length,
+        counts=counts,
+    )
 
 
 def _each_once(scored: list[Scored]) -> list[Scored]:

@@ -81,10 +81,29 @@ def put(
     expires_at = deadline(tx, ttl)
     columns = {"version": version, "updated_at": tx.now, "expires_at": expires_at, "gone": 0}
     op = Op.SET if row else Op.INSERT
-    tx.record(Change("value.set", stream, ENTRIES, op, {"name": name}, columns, plain, mark="seq"))
+    tx.record(
+        Change(
+            kind="value.set",
+            stream=stream,
+            table=ENTRIES,
+            op=op,
+            key={"name": name},
+            set=columns,
+            doc=plain,
+            mark="seq",
+        )
+    )
     put_checks(tx, stream, Thing.VALUE, name, checks, version)
     ends = None if expires_at is None else to_datetime(expires_at)
-    return Entry(name, value, version, to_datetime(tx.now), timedelta(0), ends, tx.actor)
+    return Entry(
+        name=name,
+        value=value,
+        version=version,
+        updated_at=to_datetime(tx.now),
+        age=timedelta(0),
+        expires_at=ends,
+        actor=tx.actor,
+    )
 
 
 def delete(tx: Tx, stream: Stream, name: str, *, expect: int | None = None) -> bool:
@@ -164,7 +183,15 @@ def _entry(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> Entry:
     value = stored_value(doc_of(reads, body, where), where)
     updated = stored_instant(updated_at, where)
     age = timedelta(microseconds=max(0, now - updated_at))
-    return Entry(name, value, version, updated, age, stored_instant_or_none(expires_at, where), actor)
+    return Entry(
+        name=name,
+        value=value,
+        version=version,
+        updated_at=updated,
+        age=age,
+        expires_at=stored_instant_or_none(expires_at, where),
+        actor=actor,
+    )
 
 
 def refuse_pruned(reads: Reads, stream: Stream, last: int | None = None) -> None:

@@ -88,7 +88,16 @@ def save(tx: Tx, stream: Stream, prepared: Prepared, name: str = "default", kind
     parent = _last_seq(tx, stream, name)
     columns = {"name": name, "parent": parent, "root": root, "size": prepared.size, "at": tx.now}
     seq = tx.record(Change(kind, stream, CHECKPOINTS, set=columns, blobs=[root]))
-    return CheckpointRecord(seq, name, parent, root, prepared.size, to_datetime(tx.now), tx.actor, stream.ref(seq))
+    return CheckpointRecord(
+        seq=seq,
+        name=name,
+        parent=parent,
+        hash=root,
+        size=prepared.size,
+        at=to_datetime(tx.now),
+        actor=tx.actor,
+        ref=stream.ref(seq),
+    )
 
 
 def _last_seq(reads: Reads, stream: Stream, name: str) -> int | None:
@@ -219,7 +228,10 @@ def listing(
 def _record(row: tuple[Any, ...]) -> CheckpointRecord:
     seq, name, parent, root, size, at, actor, uid, key, parent_key = row
     when = stored_instant(at, f"checkpoints seq {seq}")
-    return CheckpointRecord(seq, name, parent, root, size, when, actor, Ref(bytes(uid).hex(), seq), key, parent_key)
+    return CheckpointRecord(
+        seq=seq, name=name, parent=parent, hash=root, size=size, at=when, actor=actor, ref=Ref(bytes(uid).hex(), seq),
+        key=key, parent_key=parent_key,
+    )  # fmt: skip
 
 
 # -- pruning -------------------------------------------------------------------------------------------------

@@ -126,8 +126,10 @@ def save_prepared(
         prepared = prepare(tx, prepared.frozen)  # as `checkpoints.save` does
     laid = Laid(prepared.root, prepared.size, prepared.rows)
     seq = save(tx, stream, laid, name, key, parent_key=parent, document=to_plain(document, "document"))
-    about = (prepared.root.hex(), prepared.size, to_datetime(tx.now), tx.actor, stream.ref(seq))
-    return CheckpointRecord(seq, name, None, *about, key=key, parent_key=parent)
+    return CheckpointRecord(
+        seq=seq, name=name, parent=None, hash=prepared.root.hex(), size=prepared.size, at=to_datetime(tx.now), actor=tx.actor,
+        ref=stream.ref(seq), key=key, parent_key=parent,
+    )  # fmt: skip
 
 
 def _check_stands(tx: Tx, stream: Stream, name: str, laid: Laid) -> None:
@@ -284,4 +286,5 @@ def _found(reads: Reads, row: tuple[Any, ...]) -> KeyedCheckpoint:
     seq, name, key, parent_key, root, at, body = row
     if body is None:
         raise Damaged("the document of this checkpoint is gone", path=f"checkpoint {key}")
-    return KeyedCheckpoint(seq, name, key, parent_key, root, at, doc_of(reads, body, f"checkpoint {key}"))
+    document = doc_of(reads, body, f"checkpoint {key}")
+    return KeyedCheckpoint(seq=seq, name=name, key=key, parent_key=parent_key, root=root, at=at, document=document)

@@ -327,7 +327,9 @@ def _sizes(reads: Reads, stream: Stream, seqs: Sequence[int]) -> dict[int, int]:
 def retained(stream: Stream, taken: Sequence[Iterable[int]], size: int) -> Retained:
     """The report about one stream. taken: in the order of `ways`."""
     saved, turns, events, values = (tuple(sorted(seqs)) for seqs in taken)
-    return Retained(stream.kind, stream.name, saved, turns, size, events, values)
+    return Retained(
+        kind=stream.kind, name=stream.name, checkpoints=saved, turns=turns, bytes=size, events=events, values=values
+    )
 
 
 def pages_of(seqs: Sequence[int]) -> Iterator[list[int]]:

@@ -396,5 +396,6 @@ def _by_transaction(events: list[NewEvent]) -> list[list[NewEvent]]:
 
 def _event(new: NewEvent) -> Event:
     return Event(
-        new.seq, new.kind, new.tbl, new.actor, new.at, new.codec, new.commitment, new.hash, new.salt, new.body, new.tx
-    )
+        seq=new.seq, kind=new.kind, table=new.tbl, actor=new.actor, at=new.at, codec=new.codec,
+        commitment=new.commitment, hash=new.hash, salt=new.salt, body=new.body, tx=new.tx,
+    )  # fmt: skip

@@ -599,3 +599,51 @@ CREATE INDEX vectors_by_batch ON vectors (tenant, embedding, batch, at, actor, b
 CREATE INDEX vectors_by_batch ON vectors (tenant, embedding, batch); -- @postgres
 
 INSERT INTO tables (name, class) VALUES ('embeddings', 'ephemeral'), ('vectors', 'ephemeral');
+
+----------------------------------------------------------------------------------------------------------------- subjects
+
+-- Whom records are about, as JSON, sorted; null: nobody (docs/decisions/0035-subjects.md). It follows from the subjects of events.
+ALTER TABLE sessions ADD COLUMN about TEXT;
+ALTER TABLE runs ADD COLUMN about TEXT;
+ALTER TABLE tasks ADD COLUMN about TEXT;
+ALTER TABLE decisions ADD COLUMN about TEXT;
+ALTER TABLE entries ADD COLUMN about TEXT;
+ALTER TABLE effects ADD COLUMN about TEXT;
+ALTER TABLE waits ADD COLUMN about TEXT;
+ALTER TABLE signals ADD COLUMN about TEXT;
+ALTER TABLE calls ADD COLUMN about TEXT;
+
+-- The events that are about a subject. whole: so is everything in the stream. Derived.
+CREATE TABLE subjects (
+  stream INTEGER NOT NULL REFERENCES streams (id),
+  tenant INTEGER NOT NULL,
+  seq INTEGER NOT NULL,
+  subject TEXT COLLATE "C" NOT NULL, -- @postgres
+  subject TEXT NOT NULL, -- @sqlite
+  whole INTEGER NOT NULL CHECK (whole IN (0, 1)),
+  PRIMARY KEY (stream, seq, subject)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX subjects_by_subject ON subjects (tenant, subject, stream, seq);
+CREATE INDEX subjects_of_streams ON subjects (tenant, subject, stream) WHERE whole = 1;
+INSERT INTO tables (name, class) VALUES ('subjects', 'derived');
+
+-- The bodies of before that name subjects: turns, emitted events and artifacts. None of their tables has the column.
+INSERT INTO subjects (stream, tenant, seq, subject, whole) -- @sqlite
+SELECT DISTINCT e.stream, e.tenant, e.seq, j.value, 0 FROM events e, json_each(CAST(e.body AS TEXT), '$.subjects') j -- @sqlite
+WHERE instr(e.body, CAST('"subjects":[' AS BLOB)) > 0 AND j.type = 'text'; -- @sqlite
+INSERT INTO subjects (stream, tenant, seq, subject, whole) -- @postgres
+SELECT DISTINCT e.stream, e.tenant, e.seq, j.value, 0 FROM ( -- @postgres
+  SELECT stream, tenant, seq, json_of(body) -> 'subjects' AS named FROM events WHERE position('"subjects":['::bytea IN body) > 0 -- @postgres
+) e, jsonb_array_elements_text(CASE jsonb_typeof(e.named) WHEN 'array' THEN e.named ELSE '[]' END) AS j (value); -- @postgres
+UPDATE calls SET about = (SELECT '[' || group_concat(x.named, ', ') || ']' FROM (SELECT json_quote(b.subject) AS named FROM subjects b -- @sqlite
+  WHERE b.stream = calls.stream AND b.seq = calls.seq ORDER BY b.subject) x) -- @sqlite
+WHERE EXISTS (SELECT 1 FROM subjects b WHERE b.stream = calls.stream AND b.seq = calls.seq); -- @sqlite
+UPDATE calls c SET about = (SELECT '[' || string_agg(to_json(b.subject)::text, ', ' ORDER BY b.subject) || ']' FROM subjects b -- @postgres
+  WHERE b.stream = c.stream AND b.seq = c.seq) -- @postgres
+WHERE EXISTS (SELECT 1 FROM subjects b WHERE b.stream = c.stream AND b.seq = c.seq); -- @postgres
+
+CREATE VIEW v_subjects AS
+SELECT n.name AS tenant, b.subject, s.kind AS stream_kind, s.name AS stream, CASE s.kind WHEN 'session' THEN s.name END AS session, b.seq,
+  b.whole, e.kind, e.tbl, named(e) AS actor, iso(e.at) AS at, e.at AS at_us
+FROM subjects b JOIN streams s ON s.id = b.stream JOIN tenants n ON n.id = s.tenant AND shown(n.name)
+JOIN events e ON e.stream = b.stream AND e.seq = b.seq;

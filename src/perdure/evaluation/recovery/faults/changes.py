@@ -150,8 +150,8 @@ def _has_tree(_: type[Subject], task: RecoveryTask) -> str:
 
 
 WORKSPACE = RecoveryFault(
-    "workspace", "somebody changed the work tree between crash and resume", _disturbances, _disturbed,
-    Control("control-unwatched", "coding", ("wrong", "lost")), needed, _has_tree,
+    name="workspace", about="somebody changed the work tree between crash and resume", schedules=_disturbances, tell=_disturbed,
+    control=Control("control-unwatched", "coding", ("wrong", "lost")), missing=needed, unfit=_has_tree,
 )  # fmt: skip
 
 

@@ -63,10 +63,20 @@ def _unfit(_: type[Subject], task: RecoveryTask) -> str:
 
 
 CLOCK = RecoveryFault(
-    "clock", "the clock is an hour ahead or behind from a boundary on, with a kill or without", _hours, _moved,
-    Control("control-stamped", "relay-5", ("acknowledged_lost",)), wrong_clock.missing, _unfit,
-)  # fmt: skip
+    name="clock",
+    about="the clock is an hour ahead or behind from a boundary on, with a kill or without",
+    schedules=_hours,
+    tell=_moved,
+    control=Control("control-stamped", "relay-5", ("acknowledged_lost",)),
+    missing=wrong_clock.missing,
+    unfit=_unfit,
+)
 SKEW = RecoveryFault(
-    "skew", "a second process, whose clock is an hour ahead or behind, resumes the task of one that is stopped", _skews, _skewed,
-    Control("control-leased", "relay-5", ("duplicates",)), wrong_clock.missing, unfit_without_lease,
-)  # fmt: skip
+    name="skew",
+    about="a second process, whose clock is an hour ahead or behind, resumes the task of one that is stopped",
+    schedules=_skews,
+    tell=_skewed,
+    control=Control("control-leased", "relay-5", ("duplicates",)),
+    missing=wrong_clock.missing,
+    unfit=unfit_without_lease,
+)

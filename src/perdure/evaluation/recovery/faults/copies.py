@@ -92,6 +92,6 @@ BACKUP = RecoveryFault(
     Control("control-trusting", "support", ("duplicates",)), unfit=_replaceable,
 )  # fmt: skip
 REWIND = RecoveryFault(
-    "rewind", "the store was rewound by a version-control checkout", _pairs, _rewound,
-    Control("control-tracked", "support", ("duplicates",)), needed, _in_a_folder,
+    name="rewind", about="the store was rewound by a version-control checkout", schedules=_pairs, tell=_rewound,
+    control=Control("control-tracked", "support", ("duplicates",)), missing=needed, unfit=_in_a_folder,
 )  # fmt: skip

@@ -110,8 +110,8 @@ def _unfit(subject: type[Subject], task: RecoveryTask) -> str:
 
 
 FULL = RecoveryFault(
-    "full", "the disk is full; later there is room again", shares, _filled,
-    Control("control-in-place", "relay-500", ("acknowledged_lost",)), missing, _unfit,
+    name="full", about="the disk is full; later there is room again", schedules=shares, tell=_filled,
+    control=Control("control-in-place", "relay-500", ("acknowledged_lost",)), missing=missing, unfit=_unfit,
 )  # fmt: skip
 
 if __name__ == "__main__":

@@ -167,6 +167,11 @@ def _parts(task: RecoveryTask, seed: int) -> list[str]:
 
 
 OUTAGES = RecoveryFault(
-    "outages", "every write of a story torn at every sector by a power loss; each state is opened", _parts,
-    _enumerated, Control("control-normal", "relay-5", ("acknowledged_lost",)), tracing.missing, power.unfit,
-)  # fmt: skip
+    name="outages",
+    about="every write of a story torn at every sector by a power loss; each state is opened",
+    schedules=_parts,
+    tell=_enumerated,
+    control=Control("control-normal", "relay-5", ("acknowledged_lost",)),
+    missing=tracing.missing,
+    unfit=power.unfit,
+)

@@ -80,6 +80,6 @@ def unfit(subject: type[Subject], task: RecoveryTask) -> str:
 
 
 POWER = RecoveryFault(
-    "power", "power loss: what was not synced is gone, in part or torn", _variants, _lost,
-    Control("control-unsynced", "support", ("acknowledged_lost",)), tracing.missing, unfit,
+    name="power", about="power loss: what was not synced is gone, in part or torn", schedules=_variants, tell=_lost,
+    control=Control("control-unsynced", "support", ("acknowledged_lost",)), missing=tracing.missing, unfit=unfit,
 )  # fmt: skip

@@ -110,6 +110,11 @@ def _unfit(subject: type[Subject], task: RecoveryTask) -> str:
 
 
 EIO = RecoveryFault(
-    "eio", "an I/O error at the n-th write or sync of a file, once or for the rest of a life", _shares, _refused,
-    Control("control-unheeded", "support", ("acknowledged_lost",)), tracing.missing, _unfit,
-)  # fmt: skip
+    name="eio",
+    about="an I/O error at the n-th write or sync of a file, once or for the rest of a life",
+    schedules=_shares,
+    tell=_refused,
+    control=Control("control-unheeded", "support", ("acknowledged_lost",)),
+    missing=tracing.missing,
+    unfit=_unfit,
+)

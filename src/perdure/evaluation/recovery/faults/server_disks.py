@@ -89,9 +89,14 @@ def _lost(story: Story, at: str) -> None:
 
 
 POWER = RecoveryFault(
-    "server-power", "the machine of the database loses its power: what was not synced is gone", one_by_one, _lost,
-    Control("control-unflushed", "support", ("acknowledged_lost",)), _missing, servers.unfit,
-)  # fmt: skip
+    name="server-power",
+    about="the machine of the database loses its power: what was not synced is gone",
+    schedules=one_by_one,
+    tell=_lost,
+    control=Control("control-unflushed", "support", ("acknowledged_lost",)),
+    missing=_missing,
+    unfit=servers.unfit,
+)
 
 
 # -- no room ---------------------------------------------------------------------------------------------------------
@@ -141,8 +146,8 @@ def _missing_room() -> str:
 
 
 FULL = RecoveryFault(
-    "server-full", "the disk of the database is full; later there is room again", disk.shares, _filled,
-    Control("control-deaf", "relay-500", ("acknowledged_lost",)), _missing_room, servers.unfit,
+    name="server-full", about="the disk of the database is full; later there is room again", schedules=disk.shares, tell=_filled,
+    control=Control("control-deaf", "relay-500", ("acknowledged_lost",)), missing=_missing_room, unfit=servers.unfit,
 )  # fmt: skip
 
 

@@ -70,9 +70,14 @@ def _restarted(story: Story, at: str) -> None:
 
 
 RESTART = RecoveryFault(
-    "restart", "the database is killed and started again while the process stands at a boundary", one_by_one, _restarted,
-    Control("control-unlogged", "support", ("acknowledged_lost",)), missing, unfit,
-)  # fmt: skip
+    name="restart",
+    about="the database is killed and started again while the process stands at a boundary",
+    schedules=one_by_one,
+    tell=_restarted,
+    control=Control("control-unlogged", "support", ("acknowledged_lost",)),
+    missing=missing,
+    unfit=unfit,
+)
 
 
 # -- a lost reply ----------------------------------------------------------------------------------------------------
@@ -134,6 +139,6 @@ def _shares(task: RecoveryTask, seed: int) -> list[str]:
 
 
 REPLY = RecoveryFault(
-    "reply", "the database commits, and its reply is lost with the connection", _shares, _unheard,
-    Control("control-again", "support", ("duplicates",)), missing, unfit,
+    name="reply", about="the database commits, and its reply is lost with the connection", schedules=_shares, tell=_unheard,
+    control=Control("control-again", "support", ("duplicates",)), missing=missing, unfit=unfit,
 )  # fmt: skip

@@ -123,6 +123,6 @@ def shares(task: RecoveryTask, seed: int) -> list[str]:
 
 
 SYSCALL = RecoveryFault(
-    "syscall", "SIGKILL at the n-th system call that writes, syncs or sends", shares, _killed,
-    Control("control-buffered", "support", ("acknowledged_lost",)), missing, _unfit,
+    name="syscall", about="SIGKILL at the n-th system call that writes, syncs or sends", schedules=shares, tell=_killed,
+    control=Control("control-buffered", "support", ("acknowledged_lost",)), missing=missing, unfit=_unfit,
 )  # fmt: skip

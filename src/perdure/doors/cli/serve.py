@@ -1,0 +1,58 @@
+"""`perdure serve`: the store over HTTP. The server stands in `perdure.doors.http`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from perdure.doors.cli.options import StoreOptions, command, writes
+from perdure.doors.cli.output import note
+from perdure.errors import Invalid
+
+EXISTING = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@command(
+    "serve",
+    "perdure serve",
+    "perdure serve --store 'sqlite:///tenants/{tenant}.db'",
+    "perdure serve --host 0.0.0.0 --tls-certificate server.pem --tls-key server.key",
+    "perdure serve --host 10.0.0.5 --behind-proxy --store postgresql://perdure_app@db/agents",
+)
+@click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="The address to listen on.")
+@click.option("--port", type=click.IntRange(1, 65_535), default=8_930, show_default=True)
+@click.option("--tls-certificate", "certificate", type=EXISTING, help="A PEM file with the certificate and its chain.")
+@click.option("--tls-key", "private_key", type=EXISTING, help="A PEM file with the private key.")
+@click.option("--behind-proxy", is_flag=True, help="A proxy in front of this server has the certificate.")
+@click.option("--drain", type=click.IntRange(0, 3_600), default=20, show_default=True, metavar="SECONDS",
+              help="How long requests under way may take after SIGTERM.")  # fmt: skip
+@writes
+def serve(
+    asked: StoreOptions, *, host: str, port: int, certificate: Path | None, private_key: Path | None,
+    behind_proxy: bool, drain: int,
+) -> None:  # fmt: skip
+    """Serve the store over HTTP: every verb, an event stream, an OpenAPI document at /openapi.json.
+
+    Every request shows a token: `perdure token create` makes one. It listens on loopback; any other address needs TLS or
+    --behind-proxy. On SQLite a tenant is a file of its own: a URL with {tenant} in it serves many.
+    """
+    if (certificate is None) != (private_key is None):
+        raise Invalid("a certificate and its key go together", path="tls", hint="give --tls-certificate and --tls-key")
+    try:
+        import uvicorn  # noqa: F401, PLC0415 - an extra, loaded where it is used
+    except ImportError as error:
+        raise Invalid(
+            "the extra `server` is not installed", path="serve", hint="pip install 'perdure[server]'"
+        ) from error
+    from perdure.doors.http.running import Listening, check_listening, run  # noqa: PLC0415 - help must not load this
+    from perdure.doors.http.serving import Serving  # noqa: PLC0415
+    from perdure.stores.url import without_password  # noqa: PLC0415
+
+    at = Listening(
+        host=host, port=port, certificate=certificate, private_key=private_key, behind_proxy=behind_proxy,
+        drain_seconds=drain,
+    )  # fmt: skip
+    check_listening(at)
+    note(f"serving {without_password(asked.store)} at {at.address}; `perdure token create` makes a token")
+    run(Serving(asked.store, tenant=asked.tenant, actor=asked.actor), at)

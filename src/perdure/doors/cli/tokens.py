@@ -1,0 +1,121 @@
+"""`perdure token`: who may come through the door of a server, and for which tenant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from perdure.doors.cli.options import StoreOptions, command, writes
+from perdure.doors.cli.output import note, say_json
+from perdure.doors.cli.tables import Column, say_table
+from perdure.errors import Invalid, NotFound
+
+if TYPE_CHECKING:
+    from perdure.runtime.callers import Caller
+
+ROLES = ("viewer", "writer", "operator", "worker", "auditor", "admin")
+COLUMNS = (
+    Column("token", lambda token: token.id),
+    Column("tenant", lambda token: token.tenant),
+    Column("role", lambda token: token.role),
+    Column("actor", lambda token: token.actor),
+    Column("made by", lambda token: token.made_by, spare=True),
+    Column("made at", lambda token: token.made_at),
+    Column("expires at", lambda token: token.expires_at),
+    Column("used at", lambda token: token.used_at),
+    Column("notes", lambda token: "expired" if token.expired else ""),
+)
+
+
+@contextmanager
+def control(asked: StoreOptions, *, looks: bool = False) -> Iterator[Caller]:
+    """The caller of the tenant that holds tokens and limits, in the store or, with {tenant}, in a file of its own."""
+    import perdure  # noqa: PLC0415 - help must not load the stores
+    from perdure.doors.http.places import url_of  # noqa: PLC0415
+    from perdure.planes.access.tokens import CONTROL  # noqa: PLC0415
+
+    url = url_of(asked.store, CONTROL)
+    if looks:
+        StoreOptions(url, CONTROL, as_json=False).check_exists()
+    with perdure.open(url, actor=asked.actor, tenant=CONTROL, read_only=looks) as store:
+        yield store._caller
+
+
+@command(
+    "token",
+    "perdure token create --role writer --for build-bot",
+    "perdure token create --role viewer --for alice --expires 90d --tenant acme --json",
+    "perdure token list",
+    "perdure token revoke 3eaa702685e3",
+)
+@click.argument("action", type=click.Choice(("create", "list", "revoke")))
+@click.argument("name", metavar="[TOKEN]", required=False)
+@click.option(
+    "--role", type=click.Choice(ROLES), default="viewer", show_default=True, help="With create: what it may do."
+)
+@click.option("--for", "holder", metavar="ACTOR", help="With create: the actor that its events name. Default: yours.")
+@click.option("--expires", metavar="TIME", help="With create: when it ends, such as 90d. Default: never.")
+@click.option("--all", "every", is_flag=True, help="With list: of all tenants.")
+@writes
+def token(
+    asked: StoreOptions,
+    *,
+    action: str,
+    name: str | None,
+    role: str,
+    holder: str | None,
+    expires: str | None,
+    every: bool,
+) -> None:
+    """Make, list and revoke the tokens that `perdure serve` asks for.
+
+    create: the text of the token is shown this once, because only a digest of it is kept. revoke: a token is named by its id;
+    running servers notice at the next request.
+    """
+    if (name is None) == (action == "revoke"):
+        raise Invalid("`revoke` names a token by its id, the others name none", path="token")
+    if action == "create":
+        _create(asked, role, holder or asked.actor, expires)
+    elif action == "list":
+        _list(asked, every=every)
+    else:
+        _revoke(asked, name or "")
+
+
+def _create(asked: StoreOptions, role: str, holder: str, expires: str | None) -> None:
+    import perdure  # noqa: PLC0415 - help must not load the stores
+    from perdure.doors.http.places import url_of  # noqa: PLC0415
+    from perdure.planes.access import tokens  # noqa: PLC0415
+
+    # Opening a tenant makes it, so that the token opens something.
+    perdure.open(url_of(asked.store, asked.tenant), actor=asked.actor, tenant=asked.tenant).close()
+    with control(asked) as caller:
+        text, made = caller.write(tokens.create, asked.tenant, tokens.TokenRole(role), holder, expires)
+    if asked.as_json:
+        say_json({"token": text, "record": made})
+        return
+    click.echo(text)
+    note(f"token {made.id} for {made.actor} as {made.role} of tenant {made.tenant}: it is not shown again")
+
+
+def _list(asked: StoreOptions, *, every: bool) -> None:
+    from perdure.planes.access import tokens  # noqa: PLC0415 - help must not load this
+
+    with control(asked, looks=True) as caller:
+        found = caller.read(tokens.listed, None if every else asked.tenant)
+    if asked.as_json:
+        say_json({"tokens": found})
+    else:
+        say_table(COLUMNS, found)
+
+
+def _revoke(asked: StoreOptions, name: str) -> None:
+    from perdure.planes.access import tokens  # noqa: PLC0415 - help must not load this
+
+    with control(asked) as caller:
+        if not caller.write(tokens.revoke, name):
+            raise NotFound(f"there is no token {name!r}", path="token", hint="`perdure token list --all` lists them")
+    note(f"token {name} opens nothing any more")

@@ -1,0 +1,85 @@
+"""Query, body and headers as typed input. Input that does not fit is Invalid, with the path of what is wrong (P15)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+
+from perdure.doors.http.call import HttpCall
+from perdure.doors.http.table import Route
+from perdure.errors import Invalid, TooLarge
+from perdure.model.limits import KEY_MAX_CHARS, check_name
+
+BODY_MAX_BYTES = 4 * 1024 * 1024
+JSON = "application/json"
+_PLACE = re.compile(r" - at `(?:key in )?\$(.*)`$")
+
+
+def keys_of(route: Route, call: HttpCall) -> dict[str, Any]:
+    """Read the headers that make a write safe to repeat. Invalid where the route takes none."""
+    key = call.headers.get("idempotency-key")
+    if key is not None:
+        if not route.takes_key:
+            raise Invalid(
+                f"{route.name} takes no key", path="header.idempotency-key", hint="it is safe to repeat as it is"
+            )
+        call.key = check_name(key.strip('"'), "header.idempotency-key", KEY_MAX_CHARS)
+    call.expect = call.headers.get("if-match")
+    return {}
+
+
+def query_of(route: Route, request: Request) -> msgspec.Struct:
+    """The parameters of a request. Invalid for one that is unknown, repeated or malformed."""
+    given: dict[str, str] = {}
+    for name, value in request.query_params.multi_items():
+        if name in given:
+            raise Invalid("this parameter is given twice", path=f"query.{name[:40]}")
+        given[name] = value
+    return converted(given, route.query, "query")
+
+
+async def body_of(route: Route, request: Request) -> Any:
+    """The body of a request. TooLarge past the limit, before it is read whole; Invalid if it is no such record."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != JSON:
+        raise Invalid(f"expected a body of type {JSON}", path="header.content-type")
+    data = await read_body(request)
+    try:
+        return msgspec.json.decode(data, type=route.body)
+    except msgspec.ValidationError as error:
+        raise _invalid(error, "body") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Invalid(f"not JSON: {error}", path="body") from None
+    except RecursionError:
+        raise TooLarge("nested too deep", path="body") from None
+
+
+async def read_body(request: Request, most: int = BODY_MAX_BYTES) -> bytes:
+    """The bytes of a body, within a limit."""
+    length = request.headers.get("content-length", "")
+    if length.isdigit() and int(length) > most:
+        raise TooLarge(f"a body has at most {most} bytes", path="body")
+    data = bytearray()
+    async for piece in request.stream():
+        data += piece
+        if len(data) > most:
+            raise TooLarge(f"a body has at most {most} bytes", path="body")
+    return bytes(data)
+
+
+def converted(given: Mapping[str, Any], kind: Any, path: str) -> Any:
+    """Texts as the fields of a record."""
+    try:
+        return msgspec.convert(given, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise _invalid(error, path) from None
+
+
+def _invalid(error: msgspec.ValidationError, path: str) -> Invalid:
+    says = str(error)
+    place = _PLACE.search(says)
+    return Invalid(_PLACE.sub("", says), path=f"{path}{place[1]}" if place else path)

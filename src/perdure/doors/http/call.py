@@ -1,0 +1,113 @@
+"""One request as the verbs see it: the store it may use, the parts of its path, and the lists and streams it names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from perdure.doors.http.serving import Serving, Visitor
+from perdure.effects import operator_verbs
+from perdure.errors import Invalid, NotFound, Stale
+from perdure.handles.aio.runs import AsyncRunHandle
+from perdure.handles.aio.session import AsyncScope, AsyncSession
+from perdure.handles.aio.store import AsyncStore
+from perdure.log.change import Stream
+from perdure.planes.conversation import sessions
+from perdure.planes.execution import runs
+from perdure.planes.memory import values
+from perdure.planes.reading.paging import Page
+from perdure.runtime.callers import AsyncCaller
+
+HIDDEN_SCOPES = ("requests/",)  # marks of requests, which are no values of anybody
+
+
+class HttpCall:
+    """A request that was let in. `key` is its Idempotency-Key; `expect` the version of its If-Match."""
+
+    __slots__ = ("expect", "headers", "identity", "key", "parts", "serving")
+
+    def __init__(
+        self, serving: Serving, identity: Visitor, parts: Mapping[str, str], headers: Mapping[str, str]
+    ) -> None:
+        self.serving = serving
+        self.identity = identity
+        self.parts = parts
+        self.headers = headers
+        self.key: str | None = None
+        self.expect: str | None = None
+
+    @property
+    def store(self) -> AsyncStore:
+        """The store of the token's tenant, acting as the token's actor."""
+        return self.identity.store
+
+    @property
+    def caller(self) -> AsyncCaller:
+        """The caller behind the store."""
+        return self.identity.store._caller
+
+    # -- what the path names -------------------------------------------------------------------------------------
+
+    def number(self, name: str) -> int:
+        """A part of the path that is a whole number. Invalid if it is none."""
+        text = self.parts[name]
+        if not (text.isascii() and text.isdigit() and len(text) <= 18):
+            raise Invalid(f"expected a whole number, got {text[:40]!r}", path=f"path.{name}")
+        return int(text)
+
+    async def session(self) -> AsyncSession:
+        """The session that the path names. NotFound if there is none: only PUT makes one."""
+        return await self.named_session(self.parts["session"])
+
+    async def named_session(self, name: str, path: str = "path.session") -> AsyncSession:
+        """A session that is there. NotFound if it is not."""
+        found = await self.caller.read(sessions.find_session, name)
+        if found is None:
+            raise NotFound(f"there is no session {name!r}", path=path, hint="PUT /v1/sessions/{session} makes it")
+        return AsyncSession(self.caller, *found)
+
+    async def scope(self) -> AsyncScope:
+        """The scope that the path names. NotFound if there is none."""
+        name = self.parts["scope"]
+        found = None if name.startswith(HIDDEN_SCOPES) else await self.caller.read(values.find_scope, name)
+        if found is None:
+            raise NotFound(f"there is no scope {name!r}", path="path.scope", hint="PUT /v1/scopes/{scope} makes it")
+        return AsyncScope(self.caller, found)
+
+    async def run(self) -> AsyncRunHandle[Any]:
+        """The run that the path names. NotFound if there is none."""
+        return await self.store.run(self.parts["run"])
+
+    async def stream_of(self, target: str) -> Stream:
+        """The stream in which a keyed write keeps its mark."""
+        if target == "session":
+            return (await self.session())._stream
+        if target == "scope":
+            return (await self.scope())._stream
+        if target == "run":
+            return await self.caller.read(runs.find, self.parts["run"])
+        return (await self.caller.read(operator_verbs.locate, self.parts[target], target))[0]
+
+    # -- lists: cursors carry the epoch ------------------------------------------------------------------------------
+
+    def after(self, cursor: str | None) -> str | None:
+        """The cursor of a list that a client gave back. Stale (410) if it is of before a restore, Invalid if it is none."""
+        if cursor is None:
+            return None
+        epoch, dot, inner = cursor.partition(".")
+        if not dot or not (epoch.isascii() and epoch.isdigit() and len(epoch) < 12):
+            raise Invalid("this is not a cursor of this list", path="query.after", hint="pass the `next` of a page")
+        if int(epoch) != self.caller.core.epoch:
+            raise Stale("this cursor is of before a restore", path="query.after", hint="start again without a cursor")
+        return inner
+
+    def after_number(self, given: str | None) -> int | str | None:
+        """A sequence number, or the cursor of a page."""
+        if given is not None and given.isascii() and given.isdigit() and len(given) <= 18:
+            return int(given)
+        return self.after(given)
+
+    def paged(self, page: Page[Any]) -> dict[str, Any]:
+        """A page as it is answered."""
+        following = None if page.next is None else f"{self.caller.core.epoch}.{page.next}"
+        return {"items": list(page), "next": following, "damaged": list(page.damaged)}

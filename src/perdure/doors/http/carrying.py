@@ -1,0 +1,35 @@
+"""Carrying a verb out: reads and verbs with a key of their own as they are, all other writes in one transaction.
+
+A write with an Idempotency-Key is a request of `planes.execution.requests`: its answer is recorded in the commit of the work,
+so that a client that lost it gets the same one, also from a server that was killed in between. Keeps P1, P5.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from perdure.doors.http import wire
+from perdure.doors.http.call import HttpCall
+from perdure.doors.http.table import Route
+from perdure.handles.aio.requests import AsyncRequests
+from perdure.handles.atomic import Atomic
+
+
+async def carry_out(route: Route, call: HttpCall, given: dict[str, Any]) -> Any:
+    """Carry a verb out; gives its answer."""
+    if route.target is None:
+        return await route.verb(call, **given)
+    stream = await call.stream_of(route.target)
+    work = partial(_inside, route, call, given)
+    if call.key is None:
+        return await call.store.atomic(work)
+    asked = {"verb": route.name, "path": dict(call.parts), "body": msgspec.to_builtins(given.get("body"))}
+    return await AsyncRequests(call.caller, stream).once(call.key, work, asked=asked)
+
+
+def _inside(route: Route, call: HttpCall, given: dict[str, Any], tx: Atomic) -> Any:
+    """The answer as builtins, so that it can be kept under the key and given again as it was."""
+    return msgspec.json.decode(wire.encode(route.verb(tx, call, **given)))

@@ -1,0 +1,314 @@
+"""Looking at runs, effects, questions, workers, memories, the log and the store itself: one route a verb."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from perdure import __version__
+from perdure.doors.http.answers import (
+    AskAnswer,
+    EffectAnswer,
+    EventAnswer,
+    HealthAnswer,
+    Paged,
+    RunAnswer,
+    WhoAnswer,
+    ask_answer,
+    effect_answer,
+    event_answer,
+    run_answer,
+)
+from perdure.doors.http.call import HttpCall
+from perdure.doors.http.places import url_of
+from perdure.doors.http.queries import (
+    AsksQuery,
+    BootQuery,
+    DiffQuery,
+    EffectsQuery,
+    EventsQuery,
+    FeedQuery,
+    MemoriesQuery,
+    PastQuery,
+    RecallQuery,
+    ResultQuery,
+    RunsQuery,
+    SearchQuery,
+    SessionEffectsQuery,
+    StepsQuery,
+    TimelineQuery,
+    VerifyQuery,
+)
+from perdure.doors.http.reading import moment
+from perdure.doors.http.table import RIGHTS, Right, route
+from perdure.effects import operator_verbs
+from perdure.errors import Invalid
+from perdure.handles.aio.runs import AsyncRunHandle
+from perdure.model.records.actors import ActorRecord
+from perdure.model.records.differences import RunDiff
+from perdure.model.records.integrity import Report
+from perdure.model.records.memories import Found, MemoryRecord
+from perdure.model.records.runs import StepRecord, WaitRecord
+from perdure.model.records.timeline import TimelineRecord
+from perdure.model.records.workers import WorkersRecord
+from perdure.planes.audit import verify as auditing
+from perdure.planes.execution import waits, workers
+from perdure.planes.reading.durations import pauses
+from perdure.stores.url import without_password
+from perdure.upkeep import health
+
+# -- runs --------------------------------------------------------------------------------------------------------
+
+
+async def run_at(call: HttpCall, at: str | None) -> AsyncRunHandle[Any]:
+    """The run of the path, as it is or as it was."""
+    run = await call.run()
+    return run if at is None else await run.at(moment(at))
+
+
+@route("GET", "/v1/runs", Right.READ, Paged[RunAnswer])
+async def list_runs(call: HttpCall, query: RunsQuery) -> Any:
+    """Runs, newest first."""
+    found = await call.store.runs(
+        status=query.status, agent=query.agent, session=query.session, parent=query.parent, errors=query.errors,
+        since=query.since, until=query.until, limit=query.limit, after=call.after(query.after),
+    )  # fmt: skip
+    return call.paged(found.each(lambda each: run_answer(each.record)))
+
+
+@route("GET", "/v1/runs/{run}", Right.READ, RunAnswer)
+async def get_run(call: HttpCall, query: PastQuery) -> Any:
+    """A run; at a moment of the past if one is given."""
+    return run_answer((await run_at(call, query.at)).record)
+
+
+@route("GET", "/v1/runs/{run}/result", Right.READ, RunAnswer)
+async def get_run_result(call: HttpCall, query: ResultQuery) -> Any:
+    """A run once it is over or parked, waiting for that if need be; 204 if that did not come in time."""
+    run = await call.run()
+    for pause in pauses(query.wait or None):
+        if run.record.ended or run.status == "parked":
+            break
+        await call.caller.pause(pause)
+        await run.refresh()
+    return run_answer(run.record) if run.record.ended or run.status == "parked" else None
+
+
+@route("GET", "/v1/runs/{run}/timeline", Right.READ, Paged[TimelineRecord])
+async def list_timeline(call: HttpCall, query: TimelineQuery) -> Any:
+    """The newest events of a run, oldest first: steps, effects, waits, and what became of each."""
+    run = await call.run()
+    return call.paged(await run.timeline(last=query.last, before=call.after_number(query.before)))
+
+
+@route("GET", "/v1/runs/{run}/steps", Right.READ, list[StepRecord])
+async def list_steps(call: HttpCall, query: StepsQuery) -> Any:
+    """The steps of a run since its last checkpoint, or after an event (0: all)."""
+    return await (await call.run()).steps(after=query.after)
+
+
+@route("GET", "/v1/runs/{run}/effects", Right.READ, list[EffectAnswer])
+async def list_run_effects(call: HttpCall, query: PastQuery) -> Any:
+    """The effects of a run, oldest first; as they stood at a moment if one is given."""
+    found = await (await run_at(call, query.at)).effects()
+    return [effect_answer(each.record) for each in found]
+
+
+@route("GET", "/v1/runs/{run}/waits", Right.READ, list[AskAnswer])
+async def list_run_waits(call: HttpCall, query: PastQuery) -> Any:
+    """The open waits of a run; as they stood at a moment if one is given."""
+    return [ask_answer(each) for each in await (await run_at(call, query.at)).waits()]
+
+
+@route("GET", "/v1/runs/{run}/envelope", Right.READ, dict[str, Any])
+async def get_envelope(call: HttpCall) -> Any:
+    """The least state that is needed to continue a run safely, and a verdict."""
+    return msgspec.json.decode((await (await call.run()).envelope()).to_json())
+
+
+@route("GET", "/v1/runs/{run}/diff", Right.READ, RunDiff)
+async def diff_runs(call: HttpCall, query: DiffQuery) -> Any:
+    """The difference from a point of a run to another point, or to another run."""
+    if query.other is None and query.at is None and query.other_at is None:
+        raise Invalid("name a moment (`at`), another run (`other`), or both", path="query")
+    other = await (call.run() if query.other is None else call.store.run(query.other))
+    if query.other_at is not None:
+        other = await other.at(moment(query.other_at))
+    return await (await run_at(call, query.at)).diff(other)
+
+
+# -- effects and questions -----------------------------------------------------------------------------------------
+
+
+@route("GET", "/v1/effects", Right.READ, Paged[EffectAnswer])
+async def list_effects(call: HttpCall, query: EffectsQuery) -> Any:
+    """The effects of all sessions and runs, newest first; with `in_doubt` the inbox of doubt."""
+    found = await call.store.effects(
+        state=query.state, tool=query.tool, in_doubt=query.in_doubt, errors=query.errors, what_if=query.what_if,
+        since=query.since, until=query.until, limit=query.limit, after=call.after(query.after),
+    )  # fmt: skip
+    left = {each.id for each in found if not each.settled and await each.is_left()}
+    return call.paged(found.each(lambda each: effect_answer(each.record, left=each.id in left)))
+
+
+@route("GET", "/v1/effects/{effect}", Right.READ, EffectAnswer)
+async def get_effect(call: HttpCall) -> Any:
+    """An effect by its id, such as `run:4f1c…/12` (encoded)."""
+    found = await call.store.effect(call.parts["effect"])
+    return effect_answer(found.record, left=not found.settled and await found.is_left())
+
+
+@route("GET", "/v1/sessions/{session}/effects", Right.READ, Paged[EffectAnswer])
+async def list_session_effects(call: HttpCall, query: SessionEffectsQuery) -> Any:
+    """The effects of a session, oldest first."""
+    session = await call.session()
+    after = call.after_number(query.after) or 0
+    found = await session.effects(open=query.open, after=after, limit=query.limit)
+    return call.paged(found.each(lambda each: effect_answer(each.record)))
+
+
+@route("GET", "/v1/asks", Right.READ, Paged[AskAnswer])
+async def list_asks(call: HttpCall, query: AsksQuery) -> Any:
+    """Questions to people and approvals, newest first."""
+    state = None if query.state == "all" else query.state
+    found = await call.store.asks(state=state, limit=query.limit, after=call.after(query.after))
+    for pause in pauses(query.wait or None):
+        if found:
+            break
+        await call.caller.pause(pause)
+        found = await call.store.asks(state=state, limit=query.limit, after=call.after(query.after))
+    return call.paged(found.each(ask_answer))
+
+
+@route("GET", "/v1/asks/{ask}", Right.READ, AskAnswer)
+async def get_ask(call: HttpCall, query: ResultQuery) -> Any:
+    """A question by its id; with `wait`, as soon as it is over, or 204 if that did not come in time."""
+
+    stream, seq = await call.caller.read(operator_verbs.locate, call.parts["ask"], "ask")
+    found: WaitRecord = await call.caller.read(waits.wait, stream, seq)
+    for pause in pauses(query.wait or None):
+        if found.state != "open":
+            break
+        await call.caller.pause(pause)
+        found = await call.caller.read(waits.wait, stream, seq)
+    return None if query.wait and found.state == "open" else ask_answer(found)
+
+
+# -- memory and search ---------------------------------------------------------------------------------------------
+
+
+@route("GET", "/v1/memories", Right.READ, Paged[MemoryRecord])
+async def list_memories(call: HttpCall, query: MemoriesQuery) -> Any:
+    """The memories of all sessions and scopes, newest first."""
+    found = await call.store.memories(
+        kind=query.kind, status=None if query.status == "all" else query.status, tag=query.tag, about=query.about,
+        unread=query.unread, actor=query.actor, since=query.since, until=query.until, limit=query.limit,
+        after=call.after(query.after),
+    )  # fmt: skip
+    return call.paged(found.each(lambda each: each.record))
+
+
+@route("GET", "/v1/sessions/{session}/memories/{seq}", Right.READ, MemoryRecord)
+async def get_memory(call: HttpCall) -> Any:
+    """A memory of a session."""
+    return (await (await call.session()).memory(call.number("seq"))).record
+
+
+@route("GET", "/v1/scopes/{scope}/memories/{seq}", Right.READ, MemoryRecord)
+async def get_scope_memory(call: HttpCall) -> Any:
+    """A memory of a scope."""
+    return (await (await call.scope()).memory(call.number("seq"))).record
+
+
+@route("GET", "/v1/sessions/{session}/recall", Right.READ, list[dict[str, Any]])
+async def recall(call: HttpCall, query: RecallQuery) -> Any:
+    """The memories that answer a question best."""
+    found = await (await call.session()).recall(query.q, query.k)
+    return [
+        {"memory": hit.memory.record, "score": hit.score, "why": hit.why, "standing": hit.standing} for hit in found
+    ]
+
+
+@route("GET", "/v1/search", Right.READ, list[Found])
+async def search(call: HttpCall, query: SearchQuery) -> Any:
+    """Everything that was said, decided, done and remembered and shares words with a query, best first."""
+    return list(
+        await call.store.search(
+            query.q,
+            kinds=None if query.kind is None else [query.kind],
+            session=query.session,
+            actor=query.actor,
+            since=query.since,
+            until=query.until,
+            limit=query.limit,
+        )
+    )
+
+
+@route("GET", "/v1/sessions/{session}/boot", Right.READ, dict[str, Any])
+async def boot(call: HttpCall, query: BootQuery) -> Any:
+    """The text that a fresh context window needs to continue a session, within a budget of tokens."""
+    pack = await (await call.session()).boot(budget=query.budget, task=query.task)
+    return {"text": pack.text, "tokens": pack.tokens}
+
+
+# -- the log -------------------------------------------------------------------------------------------------------
+
+
+@route("GET", "/v1/events", Right.READ, Paged[EventAnswer])
+async def list_events(call: HttpCall, query: EventsQuery) -> Any:
+    """The events of all sessions and runs, newest first: the audit trail."""
+    found = await call.store.events(
+        kind=query.kind, actor=query.actor, since=query.since, until=query.until, session=query.session, run=query.run,
+        emitted=query.emitted, limit=query.limit, after=call.after(query.after),
+    )  # fmt: skip
+    return call.paged(found.each(event_answer))
+
+
+@route("GET", "/v1/feed", Right.READ, Paged[EventAnswer])
+async def read_feed(call: HttpCall, query: FeedQuery) -> Any:
+    """Every event after a cursor, oldest first; nothing is ever skipped. `next` is always a cursor to continue with."""
+    after = await call.store.feed_end() if query.after == "end" else query.after
+    page = await call.store.feed(after, query.limit, query.wait or None)
+    return {"items": [event_answer(each) for each in page], "next": page.next, "damaged": []}
+
+
+# -- the store -----------------------------------------------------------------------------------------------------
+
+
+@route("GET", "/v1/workers", Right.READ, WorkersRecord)
+async def get_workers(call: HttpCall) -> Any:
+    """The living workers, the runs that each has, and the runs that wait for somebody."""
+    return await call.caller.read(workers.tree, call.caller.core.living.is_dead)
+
+
+@route("GET", "/v1/doctor", Right.AUDIT, HealthAnswer)
+async def get_health(call: HttpCall) -> Any:
+    """The findings of `perdure doctor`: each with the command that mends it."""
+    url = url_of(call.serving.url, call.identity.token.tenant)
+    found = await call.caller.work(health.examine, url)
+    return HealthAnswer(found.sound, bool(found.outgrown), found.findings)
+
+
+@route("GET", "/v1/verify", Right.AUDIT, Report)
+async def verify(call: HttpCall, query: VerifyQuery) -> Any:
+    """Prove that nothing of this tenant was changed, lost or written past the log. Costs a fold of every stream."""
+    return await call.caller.work(auditing.verify_tenant, call.caller.core, call.caller.tenant, query.blobs)
+
+
+@route("GET", "/v1/actors", Right.AUDIT, list[ActorRecord])
+async def list_actors(call: HttpCall) -> Any:
+    """Everybody who has written in this tenant, with the random name that stands for each in the headers of events."""
+    return await call.store.actors()
+
+
+@route("GET", "/v1/whoami", Right.READ, WhoAnswer)
+async def whoami(call: HttpCall) -> Any:
+    """The holder of this token, and what it may do."""
+    token = call.identity.token
+    return WhoAnswer(
+        token=token.id, tenant=token.tenant, role=token.role, actor=token.actor, rights=sorted(RIGHTS[token.role]),
+        expires_at=token.expires_at, store=without_password(url_of(call.serving.url, token.tenant)),
+        epoch=call.caller.core.epoch, version=__version__,
+    )  # fmt: skip

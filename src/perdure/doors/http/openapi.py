@@ -1,0 +1,105 @@
+"""The OpenAPI 3.1 document, made from the table of routes and the records. Callers: `app`, `tools/openapi.py`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from perdure import __version__
+from perdure.doors.http.problems import MEDIA_TYPE, Problem9457
+from perdure.doors.http.table import RIGHTS, Route
+
+REFS = "#/components/schemas/{name}"
+NUMBERS = {"seq", "task"}  # the parts of a path that are whole numbers
+_REFUSALS = ("400", "401", "403", "404", "409", "410", "412", "413", "422", "429", "503")
+
+
+def document(routes: Sequence[Route]) -> dict[str, Any]:
+    """The whole document. The same table gives the same document."""
+    kinds = [Problem9457, *(each.answer for each in routes if each.answer is not None)]
+    kinds += [each.body for each in routes if each.body is not None]
+    schemas, components = msgspec.json.schema_components(kinds, ref_template=REFS)
+    found = dict(zip(map(repr, kinds), schemas, strict=True))
+    paths: dict[str, dict[str, Any]] = {}
+    for each in routes:
+        paths.setdefault(each.path, {})[each.method.lower()] = _operation(each, found)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Perdure",
+            "version": __version__,
+            "description": "The durable state of agents over HTTP. Errors are RFC 9457 problems.",
+        },
+        "security": [{"token": []}],
+        "paths": dict(sorted(paths.items())),
+        "components": {
+            "schemas": dict(sorted(components.items())),
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
+    first, _, rest = route.about.partition("\n")
+    found: dict[str, Any] = {
+        "operationId": route.name,
+        "summary": first,
+        "tags": [route.tag],
+        "x-right": route.right.value,
+        "x-roles": [role.value for role, rights in RIGHTS.items() if route.right in rights],
+        "parameters": [*map(_part, route.parameters), *_query(route), *_headers(route)],
+        "responses": _responses(route, schemas),
+    }
+    if rest.strip():
+        found["description"] = rest.strip()
+    if route.body is not None:
+        found["requestBody"] = {
+            "required": True, "content": {"application/json": {"schema": schemas[repr(route.body)]}},
+        }  # fmt: skip
+    return found
+
+
+def _part(name: str) -> dict[str, Any]:
+    schema = {"type": "integer", "minimum": 0} if name in NUMBERS else {"type": "string", "minLength": 1}
+    return {"name": name, "in": "path", "required": True, "schema": schema}
+
+
+def _query(route: Route) -> list[dict[str, Any]]:
+    _, parts = msgspec.json.schema_components([route.query], ref_template=REFS)
+    schema = parts[route.query.__name__]
+    required = schema.get("required", [])
+    return [
+        {"name": name, "in": "query", "required": name in required, "schema": _inlined(about, parts)}
+        for name, about in schema.get("properties", {}).items()
+    ]
+
+
+def _inlined(schema: Any, parts: dict[str, Any]) -> Any:
+    """Parameters are small: the words of a state stand in place."""
+    if isinstance(schema, dict):
+        if "$ref" in schema:
+            return parts[re.sub(r"^.*/", "", schema["$ref"])]
+        return {name: _inlined(item, parts) for name, item in schema.items()}
+    return [_inlined(item, parts) for item in schema] if isinstance(schema, list) else schema
+
+
+def _headers(route: Route) -> list[dict[str, Any]]:
+    if not route.takes_key:
+        return []
+    about = "Carries the request out once: the same key again gives the same answer."
+    schema = {"type": "string", "minLength": 1, "maxLength": 200}
+    return [{"name": "Idempotency-Key", "in": "header", "required": False, "schema": schema, "description": about}]
+
+
+def _responses(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
+    answer: dict[str, Any] = {"description": "As asked."}
+    if route.answer is not None:
+        answer["content"] = {route.media_type: {"schema": schemas[repr(route.answer)]}}
+    problem = {MEDIA_TYPE: {"schema": schemas[repr(Problem9457)]}}
+    found = {str(route.status): answer}
+    if route.method == "GET":
+        found["204"] = {"description": "It did not come in time."}
+    return found | {each: {"description": "A problem.", "content": problem} for each in _REFUSALS}

@@ -1,0 +1,265 @@
+"""Parameters of the reading routes. A parameter that is not listed is refused: a misspelt filter must not read as no filter."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from perdure.model.limits import NAME_MAX_CHARS, PAGE_MAX_ROWS
+from perdure.model.records.conversation import Shape, StatusName
+from perdure.model.records.decisions import DecisionStatusName
+from perdure.model.records.effects import EffectStateName
+from perdure.model.records.memories import MemoryKind, SearchKind
+from perdure.model.records.runs import RunStatusName
+from perdure.model.records.tasks import TaskStatusName
+
+WAIT_MAX_SECONDS = 60
+
+Limit = Annotated[int, msgspec.Meta(ge=1, le=PAGE_MAX_ROWS, description="Rows of the page.")]
+CursorText = Annotated[str, msgspec.Meta(max_length=400, description="The `next` of another page.")]
+Seq = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_MAX_CHARS)]
+When = Annotated[str, msgspec.Meta(min_length=1, max_length=64, description='An instant, or an age such as "7d".')]
+Wait = Annotated[int, msgspec.Meta(ge=0, le=WAIT_MAX_SECONDS, description="Seconds to wait for something to come.")]
+
+
+class PageQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """One page of a list."""
+
+    limit: Limit = 50
+    after: CursorText | None = None
+
+
+class SpanQuery(PageQuery, forbid_unknown_fields=True, kw_only=True):
+    """A page of a list within a range of time."""
+
+    since: When | None = None
+    until: When | None = None
+
+
+class SessionsQuery(SpanQuery, forbid_unknown_fields=True, kw_only=True):
+    """Which sessions."""
+
+    status: StatusName | None = None
+    label: Name | None = None
+    creator: Name | None = None
+    expired: bool = False
+    archived: bool = False
+
+
+class TurnsQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """Which turns: the last ones, or those after or before a sequence number or a cursor."""
+
+    limit: Limit = 100
+    last: Limit | None = None
+    after: CursorText | None = None
+    before: CursorText | None = None
+
+
+class NumberedQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """A page of what has sequence numbers."""
+
+    limit: Limit = 100
+    after: CursorText | None = None
+
+
+class SessionEventsQuery(NumberedQuery, forbid_unknown_fields=True, kw_only=True):
+    """Which events of a session."""
+
+    kind: Name | None = None
+    emitted: bool | None = None
+
+
+class EventsQuery(SpanQuery, forbid_unknown_fields=True, kw_only=True):
+    """Which events of all sessions and runs."""
+
+    kind: Name | None = None
+    actor: Name | None = None
+    session: Name | None = None
+    run: Name | None = None
+    emitted: bool | None = None
+
+
+class FeedQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """From where to read the feed. after: a cursor; "end" for what comes from now on; without, from the beginning."""
+
+    limit: Limit = 100
+    after: CursorText | None = None
+    wait: Wait = 0
+
+
+class StreamQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """From where to follow the feed, and which events of it. kinds: separated by commas; `run.*` is all below a word."""
+
+    after: CursorText | None = None
+    kinds: Annotated[str, msgspec.Meta(max_length=2_000)] | None = None
+    session: Name | None = None
+    run: Name | None = None
+
+
+class TranscriptQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """In which shape, and how much of it."""
+
+    format: Shape = "openai"
+    full: bool = False
+    last: Limit | None = None
+
+
+class PastQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """A moment of the past: the number of an event, an instant, or an age."""
+
+    at: When | None = None
+
+
+class DiffQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """From which point, to which point. other: another session or run, else this one."""
+
+    at: When | None = None
+    other: Name | None = None
+    other_at: When | None = None
+
+
+class EntriesQuery(PageQuery, forbid_unknown_fields=True, kw_only=True):
+    """Which values."""
+
+    prefix: Name | None = None
+
+
+class DecisionsQuery(SpanQuery, forbid_unknown_fields=True, kw_only=True):
+    """Which decisions."""
+
+    status: DecisionStatusName | None = None
+    actor: Name | None = None
+    tag: Name | None = None
+
+
+class SessionDecisionsQuery(PageQuery, forbid_unknown_fields=True, kw_only=True):
+    """Which decisions of a session."""
+
+    open: bool | None = None
+    tag: Name | None = None
+
+
+class TasksQuery(SpanQuery, forbid_unknown_fields=True, kw_only=True):
+    """Which tasks."""
+
+    status: TaskStatusName | None = None
+    label: Name | None = None
+    actor: Name | None = None
+    stuck: bool = False
+
+
+class SessionTasksQuery(PageQuery, forbid_unknown_fields=True, kw_only=True):
+    """Which tasks of a session. ready: those that can be begun now, most urgent first."""
+
+    status: TaskStatusName | None = None
+    label: Name | None = None
+    stuck: bool = False
+    ready: bool = False
+
+
+class CheckpointsQuery(PageQuery, forbid_unknown_fields=True, kw_only=True):
+    """Which checkpoints."""
+
+    name: Name | None = None
+
+
+class ArtifactsQuery(SpanQuery, forbid_unknown_fields=True, kw_only=True):
+    """Which artifacts."""
+
+    media_type: Name | None = None
+    actor: Name | None = None
+    name: Name | None = None
+
+
+class RunsQuery(SpanQuery, forbid_unknown_fields=True, kw_only=True):
+    """Which runs. errors: those that failed or are parked, the last trouble first."""
+
+    status: RunStatusName | None = None
+    agent: Name | None = None
+    session: Name | None = None
+    parent: Name | None = None
+    errors: bool = False
+
+
+class TimelineQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """Which events of a run: the last ones before a sequence number or a cursor."""
+
+    last: Limit = 100
+    before: CursorText | None = None
+
+
+class StepsQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """Which steps: those since the last checkpoint, or after an event (0: all)."""
+
+    after: Seq | None = None
+
+
+class ResultQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """How long to wait for the end of a run."""
+
+    wait: Wait = 0
+
+
+class EffectsQuery(SpanQuery, forbid_unknown_fields=True, kw_only=True):
+    """Which effects. in_doubt: those of which nobody knows whether they happened."""
+
+    state: EffectStateName | None = None
+    tool: Name | None = None
+    in_doubt: bool = False
+    errors: bool = False
+    what_if: bool = False
+
+
+class SessionEffectsQuery(NumberedQuery, forbid_unknown_fields=True, kw_only=True):
+    """Which effects of a session. open: those that are not settled."""
+
+    open: bool = False
+
+
+class AsksQuery(PageQuery, forbid_unknown_fields=True, kw_only=True):
+    """Which questions. state: "all" for every one; by default the open ones. wait: for one to come, if there is none."""
+
+    state: Literal["open", "met", "expired", "withdrawn", "all"] = "open"
+    wait: Wait = 0
+
+
+class MemoriesQuery(SpanQuery, forbid_unknown_fields=True, kw_only=True):
+    """Which memories. status: "all" for every one; by default the live ones."""
+
+    kind: MemoryKind | None = None
+    status: Literal["live", "superseded", "forgotten", "all"] = "live"
+    tag: Name | None = None
+    about: Name | None = None
+    actor: Name | None = None
+    unread: bool = False
+
+
+class RecallQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """A question."""
+
+    q: Annotated[str, msgspec.Meta(min_length=1, max_length=2_000)]
+    k: Annotated[int, msgspec.Meta(ge=1, le=100)] = 10
+
+
+class SearchQuery(SpanQuery, forbid_unknown_fields=True, kw_only=True):
+    """Words, and where to look."""
+
+    q: Annotated[str, msgspec.Meta(min_length=1, max_length=2_000)]
+    kind: SearchKind | None = None
+    session: Name | None = None
+    actor: Name | None = None
+
+
+class VerifyQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """How much to verify. blobs: read every blob too."""
+
+    blobs: bool = True
+
+
+class BootQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """The budget of a boot, in tokens, and what it is for."""
+
+    budget: Annotated[int, msgspec.Meta(ge=200, le=200_000)] = 4_000
+    task: Annotated[str, msgspec.Meta(max_length=4_000)] | None = None

@@ -1,0 +1,109 @@
+"""The stores behind the door: which one a token opens, and as whom. Callers: `app`, `perdure serve`.
+
+PostgreSQL holds all tenants in one store. On SQLite a tenant is a file of its own: a URL with `{tenant}` in it serves many, any
+other URL serves the one tenant that is named when the server starts. Keeps P11.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from typing import NamedTuple
+
+from perdure.doors.http.places import PLACE, check_serves, url_of
+from perdure.errors import Error, Invalid, NotFound, Refused, Unauthenticated
+from perdure.handles.aio.store import AsyncStore
+from perdure.handles.opening import aopen
+from perdure.planes.access import tokens
+from perdure.planes.access.tokens import CONTROL, TokenRecord
+from perdure.runtime.callers import AsyncCaller
+from perdure.stores.core import Core
+
+OPEN_FILES_MAX = 64
+NOTED_SECONDS = 3_600.0
+
+
+class Visitor(NamedTuple):
+    """The holder of a token, and the store that it opens: bound to the token's tenant, acting in its name."""
+
+    token: TokenRecord
+    store: AsyncStore
+
+
+class Serving:
+    """The open stores of a server. tenant: the one that a store in a single file is served for."""
+
+    def __init__(self, url: str, *, tenant: str = "default", actor: str = "server") -> None:
+        self.url = url
+        self.tenant = tenant
+        self._actor = actor
+        self._control: AsyncStore | None = None
+        self._stores: OrderedDict[str, AsyncStore] = OrderedDict()
+        self._opening = asyncio.Lock()
+        self._noted: dict[str, float] = {}
+
+    # -- opening and closing ---------------------------------------------------------------------------------
+
+    async def open(self) -> Serving:
+        """Open the store that holds the tokens; returns itself."""
+        self._control = await aopen(url_of(self.url, CONTROL), actor=self._actor, tenant=CONTROL)
+        return self
+
+    async def close(self) -> None:
+        """Let every store go."""
+        stores, self._stores = [*self._stores.values()], OrderedDict()
+        for store in (*stores, *([self._control] if self._control is not None else ())):
+            await store.close()
+
+    @property
+    def control(self) -> AsyncCaller:
+        """The caller of the control tenant."""
+        assert self._control is not None, "the server was not opened"
+        return self._control._caller
+
+    @property
+    def core(self) -> Core:
+        """The open store that holds the tokens: on PostgreSQL, the one of all tenants."""
+        return self.control.core
+
+    # -- who comes ---------------------------------------------------------------------------------------------
+
+    async def identify(self, text: str) -> Visitor:
+        """The holder of a token. Unauthenticated if there is none, or it opens nothing here."""
+        found = await self.control.read(tokens.find, text)
+        try:
+            store = await self.store(found.tenant)
+        except (Invalid, NotFound, Refused) as error:
+            raise Unauthenticated(f"this token opens nothing here: {error.message}", path="authorization") from error
+        await self._note(found.id)
+        return Visitor(found, store.as_(found.actor))
+
+    async def store(self, tenant: str) -> AsyncStore:
+        """The store of a tenant, opened when it is first asked for. NotFound for a tenant that is not there."""
+        check_serves(self.url, self.tenant, tenant)
+        async with self._opening:
+            store = self._stores.get(tenant)
+            if store is None:
+                store = self._stores[tenant] = await self._open(tenant)
+            self._stores.move_to_end(tenant)
+            if len(self._stores) > OPEN_FILES_MAX:
+                await self._stores.popitem(last=False)[1].close()
+            return store
+
+    async def _open(self, tenant: str) -> AsyncStore:
+        if PLACE in self.url:
+            return await aopen(url_of(self.url, tenant), actor=self._actor, tenant=tenant)
+        core = self.core
+        return AsyncStore(AsyncCaller(core, self._actor, await core.awork(core.tenant_id, tenant)), owner=False)
+
+    async def _note(self, name: str) -> None:
+        """Write down that a token is in use, now and then: what nobody uses can be revoked."""
+        now = time.monotonic()
+        if now - self._noted.get(name, -NOTED_SECONDS) < NOTED_SECONDS:
+            return
+        self._noted[name] = now
+        try:
+            await self.control.write(tokens.note_use, name)
+        except Error:
+            self._noted.pop(name, None)  # a store that cannot be written to can still be read

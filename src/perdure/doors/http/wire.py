@@ -1,0 +1,78 @@
+"""Records as JSON, and JSON as values. Callers: `app`, `streams`.
+
+Instants are ISO 8601 in UTC and states are text. A field of any type holds a value of the user: it is written as the log
+writes it, tagged where JSON has no such type, so that a client can give it back unchanged. Keeps P10.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from functools import cache
+from typing import Any, get_args, get_type_hints
+
+import msgspec
+
+from perdure.errors import Invalid
+from perdure.model.values import from_plain, to_plain
+
+_ENCODER = msgspec.json.Encoder()
+
+
+def encode(value: Any) -> bytes:
+    """A record, a page or plain data as JSON bytes."""
+    return _ENCODER.encode(wired(value))
+
+
+def wired(value: Any) -> Any:  # noqa: PLR0911 - one line a kind
+    """A record as builtins that JSON can hold."""
+    match value:
+        case None | bool() | int() | float() | str() if not isinstance(value, enum.Enum):
+            return value
+        case enum.Enum():
+            return value.value
+        case datetime() | timedelta():
+            return value
+        case msgspec.Struct():
+            return _struct(value)
+        case Mapping():
+            return {str(key): wired(item) for key, item in value.items()}
+        case list() | tuple() | set() | frozenset():
+            return [wired(item) for item in value]
+    return to_plain(value, kept=True)
+
+
+def _struct(value: msgspec.Struct) -> Any:
+    free = _free_fields(type(value))
+    if type(value).__struct_config__.array_like:
+        return [wired(getattr(value, name)) for name in value.__struct_fields__]
+    names = zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True)
+    found = {shown: (_value if name in free else wired)(getattr(value, name)) for name, shown in names}
+    tag = type(value).__struct_config__.tag
+    return found if tag is None else {type(value).__struct_config__.tag_field: tag, **found}
+
+
+def _value(value: Any) -> Any:
+    """A value of the user, or a record of ours in a field that may hold either."""
+    if isinstance(value, tuple):
+        return [_value(item) for item in value]
+    try:
+        return to_plain(value, kept=True)
+    except Invalid:
+        return wired(value)  # a record, or a state of one: differences hold both
+
+
+@cache
+def _free_fields(kind: type) -> frozenset[str]:
+    """The fields that hold whatever a user stored."""
+    return frozenset(name for name, hint in get_type_hints(kind).items() if _is_free(hint))
+
+
+def _is_free(hint: Any) -> bool:
+    return hint is Any or hint is object or Any in get_args(hint)
+
+
+def value_from(given: Any, path: str) -> Any:
+    """A value that a client sent. Invalid or TooLarge with the path of what is wrong in it."""
+    return from_plain(given, path)

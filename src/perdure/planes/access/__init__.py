@@ -1,0 +1,1 @@
+"""Access: the tokens with which people and programs come through a server's door, and the limits of tenants."""

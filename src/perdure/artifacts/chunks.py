@@ -21,10 +21,8 @@ PARTS_MIN_BYTES = 512
 PARTS_LIKELY_BYTES = 1_536
 PARTS_MAX_BYTES = 6_144  # a run ends with the part that reaches it
 
-SMALL_MIN_BYTES, SMALL_LIKELY_BYTES = (
-    160,
-    400,
-)  # of lists that are laid out part by part: what an appended element rewrites
+SMALL_MIN_BYTES = 160  # of lists that are laid out part by part
+SMALL_LIKELY_BYTES = 400  # an appended element rewrites about so much
 
 TEXT_MIN_BYTES = 2_560  # a turn of two KB stays in one piece
 TEXT_MAX_BYTES = 16_384

@@ -1,14 +1,16 @@
 """A state that is laid out part by part, so that saving it again costs the parts that changed (P8).
 
 `tree.save` takes a whole state, and walks all of it. Callers that know what did not change keep the `LaidPart` of it and lay out
-the rest: a part is the cell by which a node names it (see the format in `tree`), and stands inside a state like a value. The nodes
-are the same kinds as those of `tree`, so whatever reads, verifies or collects a state knows no difference. A list that only
+the rest: a part is the cell by which a node names it (the format is in `tree`), and stands inside a state like a value. The
+nodes are the same kinds as those of `tree`, so whatever reads, verifies or collects a state knows no difference. A list that only
 grew keeps its leaves. Called by adapters whose framework says which channels of its state changed.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
@@ -56,7 +58,7 @@ class Laying:
         """Lay out a plain value."""
         before = len(self.nodes)
         cell = self._growing.cell(value)
-        made = list(self.nodes.values())[before:]
+        made = islice(reversed(self.nodes.values()), len(self.nodes) - before)
         return LaidPart(msgspec.Raw(cell), len(cell) + sum(map(len, made)))
 
     def text(self, text: str) -> str | list[str]:
@@ -120,5 +122,5 @@ def _kept(before: ListPart | None, same: int) -> tuple[list[int], list[bytes]]:
     """The leaves that lie wholly among the elements that did not change; the last one is open, and cut anew."""
     if before is None:
         return [], []
-    count = sum(stop <= same for stop in before.stops[:-1])
+    count = min(bisect_right(before.stops, same), len(before.stops) - 1)
     return before.stops[:count], before.links[:count]

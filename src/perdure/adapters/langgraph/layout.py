@@ -8,12 +8,13 @@ element by element: appending to it adds an element, and the rest is shared. Byt
 around each long text in them, so that a message is stored once, however often it is written (docs/decisions/0049).
 
 The memory of a thread is the last checkpoint that this process saved there. A channel that LangGraph did not give a new
-version is taken from it, and so are the elements of a list that are the same as before, which a fingerprint tells. Keeps P8.
+version is taken from it, and so are the messages of a list that are the same as before, which their marks tell. Keeps P8.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from typing import Any, NamedTuple
 
 import msgspec
@@ -28,8 +29,17 @@ from perdure.planes.recovery.keyed import Base, TaskWrite
 FORMAT = 1
 LONG_TEXT_CHARS = 1_000  # about as long as a text must be to become a node of its own
 TEXTS_DEPTH_MAX = 6  # how deep long texts are looked for
-_encode = msgspec.msgpack.Encoder().encode
-Fingerprint = tuple[int, int] | None
+
+
+class Mark(NamedTuple):
+    """A message as it was when it was stored: comparing it costs a fraction of serialising it.
+
+    Texts are the message's own; lists and dicts are copies, so that a message that was changed in place is seen to differ.
+    """
+
+    kind: type
+    fields: dict[str, Any]
+    extra: dict[str, Any] | None
 
 
 class KeptChannel(NamedTuple):
@@ -38,7 +48,7 @@ class KeptChannel(NamedTuple):
     version: Any
     part: LaidPart
     items: ListPart | None = None
-    prints: Sequence[Fingerprint] = ()
+    marks: Sequence[Mark | None] = ()
     kind: str = ""
 
 
@@ -96,9 +106,9 @@ def _lay_list(
     laying: Laying, channel: str, value: list[Any], version: Any, serde: SerializerProtocol, last: KeptChannel | None
 ) -> KeptChannel | None:
     """A list, element by element; None if its elements cannot stand alone (LangGraph writes them otherwise inside a list)."""
-    prints = [fingerprint(each) for each in value]
     before = last.items if last is not None else None
-    same = _same(prints, last.prints) if last is not None and before is not None else 0
+    same = _same(value, last.marks) if last is not None and before is not None else 0
+    marks = [*(last.marks[:same] if last is not None else ()), *map(mark_of, value[same:])]
     dumped = [typed(serde, each, channel) for each in value[same:]]
     kinds = {kind for kind, *_ in dumped} | ({last.kind} if last is not None and same else set())
     if len(kinds) != 1 or next(iter(kinds)).partition("+")[0] != "msgpack":
@@ -107,34 +117,29 @@ def _lay_list(
     elements = [laying.value(texts[0] if len(texts) == 1 else texts) for _, *texts in dumped]
     items = laying.items(elements, before, same)
     cell = msgspec.msgpack.encode({"type": kind, "items": items.part.cell})
-    return KeptChannel(version, LaidPart(msgspec.Raw(cell), items.part.size), items, prints, kind)
+    return KeptChannel(version, LaidPart(msgspec.Raw(cell), items.part.size), items, marks, kind)
 
 
-def _same(prints: Sequence[Fingerprint], before: Sequence[Fingerprint]) -> int:
+def _same(value: Sequence[Any], marks: Sequence[Mark | None]) -> int:
     """How many elements in front are as they were."""
     count = 0
-    for new, old in zip(prints, before, strict=False):
-        if new is None or new != old:
+    for element, mark in zip(value, marks, strict=False):
+        if mark is None or type(element) is not mark.kind or element.__dict__ != mark.fields:
+            break
+        if element.__pydantic_extra__ != mark.extra:
             break
         count += 1
     return count
 
 
-def fingerprint(element: Any) -> Fingerprint:
-    """A mark that an element shares with no changed one, at a fraction of the cost of serialising it. None: there is none.
-
-    Length and hash of its content as bytes that are never read back; a message that was changed in place has another one.
-    """
-    kind = type(element)
-    if isinstance(element, BaseMessage):
-        element = (kind.__module__, kind.__name__, element.__dict__, element.__pydantic_extra__)
-    elif kind is not str and kind is not dict:
+def mark_of(element: Any) -> Mark | None:
+    """The mark of a message; None for anything else, which is serialised every time."""
+    if not isinstance(element, BaseMessage):
         return None
-    try:
-        data = _encode(element)
-    except (TypeError, ValueError, OverflowError, RecursionError):
-        return None
-    return len(data), hash(data)
+    fields = {
+        name: deepcopy(value) if isinstance(value, list | dict) else value for name, value in element.__dict__.items()
+    }
+    return Mark(type(element), fields, deepcopy(element.__pydantic_extra__))
 
 
 def lay_writes(

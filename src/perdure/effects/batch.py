@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from perdure.effects import ledger
+from perdure.effects.composed import made_anew
 from perdure.effects.intents import named_args
 from perdure.effects.ledger import Intent, Sender, error_of
 from perdure.effects.tool import Refuse, Tool, as_tool
@@ -167,7 +168,7 @@ def plan_all(tx: Tx, stream: Stream, batch: Sequence[BatchCall], sender: Sender,
 
     An effect that stands under a key already is given as it stands.
     """
-    intents = [meant.intent for meant in batch if meant.intent is not None]
+    intents = [made_anew(tx, stream, meant.intent) for meant in batch if meant.intent is not None]
     begun = [ledger.dispatch(tx, stream, intent, sender) for intent in intents[:first]]
     return begun + [(ledger.plan(tx, stream, intent, sender.epoch), False) for intent in intents[first:]]
 

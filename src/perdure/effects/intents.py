@@ -22,8 +22,13 @@ def intend(name: str, kind: ToolKind, args: dict[str, Any], rule: Rule, key: str
         raise Refused(f"{name} only reads: call it yourself", path="tool", hint="a run records it with run.step")
     if call is not None and type(call) is not Call:
         raise Invalid(f"expected a Call, got {type(call).__name__}", path="call")
-    chosen = key if key is not None else f"call:{call.id}" if call is not None else new_uid().hex()
+    chosen = key if key is not None else key_of_call(call.id) if call is not None else new_uid().hex()
     return Intent(name, kind, chosen, digest_of(name, args), args, rule, call=call.id if call else None)
+
+
+def key_of_call(call: str) -> str:
+    """The key of the effect that answers a call."""
+    return f"call:{call}"
 
 
 def named_args(args: object, path: str = "args") -> dict[str, Any]:

@@ -153,12 +153,18 @@ class Declaration(TypedDict, total=False):
     limit: int | None
     isolate: bool
     keep: Literal["value", "digest"]
+    known: bool
 
 
 # No checker can take `key` out of a function's parameters. Tools that are keyed, or have a probe, which finds by it, are known
 # by what they give alone.
 @overload
 def tool(fn: Callable[P, R], /) -> Tool[P, R]: ...
+@overload
+def tool(
+    fn: Callable[P, R], /, *, kind: ToolKind | ToolKindName | None = None, probe: Probe | None = None,
+    **declared: Unpack[Declaration],
+) -> Tool[P, R]: ...  # fmt: skip
 @overload
 def tool(
     *, kind: Literal["keyed", ToolKind.KEYED], probe: Probe | None = None, **declared: Unpack[Declaration]
@@ -184,11 +190,20 @@ def tool(fn: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
     what may be called again. fails: exceptions that mean a clear no. guards: see `perdure.Refuse`. limit: calls at once in
     one worker. isolate: call it in a process of its own, which can be killed. keep: "digest" keeps of what a read tool gives
     only that: on replay it is called again, and what differs parks the run. Raises Invalid at once for what does not fit.
+
+        send = perdure.tool(lambda to: client.send(to), name="send", kind="idempotent", known=False)
+
+    known: whether recovery in this process finds it by its name. False is for a function that is made on the spot, which holds
+    what only its maker has (a client, a request): after a death its doubt waits until a tool of the same name, made again, acts
+    with the same key, or a person settles it.
     """
-    if fn is not None:
-        return _declare(fn)
+    known = bool(declared.pop("known", True))
     check_options(declared, _made)
-    return lambda found: _declare(found, **declared)
+    return (
+        _declare(fn, known=known, **declared)
+        if fn is not None
+        else lambda found: _declare(found, known=known, **declared)
+    )
 
 
 def as_tool(fn: Callable[..., Any]) -> Tool:
@@ -196,9 +211,10 @@ def as_tool(fn: Callable[..., Any]) -> Tool:
     return fn if isinstance(fn, Tool) else _check_handed(_made(fn))
 
 
-def _declare(fn: Any, **declared: Any) -> Tool:
-    """A tool that settlement finds by its name in this process."""
-    return _known(_check_handed(_made(fn, **declared)))
+def _declare(fn: Any, *, known: bool, **declared: Any) -> Tool:
+    """A tool that settlement finds by its name in this process; not known: one that only its maker has."""
+    made = _check_handed(_made(fn, **declared))
+    return _known(made) if known else made
 
 
 def _known(made: Tool) -> Tool:

@@ -22,7 +22,9 @@ SESSIONS = Table(
      "archived_at", "about"),
     tenant=True, owns=True, documents=("goal_seq", "pin_seq"),
 )  # fmt: skip
-TURNS = Table("turns", _R, ("seq",), ("role", "key", "call"), tenant=True, fixed=True)
+TURNS = Table(
+    "turns", _R, ("seq",), ("role", "key", "call", "retracted_seq"), tenant=True, once=("role", "key", "call")
+)  # fmt: skip
 COVERS = Table("covers", _R, ("seq",), ("first_seq", "last_seq"), tenant=True, fixed=True)
 TASKS = Table(
     "tasks", _R, ("seq",),
@@ -88,7 +90,7 @@ MEMORIES = Table(
 CHECKS = Table("checks", _R, ("name", "thing"), ("version", "doc_seq"), tenant=True, documents=("doc_seq",))
 STEPS = Table("steps", _R, ("seq",), (), rowless=True)
 
-CALLS = Table("calls", _D, ("call",), ("seq", "tool", "about"), tenant=True, fixed=True)
+CALLS = Table("calls", _D, ("call", "seq"), ("tool", "about"), tenant=True, fixed=True)
 TAGS = Table("tags", _D, ("thing", "tag", "id"), ("at", "priority"), tenant=True)
 TASK_NEEDS = Table("task_needs", _D, ("task", "needs"), (), tenant=True)
 

@@ -9,7 +9,7 @@ _INTEGERS = (
     "undoes attempt mishaps first_dispatched_at dispatched_at deadline_at quiet_at wake_at timeout_at deaths claimed_seq "
     "suspect cancelling cuts cut_seq pinned effect met_at taken_by known_seq changed_at closed_at archived_at "
     "valid_from valid_to confirmed_at memory uses used_at in_stream part of_seq user_said is_short len tf df texts words shorts "
-    "number made_at added dims embedding done batches batch whole"
+    "number made_at added dims embedding done batches batch whole retracted_seq"
 )
 _TEXTS = (
     "kind tbl actor name title status creator labels pin role key call tool holder claimed_by tags root media_type host "

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Concatenate, Never, NoReturn, ParamSpec
 
 from perdure.effects.storable import storable
-from perdure.errors import Invalid, TooLarge
+from perdure.errors import Invalid, TimedOut, TooLarge
 from perdure.handles.aio.base import AsyncStoreHandle, AsyncStreamHandle
 from perdure.log.change import Stream
+from perdure.model.instants import SECOND_US, duration_us
 from perdure.model.records.conversation import (
     Call,
     Cover,
     Due,
     Ending,
+    Native,
     Pending,
     Pins,
     SessionHeader,
@@ -26,11 +29,12 @@ from perdure.model.records.conversation import (
 )
 from perdure.planes.conversation import sessions, summaries, turns
 from perdure.planes.conversation.transcript import Transcript
-from perdure.planes.reading.durations import Instant
+from perdure.planes.reading.durations import Duration, Instant
 from perdure.planes.reading.paging import Page
 from perdure.stores.tx import Tx
 
 P = ParamSpec("P")
+FIRST_LOOK_SECONDS, LAST_LOOK_SECONDS = 0.001, 0.05
 
 
 class AsyncConversation(AsyncStreamHandle):
@@ -52,19 +56,28 @@ class AsyncConversation(AsyncStreamHandle):
         calls: Sequence[Call] = (),
         about: Iterable[str] = (),
         shown: Iterable[object] = (),
+        native: tuple[str, Any] | Native | None = None,
+        usage: Mapping[str, Any] | None = None,
+        model: str | None = None,
+        parent: Turn | int | None = None,
     ) -> Turn:
         """Add a turn: role system, user or assistant; content is any value, mostly text or content parts.
 
         key: makes it idempotent, also after a crash or a lost reply: the same key and input give the turn
         that stands, other input raises KeyReused. Without a key every call is a new turn. calls: tool calls
-        of an assistant turn; their ids are unique in the session (Conflict). about: whom it is about, for
+        of an assistant turn; an id is used once until its call has a result (Conflict). about: whom it is about, for
         erasure and access. shown: what the model was shown when it said this (hits of a recall or a search, memories, turns):
-        kept with the turn, as its `shown`. A closed session is open again from the first turn on, in the same commit: nothing
+        kept with the turn, as its `shown`. native: the message as its framework has it, (form, body), where the turn cannot
+        say all of it; with it the content may be left out, and then only that framework can show the turn. usage, model: what
+        saying it took. parent: the turn that it follows, if that is not the one before it (0: none); `line` gives a branch.
+        A closed session is open again from the first turn on, in the same commit: nothing
         that was said is lost, and no session reads as over that continues. Raises Invalid or TooLarge with the path.
         """
-        if self._stream.id in self._caller.heartbeat.spoken:  # of nearly every turn
-            return await self._write(turns.say, role, content, key=key, calls=calls, about=about, shown=shown)
-        return await self._speak(turns.say, role, content, key=key, calls=calls, about=about, shown=shown)
+        begun = self._stream.id in self._caller.heartbeat.spoken  # of nearly every turn
+        return await (self._write if begun else self._speak)(
+            turns.say, role, content, key=key, calls=calls, about=about, shown=shown, native=native, usage=usage, model=model,
+            parent=parent,
+        )  # fmt: skip
 
     async def _speak(
         self, verb: Callable[Concatenate[Tx, Stream, P], Turn], /, *args: P.args, **kwargs: P.kwargs
@@ -78,19 +91,53 @@ class AsyncConversation(AsyncStreamHandle):
             heartbeat.spoken.add(self._stream.id)
         return said
 
-    async def result(self, call_id: str, value: Any, *, error: bool = False) -> Turn:
+    async def result(
+        self, call_id: str, value: Any, *, error: bool = False, key: str | None = None,
+        native: tuple[str, Any] | Native | None = None,
+    ) -> Turn:  # fmt: skip
         """Add the result of a call, as a tool turn. Idempotent: a call has one result.
 
-        The same result again gives the turn that stands; another one raises KeyReused. NotFound if no turn
+        An id that was used again names the newest call. key: names this result, so that it is found also after that. native:
+        as of `say`. The same result again gives the turn that stands; another one raises KeyReused. NotFound if no turn
         made the call. Parts that no store takes (NUL, a lone surrogate, an object) are kept as text, as in the result of an
         effect, because the call was made: {"unstorable": its type, "text": what it says}. TooLarge is raised as ever.
         """
         try:
-            return await self._speak(turns.result, call_id, value, error=error)
+            return await self._speak(turns.result, call_id, value, error=error, key=key, native=native)
         except Invalid as refused:
             if isinstance(refused, TooLarge) or not refused.path.startswith("value"):
                 raise
-        return await self._speak(turns.result, call_id, storable(value), error=error)
+        return await self._speak(turns.result, call_id, storable(value), error=error, key=key, native=native)
+
+    async def retract(self, *turns_: Turn | int, because: str | None = None) -> int:
+        """Take turns back: nothing shows them any more (turns, transcript, pending, search, boot), and their keys are free again.
+        Returns how many this call took back. Idempotent.
+
+        The log keeps them, and `at` shows them as they were; retention empties them by its rules for turns. A call whose result
+        is taken back waits for one again. A fork that was made before still has them; a fork that takes back what it shares
+        hides it for itself. A summary that was made of them stays as it is. NotFound if one is no turn of this session.
+        """
+        return await self._write(turns.retract, turns_, because)
+
+    async def line(self, head: Turn | int, *, limit: int = 100) -> list[Turn]:
+        """The branch that ends with a turn, in order, the newest `limit` of it: each turn follows its `parent`, or else the
+        turn before it. NotFound if there is no such turn. `turns` and `transcript` show all branches, in the order of saying.
+        """
+        return await self._read(turns.line, head, limit)
+
+    async def await_durable(self, position: Turn | int | str, *, timeout: Duration = "30s") -> int:
+        """Wait until something is durable that another thread, task or process is about to write: an event by its number, or a
+        turn by its key. Returns its number; TimedOut if it does not come.
+        """
+        seconds = duration_us(timeout, "timeout") / SECOND_US
+        deadline, pause = time.monotonic() + seconds, FIRST_LOOK_SECONDS
+        while (seq := await self._read(turns.durable, position)) is None:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise TimedOut(f"{position!r} is not durable after {seconds:g} s", path="position")
+            await self._caller.pause(min(pause, left))
+            pause = min(pause * 2, LAST_LOOK_SECONDS)
+        return seq
 
     async def turns(
         self,

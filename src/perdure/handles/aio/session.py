@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from perdure.handles import colours
 from perdure.handles.aio.artifacts import AsyncArtifacts
 from perdure.handles.aio.boot import AsyncBooting
 from perdure.handles.aio.checkpoints import AsyncCheckpoints
@@ -33,6 +34,18 @@ class AsyncSession(
     """One unit of work of an agent: its conversation, plan, values, decisions, memories, checkpoints, events and artifacts."""
 
     __slots__ = ()
+
+    # async-only
+    @property
+    def sync(self) -> colours.Session:
+        """This session for sync code, at the same time."""
+        return colours.sync_session(self._caller, self._stream, self._pin)
+
+    # end
+    # sync: @property
+    # sync: def aio(self) -> colours.AsyncSession:
+    # sync:     """This session for async code, at the same time, in any event loop."""
+    # sync:     return colours.async_session(self._caller, self._stream, self._pin)
 
 
 class AsyncScope(AsyncValues, AsyncMemories, AsyncPast):

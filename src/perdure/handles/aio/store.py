@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from perdure.handles import colours
 from perdure.handles.aio.adopting import AsyncAdopting
 from perdure.handles.aio.artifacts import AsyncArtifactsAcross
 from perdure.handles.aio.conversation import AsyncConversationAcross
@@ -62,6 +63,18 @@ class AsyncStore(
         store.
         """
         return AsyncStore(self._caller.acting_as(check_name(actor, "actor")), owner=False)
+
+    # async-only
+    @property
+    def sync(self) -> colours.Store:
+        """This open store for sync code, at the same time. Closing it does nothing."""
+        return colours.sync_store(self._caller)
+
+    # end
+    # sync: @property
+    # sync: def aio(self) -> colours.AsyncStore:
+    # sync:     """This open store for async code, at the same time, in any event loop. Closing it does nothing."""
+    # sync:     return colours.async_store(self._caller)
 
     async def session(
         self,

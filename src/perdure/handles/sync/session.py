@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from perdure.handles import colours
 from perdure.handles.sync.artifacts import Artifacts
 from perdure.handles.sync.boot import Booting
 from perdure.handles.sync.checkpoints import Checkpoints
@@ -34,6 +35,11 @@ class Session(
     """One unit of work of an agent: its conversation, plan, values, decisions, memories, checkpoints, events and artifacts."""
 
     __slots__ = ()
+
+    @property
+    def aio(self) -> colours.AsyncSession:
+        """This session for async code, at the same time, in any event loop."""
+        return colours.async_session(self._caller, self._stream, self._pin)
 
 
 class Scope(Values, Memories, Past):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from perdure.handles import colours
 from perdure.handles.atomic import Atomic, run_atomic, run_inside, run_on
 from perdure.handles.sync.adopting import Adopting
 from perdure.handles.sync.artifacts import ArtifactsAcross
@@ -63,6 +64,11 @@ class Store(
         store.
         """
         return Store(self._caller.acting_as(check_name(actor, "actor")), owner=False)
+
+    @property
+    def aio(self) -> colours.AsyncStore:
+        """This open store for async code, at the same time, in any event loop. Closing it does nothing."""
+        return colours.async_store(self._caller)
 
     def session(
         self,

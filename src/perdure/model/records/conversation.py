@@ -49,11 +49,20 @@ Shape: TypeAlias = Literal["openai", "anthropic"]  # of a transcript
 
 @registered("perdure.Call")
 class Call(msgspec.Struct, frozen=True, dict=True):
-    """A tool call that an assistant turn makes. `id` is unique in its session. A value like any other, so that steps give it."""
+    """A tool call that an assistant turn makes. `id` names it until it has its result. A value like any other, so that steps
+    give it.
+    """
 
     id: str
     tool: str
     args: Any = {}
+
+
+class Native(msgspec.Struct, frozen=True):
+    """A turn as the framework that wrote it has it: the name of its form, and the body. For what the turn cannot say itself."""
+
+    form: str
+    body: Any
 
 
 class Turn(msgspec.Struct, frozen=True):
@@ -62,6 +71,8 @@ class Turn(msgspec.Struct, frozen=True):
 
     `ref` is what decisions, tasks and others refer to it by. `origin` is where an imported turn came from: its format
     there, its id and its instant. `shown` refers to what its speaker was shown before: memories, turns, decisions.
+    `native` is its form in the framework that wrote it. `usage` and `model`: what saying it took, and of which model.
+    `parent`: the turn that it follows, where that is not the one before it.
     """
 
     seq: int
@@ -76,6 +87,10 @@ class Turn(msgspec.Struct, frozen=True):
     ref: Any = None
     origin: Any = None
     shown: tuple[Ref, ...] = ()
+    native: Native | None = None
+    usage: dict[str, Any] | None = None
+    model: str | None = None
+    parent: int | None = None
 
 
 class Cover(msgspec.Struct, frozen=True):

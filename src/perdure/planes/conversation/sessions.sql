@@ -71,17 +71,32 @@ ORDER BY
 SELECT body FROM events WHERE stream = :stream AND seq = :seq
 
 -- turns_back: the newest turns of a range, newest first. The range is said of both (PostgreSQL infers none), in this order (SQLite would sort).
+-- Without those that were retracted: here (own), or by this session or one that it was forked from, before it was (heir).
+WITH RECURSIVE line (id, parent, tenant, fork_seq, upto) AS ( --? heir
+  SELECT id, parent, tenant, fork_seq, CAST(:whole AS BIGINT) FROM streams WHERE id = :heir --? heir
+  UNION ALL --? heir
+  SELECT s.id, s.parent, s.tenant, s.fork_seq, line.fork_seq FROM line JOIN streams s ON s.id = line.parent --? heir
+  WHERE s.fork_seq < line.fork_seq AND s.tenant = line.tenant) --? heir
 SELECT t.seq, t.role, t.key, t.call, e.at, named(e), e.body
 FROM turns t CROSS JOIN events e
 WHERE t.stream = :stream AND t.seq > :first AND t.seq <= :last
   AND e.stream = t.stream AND e.seq = t.seq AND e.seq > :first AND e.seq <= :last
+  AND t.retracted_seq IS NULL --? own
+  AND NOT EXISTS (SELECT 1 FROM line h CROSS JOIN turns m WHERE m.stream = h.id AND m.seq = t.seq AND m.retracted_seq <= h.upto) --? heir
 ORDER BY t.seq DESC LIMIT :limit
 
 -- turns_on: the oldest turns of a range, in order; of `rules`, which are few, by their own index.
+WITH RECURSIVE line (id, parent, tenant, fork_seq, upto) AS ( --? heir
+  SELECT id, parent, tenant, fork_seq, CAST(:whole AS BIGINT) FROM streams WHERE id = :heir --? heir
+  UNION ALL --? heir
+  SELECT s.id, s.parent, s.tenant, s.fork_seq, line.fork_seq FROM line JOIN streams s ON s.id = line.parent --? heir
+  WHERE s.fork_seq < line.fork_seq AND s.tenant = line.tenant) --? heir
 SELECT t.seq, t.role, t.key, t.call, e.at, named(e), e.body
 FROM turns t CROSS JOIN events e
 WHERE t.stream = :stream AND t.seq > :first AND t.seq <= :last
   AND e.stream = t.stream AND e.seq = t.seq AND e.seq > :first AND e.seq <= :last
+  AND t.retracted_seq IS NULL --? own
+  AND NOT EXISTS (SELECT 1 FROM line h CROSS JOIN turns m WHERE m.stream = h.id AND m.seq = t.seq AND m.retracted_seq <= h.upto) --? heir
   AND t.seq IN ( --? rules
     SELECT r.seq FROM turns r --? rules
     WHERE r.stream = :stream AND r.role = 'system' AND r.seq > :first AND r.seq <= :last) --? rules
@@ -99,8 +114,10 @@ SELECT t.seq, t.role, t.key, t.call, e.at, named(e), e.body FROM
 WHERE t.key = :key
   AND t.stream = :alone --? alone
   AND t.stream = line.id AND t.seq <= line.upto --? forked
+  AND t.retracted_seq IS NULL --? alone
+  AND NOT EXISTS (SELECT 1 FROM line h CROSS JOIN turns m WHERE m.stream = h.id AND m.seq = t.seq AND m.retracted_seq <= h.upto) --? forked
 
--- turn_by_call: the result of a call, here or (forked) in what this was forked from.
+-- turn_by_call: the result of a call that was made in a turn, here or (forked) in what this was forked from. (`+ 0`: by the call.)
 WITH RECURSIVE line (id, parent, tenant, fork_seq, upto) AS ( --? forked
   SELECT id, parent, tenant, fork_seq, CAST(:last AS BIGINT) FROM streams WHERE id = :stream --? forked
   UNION ALL --? forked
@@ -109,25 +126,42 @@ WITH RECURSIVE line (id, parent, tenant, fork_seq, upto) AS ( --? forked
 SELECT t.seq, t.role, t.key, t.call, e.at, named(e), e.body FROM
   line CROSS JOIN --? forked
   turns t JOIN events e ON e.stream = t.stream AND e.seq = t.seq
-WHERE t.call = :call
+WHERE t.call = :call AND t.seq + 0 > :maker
   AND t.stream = :alone --? alone
   AND t.stream = line.id AND t.seq <= line.upto --? forked
+  AND t.retracted_seq IS NULL --? alone
+  AND NOT EXISTS (SELECT 1 FROM line h CROSS JOIN turns m WHERE m.stream = h.id AND m.seq = t.seq AND m.retracted_seq <= h.upto) --? forked
 
--- call_maker: the turn that made a call, in what this was forked from.
-WITH RECURSIVE line (id, parent, tenant, fork_seq, upto) AS (
-  SELECT id, parent, tenant, fork_seq, CAST(:last AS BIGINT) FROM streams WHERE id = :stream
-  UNION ALL
-  SELECT s.id, s.parent, s.tenant, s.fork_seq, line.fork_seq FROM line JOIN streams s ON s.id = line.parent
-  WHERE s.fork_seq < line.fork_seq AND s.tenant = line.tenant)
-SELECT c.seq FROM line CROSS JOIN calls c
-WHERE c.stream = line.id AND c.call = :call AND c.seq <= line.upto
+-- call_makers: the newest turns that made a call, newest first, here or (forked) in what this was forked from.
+WITH RECURSIVE line (id, parent, tenant, fork_seq, upto) AS ( --? forked
+  SELECT id, parent, tenant, fork_seq, CAST(:last AS BIGINT) FROM streams WHERE id = :stream --? forked
+  UNION ALL --? forked
+  SELECT s.id, s.parent, s.tenant, s.fork_seq, line.fork_seq FROM line JOIN streams s ON s.id = line.parent --? forked
+  WHERE s.fork_seq < line.fork_seq AND s.tenant = line.tenant) --? forked
+SELECT t.seq FROM
+  line CROSS JOIN --? forked
+  calls c JOIN turns t ON t.stream = c.stream AND t.seq = c.seq
+WHERE c.call = :call
+  AND c.stream = :alone --? alone
+  AND c.stream = line.id AND c.seq <= line.upto --? forked
+  AND t.retracted_seq IS NULL --? alone
+  AND NOT EXISTS (SELECT 1 FROM line h CROSS JOIN turns m WHERE m.stream = h.id AND m.seq = t.seq AND m.retracted_seq <= h.upto) --? forked
+ORDER BY c.seq DESC LIMIT 2
 
 -- calls_answered: which calls have a result in a range.
-SELECT call FROM turns WHERE stream = :stream AND role = 'tool' AND seq > :first AND seq <= :last
+WITH RECURSIVE line (id, parent, tenant, fork_seq, upto) AS ( --? heir
+  SELECT id, parent, tenant, fork_seq, CAST(:whole AS BIGINT) FROM streams WHERE id = :heir --? heir
+  UNION ALL --? heir
+  SELECT s.id, s.parent, s.tenant, s.fork_seq, line.fork_seq FROM line JOIN streams s ON s.id = line.parent --? heir
+  WHERE s.fork_seq < line.fork_seq AND s.tenant = line.tenant) --? heir
+SELECT t.call FROM turns t WHERE t.stream = :stream AND t.role = 'tool' AND t.seq > :first AND t.seq <= :last
+  AND t.retracted_seq IS NULL --? own
+  AND NOT EXISTS (SELECT 1 FROM line h CROSS JOIN turns m WHERE m.stream = h.id AND m.seq = t.seq AND m.retracted_seq <= h.upto) --? heir
 
 -- answer_across: a result after a cut whose call was made before it.
 SELECT t.seq, c.seq FROM turns t JOIN calls c ON c.stream = t.stream AND c.call = t.call
-WHERE t.stream = :stream AND t.role = 'tool' AND t.seq > :cut AND c.seq <= :cut
+WHERE t.stream = :stream AND t.role = 'tool' AND t.seq > :cut AND c.seq <= :cut AND t.retracted_seq IS NULL
+  AND NOT EXISTS (SELECT 1 FROM calls d WHERE d.stream = t.stream AND d.call = t.call AND d.seq > c.seq AND d.seq < t.seq)
 ORDER BY t.seq LIMIT 1
 
 -- cover_before: the outermost cover of all that end before a sequence number and are the last to do so. (`+ 0`: by range.)
@@ -148,6 +182,9 @@ FROM covers c CROSS JOIN events e
 WHERE c.stream = :stream AND c.seq > :first AND c.seq <= :last
   AND e.stream = c.stream AND e.seq = c.seq AND e.seq > :first AND e.seq <= :last ORDER BY c.seq LIMIT :limit
 
--- turns_emptied: turns of a range that were pruned, now or later: how many, the first and the last.
-SELECT count(*), min(seq), max(seq) FROM events
-WHERE stream = :stream AND seq > :first AND seq <= :last AND body IS NULL AND tbl = 'turns'
+-- turns_emptied: turns of a range that were pruned, now or later: how many, the first and the last. Nobody misses a retracted one.
+SELECT count(*), min(e.seq), max(e.seq) FROM events e
+WHERE e.stream = :stream AND e.seq > :first AND e.seq <= :last AND e.body IS NULL AND e.tbl = 'turns' AND NOT EXISTS (
+  SELECT 1 FROM streams s CROSS JOIN refs r CROSS JOIN events x
+  WHERE s.id = e.stream AND r.target = s.uid AND r.target_seq = e.seq AND r.stream = e.stream
+    AND x.stream = r.stream AND x.seq = r.seq AND x.kind = 'turn.retracted')

@@ -12,8 +12,10 @@ from __future__ import annotations
 import enum
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
+
+import msgspec
 
 from perdure.errors import Invalid
 from perdure.model.records.conversation import Call, Cover, Role, Turn
@@ -72,26 +74,51 @@ def format_of(name: str) -> TranscriptFormat:
 
 def render(items: Iterable[Item], shape: TranscriptFormat) -> Transcript:
     """The messages of a conversation in one of the formats."""
-    paired = pair(items)
+    paired = [*_distinct(pair(items))]
     return _openai(paired) if shape is TranscriptFormat.OPENAI else _anthropic(paired)
 
 
 def pair(items: Iterable[Item]) -> list[Exchange | Cover]:
-    """Every call with its result at the place of the call; results leave their own place."""
-    given = list(items)
-    results: dict[str, Turn] = {}
-    for item in given:
-        if isinstance(item, Turn) and item.call is not None:
-            results.setdefault(item.call, item)
+    """Every call with its result at the place of the call; results leave their own place. A result belongs to the newest call of
+    its id before it, else to the first after it; the first of two counts.
+    """
     paired: list[Exchange | Cover] = []
-    made: set[str] = set()
-    for item in given:
+    results: dict[tuple[int, str], Turn] = {}  # by the turn that made the call, and its id
+    makers: dict[str, int] = {}
+    for item in items:
         if isinstance(item, Cover):
             paired.append(item)
-        elif item.role is not Role.TOOL:
-            fresh = [call for call in item.calls if not (call.id in made or made.add(call.id))]
-            paired.append(Exchange(item, tuple(AnsweredCall(call, results.get(call.id)) for call in fresh)))
-    return paired
+        elif item.role is Role.TOOL:
+            results.setdefault((makers.get(item.call or "", 0), item.call or ""), item)
+        elif item.content is not None or item.calls or item.native is None:  # else only its framework can show it
+            paired.append(Exchange(item))
+            makers |= {call.id: item.seq for call in item.calls}
+    return [each if isinstance(each, Cover) else _answered(each.turn, results) for each in paired]
+
+
+def _answered(turn: Turn, results: dict[tuple[int, str], Turn]) -> Exchange:
+    for call in turn.calls:
+        early = results.pop((0, call.id), None)
+        if early is not None:
+            results.setdefault((turn.seq, call.id), early)
+    calls = {call.id: call for call in reversed(turn.calls)}  # the first of an id
+    fresh = [call for call in turn.calls if calls[call.id] is call]
+    return Exchange(turn, tuple(AnsweredCall(call, results.get((turn.seq, call.id))) for call in fresh))
+
+
+def _distinct(paired: Iterable[Exchange | Cover]) -> Iterator[Exchange | Cover]:
+    """Ids that come again, with the number of their turn: providers take each once."""
+    used: set[str] = set()
+    for item in paired:
+        if isinstance(item, Exchange) and not used.isdisjoint(call.id for call, _ in item.answered):
+            anew = [
+                AnsweredCall(msgspec.structs.replace(call, id=f"{call.id}@{item.turn.seq}") if call.id in used else call, result)
+                for call, result in item.answered
+            ]  # fmt: skip
+            item = Exchange(item.turn, tuple(anew))  # noqa: PLW2901 - as it is shown
+        if isinstance(item, Exchange):
+            used |= {call.id for call, _ in item.answered}
+        yield item
 
 
 # -- what both formats need ----------------------------------------------------------------------------------

@@ -10,25 +10,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+import msgspec
+
 from perdure.errors import Conflict, Damaged, Invalid, KeyReused, NotFound, TooLarge
-from perdure.log.change import Change, Stream
+from perdure.log.change import Change, Op, Stream
 from perdure.log.event import Body
 from perdure.log.table import Table
 from perdure.model.instants import to_datetime
-from perdure.model.limits import KEY_MAX_CHARS, REFS_MAX, check_name, check_page
-from perdure.model.records.conversation import Call, Pending, PendingKind, Role, Turn
+from perdure.model.limits import KEY_MAX_CHARS, REFS_MAX, check_name, check_page, check_text
+from perdure.model.records.conversation import Call, Native, Pending, PendingKind, Role, Turn
 from perdure.model.values import digest, to_plain
 from perdure.planes.audit.lineage import MAX_SEQ, Segment, segments, touching
 from perdure.planes.audit.snapshots import one_state
 from perdure.planes.reading.body_reading import body_of, stored_value
-from perdure.planes.reading.origins import check_seq, to_refs
+from perdure.planes.reading.origins import check_seq, home, to_refs
 from perdure.planes.reading.paging import Page, page_by_seq, seq_or_cursor
-from perdure.planes.reading.row_reading import stored_fields, stored_instant, stored_state
+from perdure.planes.reading.row_reading import stored_as, stored_fields, stored_instant, stored_state
 from perdure.planes.tables import CALLS, TURNS
 from perdure.stores.past_store import PastReader
 from perdure.stores.statements import Statement, Statements
 from perdure.stores.store import Reads
-from perdure.stores.tx import HISTORY, Tx
+from perdure.stores.tx import EVENTS, HISTORY, LOG, Tx
 
 Q = Statements("perdure.planes.conversation", "sessions.sql")
 
@@ -36,6 +38,7 @@ _Row: TypeAlias = "tuple[Any, ...]"
 
 PENDING_LOOKBACK_TURNS = 100  # an assistant turn further back than so many others is not waited for any more
 
+_ABOUT = frozenset({"native", "usage", "model", "parent"})
 _SPEAKERS = {role.value: role for role in (Role.SYSTEM, Role.USER, Role.ASSISTANT)}
 
 
@@ -53,28 +56,31 @@ def say(
     about: Iterable[str] = (),
     shown: Iterable[object] = (),
     origin: Mapping[str, Any] | None = None,
+    native: tuple[str, Any] | Native | None = None,
+    usage: Mapping[str, Any] | None = None,
+    model: str | None = None,
+    parent: Turn | int | None = None,
 ) -> Turn:
     """Add a turn, or with a key that was used before, give the turn that stands under it.
 
-    origin: where it came from, if it was said elsewhere before; shown: what the speaker had been shown. Both are kept as data, no
-    part of what the key stands for.
+    origin: where it came from, if it was said elsewhere before; shown: what the speaker had been shown; usage, model: what it
+    took; parent: what it follows. These are kept as data, no part of what the key stands for.
     """
     speaker = _speaker(role)
     made = _checked_calls(calls, speaker) if calls else ()
-    if content is None and not made:
+    form = _native(native)
+    if content is None and not made and form is None:
         raise Invalid("a turn says something or makes calls", path="content")
-    doc = _document(content, made) | _origin(origin)
+    doc = _document(content, made) | _origin(origin) | _about(form, usage, model)
     if key is not None:
         said = _find(tx, stream, Q.turn_by_key, key=check_name(key, "key", KEY_MAX_CHARS))
         if said is not None:
-            return _same(
-                said,
-                Turn(seq=0, role=speaker, content=content, calls=made, at=said.at, actor="", key=key),
-                f"key {key!r}",
-                "key",
-            )
+            fresh = Turn(seq=0, role=speaker, content=content, calls=made, at=said.at, actor="", key=key, native=form)
+            return _same(said, fresh, f"key {key!r}", "key")
+    if parent is not None:
+        doc["parent"] = 0 if parent == 0 else visible(tx, stream, parent, "parent").seq
     for i, call in enumerate(made):
-        _refuse_known(tx, stream, call.id, f"calls[{i}].id")
+        _refuse_open(tx, stream, call.id, f"calls[{i}].id")
     seen = list(dict.fromkeys(to_refs(tx, stream, shown, "shown"))) if shown else []
     change = Change(
         "turn.said", stream, TURNS, set={"role": str(speaker), "key": key, "call": None}, doc=doc, refs=seen,
@@ -85,16 +91,23 @@ def say(
     at = to_datetime(tx.now)
     return Turn(
         seq=seq, role=speaker, content=content, calls=made, at=at, actor=tx.actor, key=key, ref=ref,
-        origin=doc.get("origin"), shown=tuple(seen),
+        origin=doc.get("origin"), shown=tuple(seen), native=form, usage=doc.get("usage"), model=doc.get("model"),
+        parent=doc.get("parent"),
     )  # fmt: skip
 
 
 def answered(tx: Tx, stream: Stream, content: Any, key: str | None, calls: Sequence[Call]) -> Turn:
-    """The turn of a model's answer: the one that made these very calls, under whatever key it was said, or else a new one."""
+    """The turn of a model's answer: the one that made these very calls, under whatever key it was said, or else a new one.
+
+    A model may use ids again: an answer with other calls is a new turn, if every call of the one before has its result.
+    """
     said = _made_by(tx, stream, calls[0].id) if calls else None
     if said is None:
         return say(tx, stream, "assistant", content, key=key, calls=calls)
-    fresh = Turn(0, Role.ASSISTANT, content, _checked_calls(calls, Role.ASSISTANT), said.at, "")
+    made = _checked_calls(calls, Role.ASSISTANT)
+    fresh = Turn(seq=0, role=Role.ASSISTANT, content=content, calls=made, at=said.at, actor="")
+    if said.calls != made and not _unanswered(tx, stream, said):
+        return say(tx, stream, "assistant", content, key=key, calls=calls)
     hint = "to continue: turn = session.pending().turn, then session.respond(turn.content, calls=turn.calls, …)"
     return _same(said, fresh, f"call {calls[0].id!r}", "calls", hint)
 
@@ -106,30 +119,88 @@ def result(
     value: Any,
     *,
     error: bool = False,
+    key: str | None = None,
     origin: Mapping[str, Any] | None = None,
+    native: tuple[str, Any] | Native | None = None,
 ) -> Turn:
-    """Add the result of a call; if it has one already, give that one. origin: as for `say`."""
+    """Add the result of a call, of the newest turn that made it; if that has one already, give that one. origin, native: as for
+    `say`. key: the name of this result, if its call has been made anew since.
+    """
     check_name(call_id, "call_id")
+    form = _native(native)
     doc = {"content": to_plain(value, "value")} | ({"error": True} if error else {}) | _origin(origin)
-    if maker_of(tx, stream, call_id) is None:
+    doc |= _about(form, None, None)
+    fresh = Turn(
+        seq=0, role=Role.TOOL, content=value, calls=(), at=to_datetime(tx.now), actor="", key=key, call=call_id,
+        error=bool(error), native=form,
+    )  # fmt: skip
+    if key is not None:
+        said = _find(tx, stream, Q.turn_by_key, key=check_name(key, "key", KEY_MAX_CHARS))
+        if said is not None:
+            return _same(said, fresh, f"key {key!r}", "key")
+    maker = maker_of(tx, stream, call_id)
+    if maker is None:
         raise NotFound(f"no turn of this session made the call {call_id!r}", path="call_id")
-    given = result_of(tx, stream, call_id)
+    given = _result_after(tx, stream, call_id, maker)
     if given is not None:
-        fresh = Turn(0, Role.TOOL, value, (), given.at, "", call=call_id, error=bool(error))
         return _same(given, fresh, f"call {call_id!r}", "value")
-    columns = {"role": Role.TOOL.value, "key": None, "call": call_id}
+    columns = {"role": Role.TOOL.value, "key": key, "call": call_id}
     seq = tx.record(Change("call.answered", stream, TURNS, set=columns, doc=doc))
-    at = to_datetime(tx.now)
-    ref = stream.ref(seq)
-    return Turn(
-        seq=seq, role=Role.TOOL, content=value, calls=(), at=at, actor=tx.actor, key=None, call=call_id,
-        error=bool(error), ref=ref, origin=doc.get("origin"),
+    return msgspec.structs.replace(
+        fresh, seq=seq, actor=tx.actor, ref=stream.ref(seq), origin=doc.get("origin")
     )  # fmt: skip
 
 
 def result_of(reads: Reads, stream: Stream, call_id: str) -> Turn | None:
-    """The result of a call, if it has one."""
-    return _find(reads, stream, Q.turn_by_call, call=call_id)
+    """The result of a call, if it has one: of the newest turn that made it."""
+    maker = maker_of(reads, stream, call_id)
+    return None if maker is None else _result_after(reads, stream, call_id, maker)
+
+
+def _result_after(reads: Reads, stream: Stream, call_id: str, maker: int) -> Turn | None:
+    return _find(reads, stream, Q.turn_by_call, call=call_id, maker=maker)
+
+
+def retract(tx: Tx, stream: Stream, turns_: Iterable[Turn | int], because: str | None = None) -> int:
+    """Hide turns from everything that shows the conversation; they stay in the log. Returns how many this call hid.
+
+    A turn that was retracted before is left as it is; NotFound for what is no turn here. A fork that retracts a turn which it
+    shares with its parent hides it for itself: by a row of its own, under the number that the turn has.
+    """
+    doc = None if because is None else {"because": check_text(because, "because")}
+    done = 0
+    for i, turn in enumerate(turns_):
+        seq = check_seq(turn.seq if isinstance(turn, Turn) else turn, f"turns[{i}]")
+        own = tx.row(TURNS, stream, seq)
+        if own is not None and own["retracted_seq"] is not None:
+            continue
+        said = visible(tx, stream, seq, f"turns[{i}]") if own is None else None
+        inherited = {"role": said.role.value, "call": said.call} if said is not None else {}
+        tx.record(Change(
+            "turn.retracted", stream, TURNS, op=Op.SET if said is None else Op.BASE, key={"seq": seq}, set=inherited, doc=doc,
+            mark="retracted_seq", refs=[home(tx, stream, seq).ref(seq)],
+        ))  # fmt: skip
+        done += 1
+    return done
+
+
+def durable(reads: Reads, stream: Stream, position: Turn | int | str) -> int | None:
+    """The number of what was meant, once it is committed: an event by its number, or a turn by its key."""
+    if isinstance(position, str):
+        said = _find(reads, stream, Q.turn_by_key, key=check_name(position, "position", KEY_MAX_CHARS))
+        return None if said is None else said.seq
+    seq = check_seq(position.seq if isinstance(position, Turn) else position, "position")
+    head = reads.query(LOG.stream_head, touches=[(EVENTS, stream.id)], stream=stream.id)[0][0]
+    return seq if head >= seq else None
+
+
+def visible(reads: Reads, stream: Stream, turn: Turn | int, path: str) -> Turn:
+    """A turn of this session by its number. NotFound if there is none, or it was retracted."""
+    seq = check_seq(turn.seq if isinstance(turn, Turn) else turn, path)
+    found = turns_back(reads, stream, seq - 1, seq, 1)
+    if not found:
+        raise NotFound(f"turn {seq} of this session does not exist, or was retracted", path=path)
+    return found[0]
 
 
 def _speaker(role: object) -> Role:
@@ -149,6 +220,27 @@ def _document(content: Any, calls: Sequence[Call]) -> dict[str, Any]:
 
 def _origin(origin: Mapping[str, Any] | None) -> dict[str, Any]:
     return {} if origin is None else {"origin": to_plain(dict(origin), "origin")}
+
+
+def _native(native: object) -> Native | None:
+    if native is None or isinstance(native, Native):
+        return native
+    if not isinstance(native, (tuple, list)) or len(native) != 2:
+        raise Invalid(f"expected (form, body), got {type(native).__name__}", path="native")
+    return Native(native[0], native[1])
+
+
+def _about(form: Native | None, usage: object, model: str | None) -> dict[str, Any]:
+    about: dict[str, Any] = {}
+    if form is not None:
+        about["native"] = [check_name(form.form, "native.form"), to_plain(form.body, "native.body")]
+    if usage is not None:
+        if not isinstance(usage, Mapping):
+            raise Invalid(f"expected numbers by name, got {type(usage).__name__}", path="usage")
+        about["usage"] = to_plain(dict(usage), "usage")
+    if model is not None:
+        about["model"] = check_name(model, "model")
+    return about
 
 
 def _checked_calls(calls: object, speaker: Role) -> tuple[Call, ...]:
@@ -178,10 +270,17 @@ def _subjects(about: Iterable[str]) -> list[str]:
     return subjects
 
 
-def _refuse_known(tx: Tx, stream: Stream, call: str, path: str) -> None:
+def _refuse_open(tx: Tx, stream: Stream, call: str, path: str) -> None:
+    """Conflict while a call of this id has no result: nobody could tell to which of the two a result belongs."""
     maker = maker_of(tx, stream, call)
-    if maker is not None:
-        raise Conflict(f"turn {maker} of this session made the call {call!r} already", path=path, seq=maker)
+    if maker is not None and _result_after(tx, stream, call, maker) is None:
+        hint = "give that one its result first, or retract the turn"
+        raise Conflict(
+            f"turn {maker} of this session made the call {call!r}, which has no result yet",
+            path=path,
+            hint=hint,
+            seq=maker,
+        )
 
 
 def _same(stored: Turn, given: Turn, what: str, path: str, hint: str = "") -> Turn:
@@ -202,6 +301,8 @@ def _same(stored: Turn, given: Turn, what: str, path: str, hint: str = "") -> Tu
 def _digest(turn: Turn) -> str:
     calls = [[call.id, call.tool, call.args] for call in turn.calls]
     parts = {"role": turn.role.value, "content": turn.content, "calls": calls, "error": turn.error}
+    if turn.native is not None:
+        parts["native"] = [turn.native.form, turn.native.body]
     return digest(parts, "turn").hex()
 
 
@@ -232,6 +333,23 @@ def turns(
 def _bound(given: int | str, path: str) -> int:
     seq = seq_or_cursor(given, path)
     return 0 if seq == 0 else check_seq(seq, path)
+
+
+def line(reads: Reads, stream: Stream, head: Turn | int, limit: int = 100) -> list[Turn]:
+    """The branch that ends with a turn, in order, the newest `limit` of it: each turn follows its `parent`, or else the turn
+    before it.
+    """
+    asked, upto = check_page(limit), visible(reads, stream, head, "head").seq
+    found: list[Turn] = []
+    while upto > 0 and len(found) < asked:
+        page = turns_back(reads, stream, 0, upto, asked - len(found))
+        upto = 0
+        for turn in reversed(page):
+            found.append(turn)
+            if turn.parent is not None:
+                upto = min(turn.parent, turn.seq - 1)
+                break
+    return found[::-1]
 
 
 def turns_back(reads: Reads, stream: Stream, first: int, upto: int, limit: int) -> list[Turn]:
@@ -268,7 +386,12 @@ def _above(segment: Segment, first: int) -> Segment:
 
 
 def _rows(reads: Reads, stream: Stream, statement: Statement, span: Segment, **params: Any) -> list[_Row]:
-    return reads.query(statement, touches=touching(TURNS, stream, span.stream), **span._asdict(), **params)
+    touches = touching(TURNS, stream, span.stream)
+    if stream.parent is None:
+        return reads.query(statement, touches=touches, **span._asdict(), own=1, heir=None, **params)
+    touches = [*touches, *_line_touches(stream, TURNS)]
+    seen_by = {"own": None, "heir": stream.id, "whole": MAX_SEQ}
+    return reads.query(statement, touches=touches, **span._asdict(), **seen_by, **params)
 
 
 def _find(reads: Reads, stream: Stream, statement: Statement, **params: Any) -> Turn | None:
@@ -304,10 +427,28 @@ def _turn_of(reads: Reads, stream: Stream, row: _Row) -> Turn:
     error = bool(doc.get("error"))
     said_as, when = stored_state(Role, role, path), stored_instant(at, path)
     origin = stored_value(doc.get("origin"), path)
-    return Turn(
+    turn = Turn(
         seq=seq, role=said_as, content=content, calls=calls, at=when, actor=actor, key=key, call=call, error=error,
         ref=stream.ref(seq), origin=origin, shown=tuple(body.refs),
     )  # fmt: skip
+    if doc.keys().isdisjoint(_ABOUT):  # nearly every turn
+        return turn
+    usage = stored_value(doc.get("usage"), path)
+    return msgspec.structs.replace(
+        turn,
+        native=_stored_native(doc.get("native"), path),
+        usage=stored_fields(usage, path) if usage is not None else None,
+        model=stored_as(str | None, doc.get("model"), "name", path),
+        parent=stored_as(int | None, doc.get("parent"), "number", path),
+    )
+
+
+def _stored_native(stored: Any, path: str) -> Native | None:
+    if stored is None:
+        return None
+    if type(stored) is not list or len(stored) != 2 or type(stored[0]) is not str:
+        raise Damaged("the native form of a turn is none", path=path)
+    return Native(stored[0], stored_value(stored[1], path))
 
 
 def _calls_of(body: Body, doc: dict[str, Any], path: str) -> tuple[Call, ...]:
@@ -319,15 +460,33 @@ def _calls_of(body: Body, doc: dict[str, Any], path: str) -> tuple[Call, ...]:
 
 
 def maker_of(reads: Reads, stream: Stream, call: str) -> int | None:
-    """The sequence number of the turn that made a call, here or in what this session was forked from."""
-    row = reads.row(CALLS, stream, call)
-    if row is not None:
-        return row["seq"]
-    if stream.parent is None:
-        return None
-    touches = _line_touches(stream, CALLS)
-    rows = reads.query(Q.call_maker, touches=touches, stream=stream.id, call=call, last=MAX_SEQ)
-    return rows[0][0] if rows else None
+    """The sequence number of the newest turn that made a call, here or in what this session was forked from."""
+    return next(iter(_makers(reads, stream, call)), None)
+
+
+def is_newest(reads: Reads, stream: Stream, call: str, since: int) -> bool:
+    """Whether no turn made a call of this id after an event."""
+    maker = maker_of(reads, stream, call)
+    return maker is not None and maker < since
+
+
+def is_repeated(reads: Reads, stream: Stream, call: str) -> bool:
+    """Whether more than one turn made a call of this id."""
+    return len(_makers(reads, stream, call)) > 1
+
+
+def _makers(reads: Reads, stream: Stream, call: str) -> list[int]:
+    forked = stream.parent is not None
+    found = reads.query(
+        Q.call_makers,
+        touches=[*_line_touches(stream, CALLS), (TURNS, stream.id)],
+        stream=stream.id,
+        alone=None if forked else stream.id,
+        forked=1 if forked else None,
+        last=MAX_SEQ,
+        call=call,
+    )
+    return [seq for (seq,) in found]
 
 
 def _made_by(reads: Reads, stream: Stream, call: str) -> Turn | None:
@@ -416,9 +575,7 @@ def _unanswered(reads: Reads, stream: Stream, maker: Turn) -> tuple[Call, ...]:
     answered: set[str] = set()
     for segment in segments(reads, stream):
         if segment.last > maker.seq:
-            span = _above(segment, maker.seq)
-            touches = touching(TURNS, stream, span.stream)
-            rows = reads.query(Q.calls_answered, touches=touches, **span._asdict())
+            rows = _rows(reads, stream, Q.calls_answered, _above(segment, maker.seq))
             answered |= {call for (call,) in rows}
     return tuple(call for call in maker.calls if call.id not in answered)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -23,7 +23,7 @@ from perdure.log.feed import Position
 from perdure.log.upcast import upcast
 from perdure.model.words import VERSION, words
 from perdure.planes.audit import feed
-from perdure.planes.memory.texts import SHORT_MAX_CHARS, ShelfMove, moved_by, parts_of, past_shelf, said_by
+from perdure.planes.memory.texts import SHORT_MAX_CHARS, ShelfMove, TextsGone, moved_by, parts_of, past_shelf, said_by
 from perdure.planes.reading.body_reading import body_of
 from perdure.planes.tables import INDEXING, TEXTS
 from perdure.stores.core import Core
@@ -64,13 +64,16 @@ class IndexedText(NamedTuple):
     terms: str
 
 
+IndexItem: TypeAlias = "tuple[Key, IndexedText] | ShelfMove | TextsGone"
+
+
 class IndexBatch(NamedTuple):
     """The texts to be added. found: where the index was; place: where it is then; until: up to where was read."""
 
     found: IndexPlace | None
     place: IndexPlace
     until: Position
-    items: list[tuple[Key, IndexedText] | ShelfMove]
+    items: list[IndexItem]
     span: tuple[int, int]  # the positions of its first and last event
     end: Position  # up to where this search has to read
     clears: bool = False
@@ -137,7 +140,7 @@ def _place(reads: Reads) -> IndexPlace | None:
     return IndexPlace(*rows[0]) if rows else None
 
 
-def _items(reads: Reads, event: Event) -> list[tuple[Key, IndexedText] | ShelfMove]:
+def _items(reads: Reads, event: Event) -> list[IndexItem]:
     try:
         body = upcast(event, decode_body(event.body)) if event.body is not None else None
         if body is None:
@@ -154,7 +157,7 @@ def _items(reads: Reads, event: Event) -> list[tuple[Key, IndexedText] | ShelfMo
         return []
     parts = parts_of(said.text)
     is_short = int(said.shelf == "turn" and len(said.text) <= SHORT_MAX_CHARS)
-    texts: list[tuple[Key, IndexedText] | ShelfMove] = []
+    texts: list[IndexItem] = []
     for part, text in enumerate(parts):
         terms = words(text)
         fixed = (said.of_seq, event.actor, event.at, int(said.user_said), is_short)
@@ -213,6 +216,11 @@ def _standing(reads: Reads, batch: IndexBatch) -> dict[Key, IndexedText | None]:
     for item in batch.items:
         if isinstance(item, ShelfMove):
             _move(reads, item, found, of_memory)
+            continue
+        if isinstance(item, TextsGone):
+            rows = reads.query(Q.texts_between, stream=item.stream, first=item.seq, last=item.seq)
+            found |= dict.fromkeys((item.stream, *row) for row in rows)
+            found |= dict.fromkeys(key for key in found if key[:2] == item)
             continue
         key, text = item
         if (key[0], key[1]) in emptied:

@@ -38,6 +38,13 @@ class ShelfMove(NamedTuple):
     status: MemoryStatus
 
 
+class TextsGone(NamedTuple):
+    """A turn that was retracted: nothing finds it any more."""
+
+    stream: int
+    seq: int
+
+
 def said_by(event: Event, body: Body) -> EventText | None:
     """The text of an event, or None if it says nothing that is searched."""
     reader = _READERS.get(event.table)
@@ -45,8 +52,10 @@ def said_by(event: Event, body: Body) -> EventText | None:
     return found if found and found.text.strip() else None
 
 
-def moved_by(event: Event, body: Body) -> ShelfMove | None:
-    """The effect of an event on the texts of a memory that was indexed before."""
+def moved_by(event: Event, body: Body) -> ShelfMove | TextsGone | None:
+    """The effect of an event on the texts of a memory or a turn that was indexed before."""
+    if event.table == "turns" and body.op != "insert":
+        return TextsGone(event.stream, _row(event, body))
     status = body.set.get("status")
     if event.table != "memories" or body.op != "set" or status not in (MemoryStatus.SUPERSEDED, MemoryStatus.FORGOTTEN):
         return None

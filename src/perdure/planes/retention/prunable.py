@@ -3,7 +3,7 @@
 Judged from every point from which the turns are seen: now, and where each fork left the session. From each of them the
 transcript, `pending` and a later summary must give what they gave. So these stay: rules (system turns), the two ends of every
 summary, a call and its result unless both go, a call whose result is still to come, and the newest turns by which `pending`
-decides. Callers: `retain`.
+decides. A turn that was retracted is needed by nobody who does not see it. Callers: `retain`.
 """
 
 from __future__ import annotations
@@ -19,13 +19,20 @@ from perdure.planes.conversation.turns import PENDING_LOOKBACK_TURNS
 
 
 class CoveredTurn(NamedTuple):
-    """A turn. maker: the turn that made the call of which this is the result; calls: how many it made."""
+    """A turn. maker: the turn that made the call of which this is the result; calls: how many it made; retracted: by which
+    event.
+    """
 
     seq: int
     role: str
     maker: int | None
     at: int
     calls: int = 0
+    retracted: int | None = None
+
+    def is_seen(self, point: int) -> bool:
+        """Whether it is shown after an event: said by then, and not retracted."""
+        return self.seq <= point and (self.retracted is None or self.retracted > point)
 
 
 class Covering(NamedTuple):
@@ -39,9 +46,11 @@ class Covering(NamedTuple):
 def free_to_go(turns: Sequence[CoveredTurn], covers: Iterable[Covering], forks: Collection[int], keep: int) -> set[int]:
     """The turns that may go, by number. turns and covers: of one stream, in order. keep: the newest so many stay."""
     made = list(covers)
-    free = _free_at(turns, made, MAX_SEQ) - {turn.seq for turn in turns[max(0, len(turns) - keep) :]}
+    shown = [turn for turn in turns if turn.is_seen(MAX_SEQ)]
+    free = _free_at(shown, made, MAX_SEQ) - {turn.seq for turn in shown[max(0, len(shown) - keep) :]}
+    free |= {turn.seq for turn in turns if turn.retracted is not None}
     for fork in forks:
-        seen = [turn for turn in turns if turn.seq <= fork]
+        seen = [turn for turn in turns if turn.is_seen(fork)]
         free -= {turn.seq for turn in seen} - _free_at(seen, made, fork)
     return whole(turns, free)
 
@@ -96,7 +105,9 @@ def _decisive(turns: Sequence[CoveredTurn]) -> list[CoveredTurn]:
 
 
 def whole(turns: Sequence[CoveredTurn], free: set[int]) -> set[int]:
-    """A turn that makes calls, and the results of these, go together or not at all."""
-    stays = {turn.maker for turn in turns if turn.maker is not None and turn.seq not in free}
-    free = free - stays
-    return free - {turn.seq for turn in turns if turn.maker is not None and turn.maker not in free}
+    """A turn that makes calls, and the results of these, go together or not at all; but for those that were retracted."""
+    gone = {turn.seq for turn in turns if turn.retracted is not None and turn.seq in free}
+    shown = [turn for turn in turns if turn.seq not in gone]
+    stays = {turn.maker for turn in shown if turn.maker is not None and turn.seq not in free}
+    free = free - (stays - gone)
+    return free - {turn.seq for turn in shown if turn.maker is not None and turn.maker not in free}

@@ -187,7 +187,7 @@ def _saved(rule: Retention) -> dict[str, Any]:
 def _covered(reads: Reads, stream: Stream, rule: Retention) -> tuple[list[int], set[int]]:
     forks = checkpoints.forks_of(reads, stream)
     covers = reads.query(Q.covers_own, touches=[(COVERS, stream.id)], stream=stream.id)
-    if not covers:
+    if not covers and not reads.query(Q.retracted_any, touches=[(TURNS, stream.id)], stream=stream.id):
         return [], forks
     turns = list(_said(reads, stream))
     before = _before(reads, rule)
@@ -239,10 +239,13 @@ def _before(reads: Reads, rule: Retention) -> int:
 
 
 def _said(reads: Reads, stream: Stream) -> Iterator[CoveredTurn]:
-    makers = dict(reads.query(Q.calls_own, touches=[(CALLS, stream.id)], stream=stream.id))
-    calls = Counter(makers.values())
-    for seq, role, call, at in reads.query(Q.turns_own, touches=[(TURNS, stream.id)], stream=stream.id):
-        yield CoveredTurn(seq, role, makers.get(call), at, calls[seq])
+    makers: dict[str, list[int]] = {}
+    for call, seq in reads.query(Q.calls_own, touches=[(CALLS, stream.id)], stream=stream.id):
+        makers.setdefault(call, []).append(seq)
+    calls = Counter(seq for made in makers.values() for seq in made)
+    for seq, role, call, at, retracted in reads.query(Q.turns_own, touches=[(TURNS, stream.id)], stream=stream.id):
+        maker = max((made for made in makers.get(call, ()) if made < seq), default=None)
+        yield CoveredTurn(seq, role, maker, at, calls[seq], retracted)
 
 
 def _is_small(reads: Reads, stream: Stream, rule: Retention) -> bool:

@@ -22,8 +22,11 @@ ORDER BY 1 LIMIT :limit
 SELECT coalesce(max(id), 0) FROM streams
 
 -- turns_own: all turns of a stream, in order.
-SELECT t.seq, t.role, t.call, e.at FROM turns t JOIN events e ON e.stream = t.stream AND e.seq = t.seq
+SELECT t.seq, t.role, t.call, e.at, t.retracted_seq FROM turns t JOIN events e ON e.stream = t.stream AND e.seq = t.seq
 WHERE t.stream = :stream ORDER BY t.seq
+
+-- retracted_any: whether a turn of a stream was retracted.
+SELECT 1 FROM turns t WHERE t.stream = :stream AND t.retracted_seq IS NOT NULL LIMIT 1
 
 -- checkpoints_own: all checkpoints of a stream, in order.
 SELECT seq FROM checkpoints WHERE stream = :stream ORDER BY seq
@@ -38,7 +41,7 @@ SELECT seq, at, body FROM events WHERE stream = :stream AND tbl = 'entries' AND 
 SELECT seq, at, kind FROM events WHERE stream = :stream AND tbl = '' AND body IS NOT NULL AND seq > :after ORDER BY seq
 
 -- calls_own: the calls that turns of a stream made.
-SELECT call, seq FROM calls WHERE stream = :stream
+SELECT call, seq FROM calls WHERE stream = :stream ORDER BY seq
 
 -- covers_own: the summaries of a stream.
 SELECT seq, first_seq, last_seq FROM covers WHERE stream = :stream ORDER BY seq

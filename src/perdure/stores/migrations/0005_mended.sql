@@ -21,6 +21,27 @@ CREATE INDEX sessions_listed ON sessions (tenant, created_at, stream) WHERE arch
 -- Which sessions have a run that waits: they may wait for a person.
 CREATE INDEX runs_waiting ON runs (tenant, session, stream) WHERE status = 'waiting' AND session IS NOT NULL;
 
+-- The event that retracted a turn: it stays in the log, and nothing shows it any more. A key is free again then. A fork that
+-- retracts a turn which it shares has a row of its own under the same number (docs/decisions/0047-retracted-turns.md).
+ALTER TABLE turns ADD COLUMN retracted_seq INTEGER;
+DROP INDEX turns_by_key;
+CREATE UNIQUE INDEX turns_by_key ON turns (stream, key) WHERE key IS NOT NULL AND retracted_seq IS NULL;
+CREATE INDEX turns_retracted ON turns (stream, seq) WHERE retracted_seq IS NOT NULL;
+
+-- Providers use ids of calls again: a result belongs to the newest turn before it that made its call.
+DROP INDEX turns_by_call;
+CREATE INDEX turns_by_call ON turns (stream, call, seq, role, key, retracted_seq) WHERE call IS NOT NULL; -- whole rows: SQLite takes it then
+ALTER TABLE calls RENAME TO calls_before;
+CREATE TABLE calls (
+  stream INTEGER NOT NULL REFERENCES streams (id),
+  call TEXT NOT NULL,
+  seq INTEGER NOT NULL,
+  tool TEXT NOT NULL,
+  PRIMARY KEY (stream, call, seq)
+) STRICT, WITHOUT ROWID;
+INSERT INTO calls (stream, call, seq, tool) SELECT stream, call, seq, tool FROM calls_before;
+DROP TABLE calls_before;
+
 -- What a subscription wants, which batches are under way, and which were acknowledged last: JSON. A batch that is under way
 -- while this is made is delivered again.
 ALTER TABLE subscriptions DROP COLUMN acked;
@@ -221,13 +242,16 @@ CREATE VIEW v_turns AS
 SELECT n.name AS tenant, s.name AS session, t.seq, t.role, t.key, t.call, named(e) AS actor, iso(e.at) AS at, e.at AS at_us,
   body(e) AS body, body(e) -> 'doc' AS doc, body(e) ->> 'doc_blob' AS doc_blob
 FROM turns t JOIN streams s ON s.id = t.stream JOIN tenants n ON n.id = s.tenant AND shown(n.name)
-JOIN events e ON e.stream = t.stream AND e.seq = t.seq;
+JOIN events e ON e.stream = t.stream AND e.seq = t.seq
+WHERE t.retracted_seq IS NULL;
 
 CREATE VIEW v_calls AS
-SELECT n.name AS tenant, s.name AS session, c.seq, c.call, c.tool, named(e) AS actor, iso(e.at) AS at, e.at AS at_us, t.seq AS answer_seq
+SELECT n.name AS tenant, s.name AS session, c.seq, c.call, c.tool, named(e) AS actor, iso(e.at) AS at, e.at AS at_us,
+  (SELECT min(t.seq) FROM turns t WHERE t.stream = c.stream AND t.call = c.call AND t.retracted_seq IS NULL AND t.seq > c.seq
+    AND NOT EXISTS (SELECT 1 FROM calls d WHERE d.stream = c.stream AND d.call = c.call AND d.seq > c.seq AND d.seq < t.seq)) AS answer_seq
 FROM calls c JOIN streams s ON s.id = c.stream JOIN tenants n ON n.id = s.tenant AND shown(n.name)
 JOIN events e ON e.stream = c.stream AND e.seq = c.seq
-LEFT JOIN turns t ON t.stream = c.stream AND t.call = c.call;
+JOIN turns m ON m.stream = c.stream AND m.seq = c.seq AND m.retracted_seq IS NULL;
 
 CREATE VIEW v_covers AS
 SELECT n.name AS tenant, s.name AS session, c.seq, c.first_seq, c.last_seq, named(e) AS actor, iso(e.at) AS at, e.at AS at_us,

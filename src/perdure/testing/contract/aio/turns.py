@@ -80,11 +80,11 @@ class AsyncTurnContract:
         async with await opener() as a, await opener() as b:
             one, two = await a.session("s"), await b.session("s")
             await one.say("assistant", calls=[Call("c", "t")])
+            with pytest.raises(Conflict):
+                await two.say("assistant", calls=[Call("c", "t")])
             await one.result("c", 1)
             with pytest.raises(KeyReused):
                 await two.result("c", 2)
-            with pytest.raises(Conflict):
-                await two.say("assistant", calls=[Call("c", "t")])
 
     async def test_results_belong_to_calls(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
@@ -413,7 +413,7 @@ class AsyncForkedConversationContract:
             assert waits is not None
             assert (waits.turn.seq, [call.id for call in waits.calls]) == (asked.seq, ["c2"])
             with pytest.raises(Conflict):
-                await fork.say("assistant", calls=[Call("c1", "t")])
+                await fork.say("assistant", calls=[Call("c2", "t")])
             with pytest.raises(KeyReused):
                 await fork.result("c1", "other")
             await fork.result("c2", "in the fork")

@@ -7,9 +7,10 @@ strict (`serde`). A deleted thread leaves a mark, so that a run that is still wr
 from __future__ import annotations
 
 import json
+import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
-from threading import Lock
+from threading import Condition, Lock
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
@@ -48,6 +49,7 @@ from perdure.stores.store import Reads
 NAME = "langgraph"  # checkpoints of LangGraph bear this name, with their namespace after it
 PREFIX = NAME + "/"
 THREADS_REMEMBERED = 256
+LOOK_SECONDS = 0.2  # how often a waiting call looks for a checkpoint that another process may store
 
 
 class PerdureSaver(BaseCheckpointSaver[Any]):
@@ -72,6 +74,7 @@ class PerdureSaver(BaseCheckpointSaver[Any]):
         self._memories: OrderedDict[tuple[str, str], ThreadMemory] = OrderedDict()
         self._streams: OrderedDict[str, Stream] = OrderedDict()
         self._mutex = Lock()
+        self._stored = Condition()
 
     @classmethod
     def from_conn_string(cls, url: str, **options: Any) -> Self:
@@ -198,6 +201,25 @@ class PerdureSaver(BaseCheckpointSaver[Any]):
             return f"{int(current.partition('.')[0]) + 1:016}"
         return 1 if current is None else int(current) + 1
 
+    def await_durable(self, thread_id: str, checkpoint_ns: str, checkpoint_id: str, seconds: float) -> bool:
+        """Wait until a checkpoint is stored; False if it is not within this time. For the barrier of `ledger`."""
+        deadline = time.monotonic() + seconds
+        while not self._both.run(self._is_durable(thread_id, checkpoint_ns, checkpoint_id)):
+            with self._stored:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    return False
+                self._stored.wait(min(left, LOOK_SECONDS))
+        return True
+
+    def _is_durable(self, thread: str, ns: str, key: str) -> Asked[bool]:
+        with self._mutex:
+            memory = self._memories.get((thread, ns))
+        if memory is not None and memory.base.key == key:
+            return True
+        stream = yield from self._stream(thread)
+        return stream is not None and (yield Read(keyed.get, (stream, name_of(ns), key))) is not None
+
     # -- how, in no colour ---------------------------------------------------------------------------------------
 
     def _get(self, config: RunnableConfig) -> Asked[CheckpointTuple | None]:
@@ -301,6 +323,8 @@ class PerdureSaver(BaseCheckpointSaver[Any]):
     def _remember(self, thread: str, ns: str, memory: ThreadMemory) -> None:
         with self._mutex:
             _put_last(self._memories, (thread, ns), memory)
+        with self._stored:
+            self._stored.notify_all()
 
     def _forget(self, thread: str | None = None) -> None:
         with self._mutex:

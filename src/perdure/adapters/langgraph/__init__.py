@@ -10,14 +10,14 @@ from perdure.adapters.needed import need
 need("langgraph", (1, 1), (2,), "langgraph")
 need("langgraph-checkpoint", (4, 0), (5,), "langgraph")
 
-from perdure.adapters.langgraph.ledger import Ledger, ledger  # noqa: E402 - after the framework is known to be there
+from perdure.adapters.langgraph.ledger import ToolLedger, ledger  # noqa: E402 - after the framework is known to be there
 from perdure.adapters.langgraph.saver import PerdureSaver  # noqa: E402 - as above
 from perdure.adapters.langgraph.serde import StrictSerializer, UnknownType  # noqa: E402 - as above
 
 if TYPE_CHECKING:
     from perdure.adapters.langgraph.middleware import PerdureMiddleware
 
-__all__ = ["Ledger", "PerdureMiddleware", "PerdureSaver", "StrictSerializer", "UnknownType", "ledger"]
+__all__ = ["ToolLedger", "PerdureMiddleware", "PerdureSaver", "StrictSerializer", "UnknownType", "ledger"]
 
 
 def __getattr__(name: str) -> Any:

@@ -44,7 +44,7 @@ VERDICTS = (
 )
 
 
-class Ledger:
+class ToolLedger:
     """The wrappers of `ToolNode` and of middleware: `ToolNode(tools, **ledger(store))`."""
 
     def __init__(self, store: Any, kinds: outward.Kinds | None, barrier_seconds: float, serde: Any) -> None:
@@ -82,9 +82,9 @@ class Ledger:
         session = self.sync().session(called.thread)
         steps = self._steps(called)
         step = next(steps)
-        while not isinstance(step, Given):
+        while not isinstance(step, LastStep):
             try:
-                if isinstance(step, Settling):
+                if isinstance(step, SettleStep):
                     came = self._settle(called, step.verdict)
                 else:
                     came = session.act(made, called.call.args, key=called.key)
@@ -109,9 +109,9 @@ class Ledger:
         session = await self.aio().session(called.thread)
         steps = self._steps(called)
         step = next(steps)
-        while not isinstance(step, Given):
+        while not isinstance(step, LastStep):
             try:
-                if isinstance(step, Settling):
+                if isinstance(step, SettleStep):
                     came = await asyncio.to_thread(self._settle, called, step.verdict)
                 else:
                     came = await session.act(made, called.call.args, key=called.key)
@@ -121,26 +121,26 @@ class Ledger:
                 step = steps.send(came)
         return step.result
 
-    def _steps(self, called: Called) -> Generator[Acting | Settling | Given, Any, None]:
+    def _steps(self, called: Called) -> Generator[ActStep | SettleStep | LastStep, Any, None]:
         """What becomes of a call, in no colour: act, and after doubt settle and act again."""
         try:
-            result = self._given(called, (yield Acting()))
+            result = self._given(called, (yield ActStep()))
         except Failed as no:
             result = _refusal(called, no)
         except GraphBubbleUp:  # the tool paused the graph itself: it is called again, from its beginning
-            yield Settling(Absent())
+            yield SettleStep(Absent())
             raise
         except InDoubt as doubt:
             result = yield from self._after_doubt(called, doubt)
-        yield Given(result)
+        yield LastStep(result)
 
-    def _after_doubt(self, called: Called, doubt: InDoubt) -> Generator[Acting | Settling, Any, Any]:
+    def _after_doubt(self, called: Called, doubt: InDoubt) -> Generator[ActStep | SettleStep, Any, Any]:
         while True:
             answer = _verdict(interrupt(_question(called, doubt)))
             if answer is not None:
-                yield Settling(answer)
+                yield SettleStep(answer)
             try:
-                return self._given(called, (yield Acting()))
+                return self._given(called, (yield ActStep()))
             except Failed as no:
                 return _refusal(called, no)
             except InDoubt as again:
@@ -214,17 +214,17 @@ class Ledger:
         return ToolMessage(content=content, tool_call_id=called.call.id, name=called.call.tool)
 
 
-class Acting(NamedTuple):
+class ActStep(NamedTuple):
     """Act, and give the result."""
 
 
-class Settling(NamedTuple):
+class SettleStep(NamedTuple):
     """Settle the effect with this verdict."""
 
     verdict: Verdict
 
 
-class Given(NamedTuple):
+class LastStep(NamedTuple):
     """The end: what LangGraph gets."""
 
     result: Any
@@ -244,14 +244,14 @@ class Called(NamedTuple):
 
 def ledger(
     store: Any, *, kinds: outward.Kinds | None = None, allow: Any = (), barrier_seconds: float = BARRIER_SECONDS
-) -> Ledger:
+) -> ToolLedger:
     """Wrappers that send tool calls through the ledger of a store: `ToolNode(tools, **ledger(store))`.
 
     store: a URL, or an open store; that of the `PerdureSaver`, as a rule. kinds: what a tool is, by its name: "read",
     "idempotent", … or a `perdure.tool`; else what `@perdure.tool` on its function says, or unsafe. allow: as for the saver,
     classes of your own in what tools give. barrier_seconds: how long a call waits for its checkpoint.
     """
-    return Ledger(store, kinds, barrier_seconds, StrictSerializer(allow))
+    return ToolLedger(store, kinds, barrier_seconds, StrictSerializer(allow))
 
 
 def _await(called: Called) -> None:

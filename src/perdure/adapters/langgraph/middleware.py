@@ -16,7 +16,7 @@ from langchain.agents.middleware.types import ModelResponse
 from langgraph.config import get_config
 
 from perdure.adapters.langgraph.layout import dump, load
-from perdure.adapters.langgraph.ledger import BARRIER_SECONDS, CHECKPOINT_MAP, Ledger
+from perdure.adapters.langgraph.ledger import BARRIER_SECONDS, CHECKPOINT_MAP, ToolLedger
 from perdure.adapters.langgraph.serde import StrictSerializer
 from perdure.adapters.outward import Kinds
 from perdure.effects.tool import Tool, tool
@@ -33,16 +33,16 @@ class PerdureMiddleware(AgentMiddleware):
     ) -> None:
         super().__init__()
         self._serde = StrictSerializer(allow)
-        self.ledger = Ledger(store, kinds, barrier_seconds, self._serde)
+        self.ledger = ToolLedger(store, kinds, barrier_seconds, self._serde)
         self._asked: Counter[tuple[str, str]] = Counter()  # how often the model was asked after a checkpoint
         self._mutex = Lock()
 
     def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
-        """See `Ledger.wrap_tool_call`."""
+        """See `ToolLedger.wrap_tool_call`."""
         return self.ledger.wrap_tool_call(request, handler)
 
     async def awrap_tool_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
-        """See `Ledger.wrap_tool_call`."""
+        """See `ToolLedger.wrap_tool_call`."""
         return await self.ledger.awrap_tool_call(request, handler)
 
     def wrap_model_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:

@@ -97,20 +97,23 @@ def _spread(declared: Tool) -> Callable[..., Any]:
 
 
 async def act(
-    session: AsyncSession, call: Call, declared: Tool | ToolKind, invoke: Callable[[], Awaitable[Any]]
-) -> Any:
+    session: AsyncSession, call: Call, declared: Tool | ToolKind, invoke: Callable[[], Awaitable[Any]], *, key: str | None = None
+) -> Any:  # fmt: skip
     """Carry out a call of a turn, once: its stored result if it has one, else `invoke`. The result turn lands with it.
 
+    key: names the call where its framework tells more about it than its id, as the place in a run; by default it is the id.
     Raises InDoubt when a person must settle it, Waiting while one is asked, Failed for a clear no, KeyReused when the call of
     this id had other arguments, NotFound when no turn made the call.
     """
     if reads_only(declared):
         return await invoke()
-    return await session.act(made_for(call, declared, invoke), call.args, call=call)
+    return await session.act(made_for(call, declared, invoke), call.args, call=call, key=key)
 
 
-def act_now(session: Session, call: Call, declared: Tool | ToolKind, invoke: Callable[[], Any]) -> Any:
+def act_now(
+    session: Session, call: Call, declared: Tool | ToolKind, invoke: Callable[[], Any], *, key: str | None = None
+) -> Any:
     """`act`, for sync code."""
     if reads_only(declared):
         return invoke()
-    return session.act(made_for(call, declared, invoke), call.args, call=call)
+    return session.act(made_for(call, declared, invoke), call.args, call=call, key=key)

@@ -64,7 +64,7 @@ def test_no_two_are_the_same():
 
 
 def test_it_dies_at_a_crash_point_of_its_own():
-    text = "from perdure.model import points; [points.reach('here') or print('once', flush=True) for _ in range(3)]"
+    text = "from perdure.model import crash_points; [crash_points.reach('here') or print('once', flush=True) for _ in range(3)]"
     killed = forked.run("-c", text, env=forked.environment(PERDURE_CRASH_AT="here:2"))
     assert (killed.returncode, killed.stdout) == (-signal.SIGKILL, "once\n")
     assert forked.run("-c", text).returncode == 0

@@ -50,7 +50,7 @@ class Report(msgspec.Struct, frozen=True):
     error: str = ""
     unsettled: bool = False
     settled: list[str] = []
-    crash_points: dict[str, int] = {}
+    points: dict[str, int] = {}
     commits: list[list[str]] = []
 
 

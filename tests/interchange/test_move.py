@@ -547,7 +547,7 @@ def test_postgresql_is_not_moved_into_itself_by_another_name(postgres_store):
 def test_a_move_goes_on_to_the_same_place_from_another_folder(source, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     # As if killed: the target lives, and nobody knows.
-    monkeypatch.setattr(moving.sealing, "say_done", lambda *_: 1 / 0)
+    monkeypatch.setattr(moving.moved_away, "say_done", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         move(source, "sqlite:///target.db", actor="mover")
     monkeypatch.undo()

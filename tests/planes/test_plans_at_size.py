@@ -25,8 +25,8 @@ STEPS_MAX = 60_000  # a look at all 100,000 rows takes 300,000 and more
 ROWS_MAX = 12_000
 PAGE = 11
 
-UPKEEP = {"integrity.sql", "retain.sql", "collect.sql", "health.sql", "strain.sql", "migrate.sql", "move.sql", "merge.sql",
-          "views.sql", "imported.sql", "joined.sql", "sealing.sql", "foreign.sql", "files.sql", "rebuild.sql"}  # fmt: skip
+UPKEEP = {"verify.sql", "retain.sql", "collect.sql", "health.sql", "load.sql", "migrate.sql", "move.sql", "merge.sql",
+          "views.sql", "imported.sql", "user_transaction.sql", "moved_away.sql", "foreign_sqlite.sql", "files.sql"}  # fmt: skip
 WHOLE = {
     "checkpoints_own": "what a retention judges",
     "rowless_own": "what a retention judges",

@@ -109,12 +109,12 @@ def test_blobs_that_are_there_already_are_kept(tmp_path: Path) -> None:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from perdure.stores import copies
+from perdure.stores import atomic_files
 target = Path(sys.argv[1])
-with copies.unfinished(target, blobs=True) as folder:
+with atomic_files.unfinished(target, blobs=True) as folder:
     (folder / "t").write_text("half")
     (folder / "more").mkdir()
-    copies.blobs_beside(target).mkdir()
+    atomic_files.blobs_beside(target).mkdir()
     os.kill(os.getpid(), signal.SIGKILL)
 """
 

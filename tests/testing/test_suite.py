@@ -52,7 +52,7 @@ def test_a_module_that_has_no_async_form_is_not_found() -> None:
 @pytest.mark.parametrize("broken", [False, True], ids=["our store", "control: a store that forgets keys"])
 def test_an_outside_package_runs_it_with_one_fixture(tmp_path: Path, broken: bool) -> None:
     forgetful = (
-        "\nfrom perdure.planes import turns\n_say = turns.say\n"
+        "\nfrom perdure.planes.conversation import turns\n_say = turns.say\n"
         "def _forgets(tx, stream, *args, key=None, **kwargs):\n    return _say(tx, stream, *args, **kwargs)\n"
         "turns.say = _forgets\n"
     )

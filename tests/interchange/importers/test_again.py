@@ -81,7 +81,6 @@ from pathlib import Path
 import perdure
 from perdure.interchange.importers import writing
 from perdure.interchange.importers.importing import import_files
-from perdure.interchange.importers.report import Report
 
 writing.BATCH_ITEMS = 7
 left, inner = int(sys.argv[3]), writing.write

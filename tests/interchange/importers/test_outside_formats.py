@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 DIARY = """
-from perdure.interchange.importers.formats import Format
-from perdure.interchange.importers.items import LeftOut, Opened, Origin, Said
+from perdure.interchange.importers.formats import ImportFormat
+from perdure.interchange.importers.items import ImportedFrom, ImportedTurn, LeftOut, Opened
 from perdure.interchange.importers.reading import each_record
 
 
@@ -26,14 +26,15 @@ def _items(record):
         yield LeftOut(record.place, "no entry")
         return
     yield Opened("diary", "diary", record.place)
-    yield Said("diary", record.data["diary"], "user", record.data["text"], Origin("diary", record.data["diary"]), record.place)
+    day = record.data["diary"]
+    yield ImportedTurn("diary", day, "user", record.data["text"], ImportedFrom("diary", day), record.place)
 
 
 def read(source):
     return each_record(source, lambda data: "diary" in data, _items)
 
 
-diary = Format("diary", "diaries (JSON lines)", read, recognises)
+diary = ImportFormat("diary", "diaries (JSON lines)", read, recognises)
 wrong = "no format"
 """
 

@@ -49,7 +49,7 @@ def test_a_renderer_that_loses_a_task_is_caught(view):
 
 
 def _without_last_task(view):
-    return forms.View(view.head, view.about, view.things | {"tasks": view.things["tasks"][:-1]})
+    return forms.SessionPage(view.head, view.about, view.things | {"tasks": view.things["tasks"][:-1]})
 
 
 def check_clean(form, view):

@@ -187,8 +187,8 @@ def test_a_damaged_line_in_the_middle_is_said_not_to_come_back(folder):
 
 def test_control_a_restore_that_forgets_lines_is_caught(folder, monkeypatch):
     all_emptied(folder)
-    missing = restore_from_cache.retold.missing
-    monkeypatch.setattr(restore_from_cache.retold, "missing", lambda *args: [*missing(*args)][:-1])
+    missing = restore_from_cache.lines_from_tables.missing
+    monkeypatch.setattr(restore_from_cache.lines_from_tables, "missing", lambda *args: [*missing(*args)][:-1])
     with pytest.raises(perdure.Damaged, match="not all of the log could be restored"):
         restoring.from_cache(url(folder))
 

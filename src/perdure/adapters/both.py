@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any, NamedTuple, TypeVar
 
-import perdure
+from perdure.adapters.opened import Opened
 from perdure.effects.commands import Read, Write
-from perdure.errors import Invalid
+from perdure.handles.sync.store import Store
 from perdure.log.change import Stream
 from perdure.planes.conversation import sessions
 from perdure.planes.memory import values
@@ -34,18 +34,19 @@ Asked = Generator[Read | Write | WriteIn, Any, T]
 
 
 class Both:
-    """An open store as adapters use it. Made from a URL, it owns the store and closes it."""
+    """An open store, by its URL or as it is, that carries out what generators ask for."""
 
-    __slots__ = ("_async", "_owned", "_sync", "store")
+    __slots__ = ("_async", "_opened", "_sync")
 
     def __init__(self, store: Any) -> None:
-        self._owned = isinstance(store, str)
-        self.store = perdure.open(store) if self._owned else store
-        caller = getattr(self.store, "_caller", None)
-        if caller is None:
-            raise Invalid(f"expected a URL or an open store, got {type(store).__name__}", path="store")
-        self._sync = Caller(caller.core, caller.actor, caller.tenant, caller.heartbeat)
-        self._async = AsyncCaller(caller.core, caller.actor, caller.tenant, caller.heartbeat)
+        self._opened = Opened(store)
+        self._sync: Caller = self._opened.sync._caller
+        self._async: AsyncCaller = self._opened.aio._caller
+
+    @property
+    def store(self) -> Store:
+        """The store, for sync code."""
+        return self._opened.sync
 
     def run(self, asked: Asked[T]) -> T:
         """Carry it out here, and wait."""
@@ -90,10 +91,8 @@ class Both:
                 error = raised
 
     def close(self) -> None:
-        """Close the store if it was opened here."""
-        if self._owned:
-            self._owned = False
-            self.store.close()
+        """Close the store if it was opened here, and nothing else uses it."""
+        self._opened.close()
 
 
 def find_session(name: str) -> Asked[Stream | None]:

@@ -17,7 +17,7 @@ from perdure.adapters.langgraph.serde import StrictSerializer, UnknownType  # no
 if TYPE_CHECKING:
     from perdure.adapters.langgraph.middleware import PerdureMiddleware
 
-__all__ = ["ToolLedger", "PerdureMiddleware", "PerdureSaver", "StrictSerializer", "UnknownType", "ledger"]
+__all__ = ["PerdureMiddleware", "PerdureSaver", "StrictSerializer", "ToolLedger", "UnknownType", "ledger"]
 
 
 def __getattr__(name: str) -> Any:

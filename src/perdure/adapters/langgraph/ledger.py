@@ -26,9 +26,11 @@ from perdure.adapters import outward
 from perdure.adapters.langgraph.layout import dump, load
 from perdure.adapters.langgraph.saver import PerdureSaver
 from perdure.adapters.langgraph.serde import StrictSerializer
+from perdure.adapters.opened import Opened
 from perdure.effects.tool import Tool
 from perdure.errors import Failed, InDoubt, Refused, TimedOut
-from perdure.handles.opening import open as open_store
+from perdure.handles.aio.store import AsyncStore
+from perdure.handles.sync.store import Store
 from perdure.model.records.conversation import Call
 from perdure.model.records.effects import Absent, Declined, Happened, Verdict
 
@@ -48,7 +50,7 @@ class ToolLedger:
     """The wrappers of `ToolNode` and of middleware: `ToolNode(tools, **ledger(store))`."""
 
     def __init__(self, store: Any, kinds: outward.Kinds | None, barrier_seconds: float, serde: Any) -> None:
-        self._store = open_store(store) if isinstance(store, str) else store
+        self._opened = Opened(store)
         self._kinds = kinds
         self._seconds = barrier_seconds
         self._serde = serde
@@ -178,14 +180,13 @@ class ToolLedger:
             self._seconds,
         )
 
-    def sync(self) -> Any:
+    def sync(self) -> Store:
         """The store, for sync code."""
-        store: Any = self._store
-        return store if hasattr(type(store), "__enter__") else store.sync
+        return self._opened.sync
 
-    def aio(self) -> Any:
+    def aio(self) -> AsyncStore:
         """The store, for async code."""
-        return self._store if hasattr(type(self._store), "__aenter__") else self._store.aio
+        return self._opened.aio
 
     def _settle(self, called: Called, verdict: Verdict) -> None:
         """Say what became of the effect of a call, unless somebody has."""

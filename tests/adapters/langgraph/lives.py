@@ -96,22 +96,24 @@ class opened:  # noqa: N801 - used as a context
         wrappers.barrier = self.subject != "no barrier"
         return PerdureSaver(self.context), dict(**wrappers)
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error: object) -> None:
         self.context.__exit__(*error)
 
 
 def wrap_saver(saver: Any, world: World, slow: bool) -> None:
-    for name in ("put", "put_writes"):
+    saver.put = _around(saver.put, world, SLOW_SECONDS if slow else 0)
+    saver.put_writes = _around(saver.put_writes, world, 0)
 
-        def around(*args: Any, _does: Any = getattr(saver, name), _slow: bool = slow and name == "put", **kwargs: Any) -> Any:
-            world.tick()
-            if _slow:
-                time.sleep(SLOW_SECONDS)
-            given = _does(*args, **kwargs)
-            world.tick()
-            return given
 
-        setattr(saver, name, around)
+def _around(does: Any, world: World, seconds: float) -> Any:
+    def around(*args: Any, **kwargs: Any) -> Any:
+        world.tick()
+        time.sleep(seconds)
+        given = does(*args, **kwargs)
+        world.tick()
+        return given
+
+    return around
 
 
 def wrap_commits(world: World) -> None:
@@ -215,4 +217,4 @@ def sweep(order: dict[str, Any]) -> dict[str, Any]:
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    print(json.dumps(sweep(json.loads(sys.argv[1]))))
+    sys.stdout.write(json.dumps(sweep(json.loads(sys.argv[1]))))

@@ -16,6 +16,7 @@ import hashlib
 import json
 import time
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from langchain_core.messages import AIMessage, ToolMessage
@@ -80,7 +81,12 @@ class ToolLedger:
             return execute(request)
         if self.barrier:
             _await(called)
-        made = outward.made_for(called.call, called.declared, lambda: self._kept(execute(request)))
+
+        def invoke() -> Any:
+            with _noting(called):
+                return self._kept(execute(request))
+
+        made = outward.made_for(called.call, called.declared, invoke)
         session = self.sync().session(called.thread)
         steps = self._steps(called)
         step = next(steps)
@@ -105,7 +111,8 @@ class ToolLedger:
             await asyncio.to_thread(_await, called)
 
         async def invoke() -> Any:
-            return self._kept(await execute(request))
+            with _noting(called):
+                return self._kept(await execute(request))
 
         made = outward.made_for(called.call, called.declared, invoke)
         session = await self.aio().session(called.thread)
@@ -124,15 +131,15 @@ class ToolLedger:
         return step.result
 
     def _steps(self, called: Called) -> Generator[ActStep | SettleStep | LastStep, Any, None]:
-        """What becomes of a call, in no colour: act, and after doubt settle and act again."""
+        """The steps of a call, in no colour: act, and after doubt settle and act again."""
         try:
             result = self._given(called, (yield ActStep()))
         except Failed as no:
             result = _refusal(called, no)
-        except GraphBubbleUp:  # the tool paused the graph itself: it is called again, from its beginning
-            yield SettleStep(Absent())
-            raise
         except InDoubt as doubt:
+            if called.paused:  # the tool paused the graph itself: it is called again, from its beginning
+                yield SettleStep(Absent())
+                raise called.paused.pop() from None
             result = yield from self._after_doubt(called, doubt)
         yield LastStep(result)
 
@@ -171,14 +178,9 @@ class ToolLedger:
             )  # fmt: skip
         made = Call(call["id"], call["name"], dict(call["args"]))
         return Called(
-            made,
-            declared,
-            str(thread),
-            _key(request.state, made),
-            saver,
-            dict(place.get(CHECKPOINT_MAP) or {}),
-            self._seconds,
-        )
+            call=made, declared=declared, thread=str(thread), key=_key(request.state, made), saver=saver,
+            checkpoints=dict(place.get(CHECKPOINT_MAP) or {}), seconds=self._seconds, paused=[],
+        )  # fmt: skip
 
     def sync(self) -> Store:
         """The store, for sync code."""
@@ -241,6 +243,7 @@ class Called(NamedTuple):
     saver: PerdureSaver
     checkpoints: Mapping[str, str]
     seconds: float
+    paused: list[GraphBubbleUp]
 
 
 def ledger(
@@ -253,6 +256,16 @@ def ledger(
     classes of your own in what tools give. barrier_seconds: how long a call waits for its checkpoint.
     """
     return ToolLedger(store, kinds, barrier_seconds, StrictSerializer(allow))
+
+
+@contextmanager
+def _noting(called: Called) -> Iterator[None]:
+    """Note that the tool itself pauses the graph: the ledger sees only that it raised something."""
+    try:
+        yield
+    except GraphBubbleUp as pause:
+        called.paused.append(pause)
+        raise
 
 
 def _await(called: Called) -> None:

@@ -37,36 +37,36 @@ class PerdureMiddleware(AgentMiddleware):
         self._asked: Counter[tuple[str, str]] = Counter()  # how often the model was asked after a checkpoint
         self._mutex = Lock()
 
-    def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
+    def wrap_tool_call(self, request: Any, execute: Callable[[Any], Any]) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         """See `ToolLedger.wrap_tool_call`."""
-        return self.ledger.wrap_tool_call(request, handler)
+        return self.ledger.wrap_tool_call(request, execute)
 
-    async def awrap_tool_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
+    async def awrap_tool_call(self, request: Any, execute: Callable[[Any], Awaitable[Any]]) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         """See `ToolLedger.wrap_tool_call`."""
-        return await self.ledger.awrap_tool_call(request, handler)
+        return await self.ledger.awrap_tool_call(request, execute)
 
-    def wrap_model_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
+    def wrap_model_call(self, request: Any, execute: Callable[[Any], Any]) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The answer that is kept for this place, else that of the model, which is kept before it is returned."""
         place = self._place()
         if place is None:
-            return handler(request)
+            return execute(request)
         thread, checkpoint, number = place
 
         def ask(checkpoint: str, number: int) -> Any:  # noqa: ARG001 - the ledger keeps them
-            return self._kept(handler(request))
+            return self._kept(execute(request))
 
         session = self.ledger.sync().session(thread)
         return self._given(session.act(_asking(ask), checkpoint, number, key=f"model@{checkpoint}#{number}"))
 
-    async def awrap_model_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
+    async def awrap_model_call(self, request: Any, execute: Callable[[Any], Awaitable[Any]]) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         """See `wrap_model_call`."""
         place = self._place()
         if place is None:
-            return await handler(request)
+            return await execute(request)
         thread, checkpoint, number = place
 
         async def ask(checkpoint: str, number: int) -> Any:  # noqa: ARG001 - the ledger keeps them
-            return self._kept(await handler(request))
+            return self._kept(await execute(request))
 
         session = await self.ledger.aio().session(thread)
         return self._given(await session.act(_asking(ask), checkpoint, number, key=f"model@{checkpoint}#{number}"))

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
-from threading import Condition, Lock
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
@@ -37,6 +35,7 @@ from perdure.adapters.langgraph.layout import (
     read_back,
     read_write,
 )
+from perdure.adapters.langgraph.remembered import RememberedThreads
 from perdure.adapters.langgraph.serde import StrictSerializer
 from perdure.errors import Invalid
 from perdure.log.change import Stream
@@ -48,7 +47,6 @@ from perdure.stores.store import Reads
 
 NAME = "langgraph"  # checkpoints of LangGraph bear this name, with their namespace after it
 PREFIX = NAME + "/"
-THREADS_REMEMBERED = 256
 LOOK_SECONDS = 0.2  # how often a waiting call looks for a checkpoint that another process may store
 
 
@@ -71,10 +69,7 @@ class PerdureSaver(BaseCheckpointSaver[Any]):
     ) -> None:
         super().__init__(serde=serde or StrictSerializer(allow))
         self._both = Both(store)
-        self._memories: OrderedDict[tuple[str, str], ThreadMemory] = OrderedDict()
-        self._streams: OrderedDict[str, Stream] = OrderedDict()
-        self._mutex = Lock()
-        self._stored = Condition()
+        self._threads = RememberedThreads()
 
     @classmethod
     def from_conn_string(cls, url: str, **options: Any) -> Self:
@@ -172,12 +167,12 @@ class PerdureSaver(BaseCheckpointSaver[Any]):
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Let the checkpoints go that these runs made, in all threads. Those that a kept one is rebuilt from stay."""
         self._both.run(threads.drop_runs(PREFIX, run_ids))
-        self._forget()
+        self._threads.forget()
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """See `delete_for_runs`."""
         await self._both.arun(threads.drop_runs(PREFIX, run_ids))
-        self._forget()
+        self._threads.forget()
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy all checkpoints of a thread, with what tasks wrote, to another: rows alone, their states are shared."""
@@ -205,17 +200,15 @@ class PerdureSaver(BaseCheckpointSaver[Any]):
         """Wait until a checkpoint is stored; False if it is not within this time. For the barrier of `ledger`."""
         deadline = time.monotonic() + seconds
         while not self._both.run(self._is_durable(thread_id, checkpoint_ns, checkpoint_id)):
-            with self._stored:
+            with self._threads.stored:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     return False
-                self._stored.wait(min(left, LOOK_SECONDS))
+                self._threads.stored.wait(min(left, LOOK_SECONDS))
         return True
 
     def _is_durable(self, thread: str, ns: str, key: str) -> Asked[bool]:
-        with self._mutex:
-            memory = self._memories.get((thread, ns))
-        if memory is not None and memory.base.key == key:
+        if self._threads.last_key(thread, ns) == key:
             return True
         stream = yield from self._stream(thread)
         return stream is not None and (yield Read(keyed.get, (stream, name_of(ns), key))) is not None
@@ -250,7 +243,7 @@ class PerdureSaver(BaseCheckpointSaver[Any]):
         key, parent = checkpoint["id"], get_checkpoint_id(config)
         stream = yield from self._opened(thread)
         document = {"metadata": _plain_metadata(config, metadata)}
-        memory = self._memory(thread, ns, parent)
+        memory = self._threads.base_for(thread, ns, parent, self.serde)
         while True:
             state = lay_out(checkpoint, new_versions, self.serde, memory)
             laid = yield Read(_packed, (state, memory))
@@ -263,7 +256,7 @@ class PerdureSaver(BaseCheckpointSaver[Any]):
                 memory = None
                 continue
             break
-        self._remember(thread, ns, ThreadMemory(Base(key, state.root.hex()), self.serde, state.channels))
+        self._threads.remember(thread, ns, ThreadMemory(Base(key, state.root.hex()), self.serde, state.channels))
         return _config(thread, ns, key)
 
     def _put_writes(
@@ -280,7 +273,7 @@ class PerdureSaver(BaseCheckpointSaver[Any]):
 
     def _delete(self, thread_id: str) -> Asked[None]:
         yield from threads.delete(PREFIX, _thread(thread_id))
-        self._forget(_thread(thread_id))
+        self._threads.forget(_thread(thread_id))
 
     def _prune(self, thread_ids: Sequence[str], strategy: str) -> Asked[None]:
         if strategy not in ("keep_latest", "delete"):
@@ -290,46 +283,22 @@ class PerdureSaver(BaseCheckpointSaver[Any]):
                 yield from threads.delete(PREFIX, thread)
             else:
                 yield from threads.keep_latest(PREFIX, thread)
-            self._forget(thread)
-
-    # -- what is remembered --------------------------------------------------------------------------------------
+            self._threads.forget(thread)
 
     def _stream(self, thread: str) -> Asked[Stream | None]:
-        with self._mutex:
-            stream = self._streams.get(thread)
+        stream = self._threads.stream(thread)
         if stream is None:
             stream = yield from find_session(thread)
-            self._know(thread, stream)
+            if stream is not None:
+                self._threads.know(thread, stream)
         return stream
 
     def _opened(self, thread: str) -> Asked[Stream]:
         stream = yield from self._stream(thread)
         if stream is None:
             stream = yield from open_session(thread)
-            self._know(thread, stream)
+            self._threads.know(thread, stream)
         return stream
-
-    def _know(self, thread: str, stream: Stream | None) -> None:
-        if stream is not None:
-            with self._mutex:
-                _put_last(self._streams, thread, stream)
-
-    def _memory(self, thread: str, ns: str, parent: str | None) -> ThreadMemory | None:
-        with self._mutex:
-            memory = self._memories.get((thread, ns))
-        fits = memory is not None and memory.base.key == parent and memory.serde is self.serde
-        return memory if fits else None
-
-    def _remember(self, thread: str, ns: str, memory: ThreadMemory) -> None:
-        with self._mutex:
-            _put_last(self._memories, (thread, ns), memory)
-        with self._stored:
-            self._stored.notify_all()
-
-    def _forget(self, thread: str | None = None) -> None:
-        with self._mutex:
-            for place in [place for place in self._memories if thread in (None, place[0])]:
-                del self._memories[place]
 
     def __enter__(self) -> Self:
         return self
@@ -440,13 +409,6 @@ def _packed(reads: Reads, state: LaidState, memory: ThreadMemory | None) -> keye
     stored: Collection[bytes] = reads.known(state.nodes.keys())
     rows = [reads.pack(node) for address, node in state.nodes.items() if address not in stored]
     return keyed.Laid(state.root, state.size, rows, stored)
-
-
-def _put_last(remembered: OrderedDict[Any, Any], key: Any, value: Any) -> None:
-    remembered[key] = value
-    remembered.move_to_end(key)
-    while len(remembered) > THREADS_REMEMBERED:
-        remembered.popitem(last=False)
 
 
 def name_of(ns: str) -> str:

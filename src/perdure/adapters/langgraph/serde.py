@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import ormsgpack
@@ -18,11 +18,11 @@ from langgraph.checkpoint.serde import jsonplus
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
-from perdure.errors import Damaged, Invalid
+from perdure.errors import Damaged, Error, Invalid
 
 Allowed = frozenset[tuple[str, ...]]
 
-_BUILT_IN: Allowed = frozenset(framework.SAFE_MSGPACK_TYPES)
+BUILT_IN: Allowed = frozenset(framework.SAFE_MSGPACK_TYPES)
 _METHODS: Allowed = frozenset(framework.SAFE_MSGPACK_METHODS)
 _OPTION = ormsgpack.OPT_NON_STR_KEYS
 
@@ -50,55 +50,22 @@ class StrictSerializer(JsonPlusSerializer):
         """The bytes of a value. UnknownType if it could not be read back."""
         kind, data = super().dumps_typed(obj)
         if kind == "msgpack":
-            ormsgpack.unpackb(data, ext_hook=self._look, option=_OPTION)
+            _Unpacking(self.allow).look(data)
         return kind, bytes(data)
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
         """The value of these bytes. UnknownType for a class that was not allowed, Damaged for bytes that are none of ours."""
         kind, stored = data
-        try:
-            if kind == "msgpack":
-                return ormsgpack.unpackb(stored, ext_hook=self._build, option=_OPTION)
-            if kind == "json":
+        if kind == "msgpack":
+            return _Unpacking(self.allow).build(stored)
+        if kind == "json":
+            try:
                 return json.loads(stored, object_hook=self._revive)
-        except (ormsgpack.MsgpackDecodeError, json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise Damaged(f"these bytes cannot be decoded: {error}", path="checkpoint") from None
+            except (ValueError, RecursionError) as error:
+                raise Damaged(f"these bytes cannot be decoded: {error}", path="checkpoint") from None
         if kind in ("null", "bytes", "bytearray"):
             return super().loads_typed(data)
         raise UnknownType(f"the serialisation {kind!r} is not read", path="checkpoint")
-
-    # A class is named by an extension: (module, name, argument[, method]).
-
-    def _look(self, code: int, data: bytes) -> None:
-        """Check the names in bytes that are about to be stored, and build nothing."""
-        found = ormsgpack.unpackb(data, ext_hook=self._look, option=_OPTION)
-        if code not in (jsonplus.EXT_NUMPY_ARRAY, jsonplus.EXT_DELTA_SNAPSHOT):
-            self._check(code, found)
-
-    def _build(self, code: int, data: bytes) -> Any:
-        if code == jsonplus.EXT_NUMPY_ARRAY:
-            return _array(ormsgpack.unpackb(data, option=_OPTION))
-        found = ormsgpack.unpackb(data, ext_hook=self._build, option=_OPTION)
-        if code == jsonplus.EXT_DELTA_SNAPSHOT:
-            return _DeltaSnapshot(found)
-        self._check(code, found)
-        return _built(code, found)
-
-    def _check(self, code: int, found: Any) -> None:
-        if code not in _BUILDERS or not isinstance(found, (list, tuple)) or len(found) < 3:
-            raise Damaged(f"an extension {code} of a form that is not known", path="checkpoint")
-        name = tuple(found[:2])
-        if code == jsonplus.EXT_METHOD_SINGLE_ARG:
-            if (*name, found[3] if len(found) > 3 else None) not in _METHODS:
-                raise UnknownType(
-                    f"the method {'.'.join(map(str, (*name, *found[3:])))} is not called", path="checkpoint"
-                )
-        elif name not in _BUILT_IN and name not in self.allow:
-            raise UnknownType(
-                f"the type {name[0]}.{name[1]} is not allowed",
-                path="checkpoint",
-                hint=f"if it is yours, say PerdureSaver(…, allow=[{name[1]}])",
-            )
 
     def _revive(self, found: dict[str, Any]) -> Any:
         """Checkpoints of old, in JSON: messages are built, every other class is refused."""
@@ -107,9 +74,75 @@ class StrictSerializer(JsonPlusSerializer):
         id_ = found.get("id")
         where = tuple(id_) if isinstance(id_, list) else ()
         name = (".".join(map(str, where[:-1])), str(where[-1])) if where else ("", "")
-        if name not in _BUILT_IN and name not in self.allow:
+        if name not in BUILT_IN and name not in self.allow:
             raise UnknownType(f"the type {'.'.join(name)} is not allowed", path="checkpoint")
         return _class(name)(**found.get("kwargs", {}))
+
+
+class _Unpacking:
+    """One value being read. A class is named by an extension: (module, name, argument[, method]).
+
+    The decoder hides what its hook raises, so the first error is kept here.
+    """
+
+    __slots__ = ("_allow", "_error")
+
+    def __init__(self, allow: Allowed) -> None:
+        self._allow = allow
+        self._error: Error | None = None
+
+    def look(self, data: bytes) -> None:
+        """Check the names in bytes that are about to be stored, and build nothing."""
+        self._unpacked(data, self._look)
+
+    def build(self, data: bytes) -> Any:
+        """The value of stored bytes."""
+        return self._unpacked(data, self._build)
+
+    def _unpacked(self, data: bytes, hook: Callable[[int, bytes], Any]) -> Any:
+        try:
+            return ormsgpack.unpackb(data, ext_hook=hook, option=_OPTION)
+        except (ValueError, RecursionError) as error:
+            damaged = Damaged(f"these bytes cannot be decoded: {error}", path="checkpoint")
+            self._error = self._error or damaged
+            raise self._error from None
+
+    def _look(self, code: int, data: bytes) -> None:
+        found = self._unpacked(data, self._look)
+        if code not in (jsonplus.EXT_NUMPY_ARRAY, jsonplus.EXT_DELTA_SNAPSHOT):
+            self._check(code, found)
+
+    def _build(self, code: int, data: bytes) -> Any:
+        found = self._unpacked(data, self._build)
+        if code == jsonplus.EXT_DELTA_SNAPSHOT:
+            return _DeltaSnapshot(found)
+        if code != jsonplus.EXT_NUMPY_ARRAY:
+            self._check(code, found)
+        try:
+            return _BUILDERS[code](found)
+        except Exception as error:
+            self._error = self._error or Damaged(f"a value cannot be built again: {error}", path="checkpoint")
+            raise
+
+    def _check(self, code: int, found: Any) -> None:
+        """Keep the error of a name that is not allowed, and raise it."""
+        self._error = self._error or _refusal(self._allow, code, found)
+        if self._error is not None:
+            raise self._error
+
+
+def _refusal(allow: Allowed, code: int, found: Any) -> Error | None:
+    """Why what an extension names is not built; None if it may be."""
+    if code not in _BUILDERS or not isinstance(found, list | tuple) or len(found) < 3:
+        return Damaged(f"an extension {code} of a form that is not known", path="checkpoint")
+    name = tuple(map(str, found[:2]))
+    if code == jsonplus.EXT_METHOD_SINGLE_ARG:
+        method = (*name, str(found[3]) if len(found) > 3 else "")
+        return None if method in _METHODS else UnknownType(f"{'.'.join(method)} is not called", path="checkpoint")
+    if name in BUILT_IN or name in allow:
+        return None
+    hint = f"if it is yours, say PerdureSaver(…, allow=[{name[1]}])"
+    return UnknownType(f"the type {name[0]}.{name[1]} is not allowed", path="checkpoint", hint=hint)
 
 
 def _class(name: tuple[str, ...]) -> Any:
@@ -143,6 +176,13 @@ def _model(found: Any) -> Any:
         return getattr(cls, "model_construct", cls.construct)(**found[2])
 
 
+def _array(found: Any) -> Any:
+    import numpy as np  # noqa: PLC0415 - only where a state holds arrays
+
+    dtype, shape, order, data = found
+    return np.frombuffer(data, dtype=np.dtype(dtype)).reshape(shape, order=order)
+
+
 _BUILDERS = {
     jsonplus.EXT_CONSTRUCTOR_SINGLE_ARG: _single,
     jsonplus.EXT_CONSTRUCTOR_POS_ARGS: _positional,
@@ -150,24 +190,5 @@ _BUILDERS = {
     jsonplus.EXT_METHOD_SINGLE_ARG: _method,
     jsonplus.EXT_PYDANTIC_V1: _model,
     jsonplus.EXT_PYDANTIC_V2: _model,
+    jsonplus.EXT_NUMPY_ARRAY: _array,
 }
-
-
-def _built(code: int, found: Any) -> Any:
-    try:
-        return _BUILDERS[code](found)
-    except Exception as error:
-        raise Damaged(
-            f"a value of the type {found[0]}.{found[1]} cannot be built again: {error}", path="checkpoint"
-        ) from error
-
-
-def _array(found: Any) -> Any:
-    try:
-        import numpy as np  # noqa: PLC0415 - only where a state holds arrays
-
-        dtype, shape, order, data = found
-        kind = np.dtype(dtype)
-        return np.frombuffer(data, dtype=kind).reshape(shape, order=order)
-    except Exception as error:
-        raise Damaged(f"an array cannot be built again: {error}", path="checkpoint") from error

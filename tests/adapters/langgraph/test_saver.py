@@ -7,6 +7,7 @@ import random
 import re
 from typing import Annotated, TypedDict
 
+import apsw
 import pytest
 
 pytest.importorskip("langgraph", reason="langgraph is not installed")
@@ -273,6 +274,40 @@ def test_a_put_whose_base_was_pruned_and_collected_is_laid_out_anew(store, saver
     third = put(saver, first, {"text": "x" * 9000, "n": 2}, {"text": 1, "n": 2}, {"n": 2})
     assert saver.get_tuple(third).checkpoint["channel_values"] == {"text": "x" * 9000, "n": 2}
     assert saver.get_tuple(second).checkpoint["channel_values"]["text"] == "y" * 9000
+
+
+def test_a_thread_of_the_stock_saver_is_brought_along_and_continued(saver, tmp_path):
+    sqlite = pytest.importorskip("langgraph.checkpoint.sqlite", reason="langgraph-checkpoint-sqlite is not installed")
+    with sqlite.SqliteSaver.from_conn_string(str(tmp_path / "old.sqlite")) as old:
+        stock = graph(old)
+        for text in ("one", "two"):
+            stock.invoke({"messages": [HumanMessage(text)]}, config())
+        before = [(each.values, each.next, each.metadata) for each in stock.get_state_history(config())]
+        assert saver.bring_from(old, "t") == 6
+        assert saver.bring_from(old, "t") == 6
+    app = graph(saver)
+    assert [(each.values, each.next, each.metadata) for each in app.get_state_history(config())] == before
+    assert len(app.invoke({"messages": [HumanMessage("three")]}, config())["messages"]) == 6
+
+
+def test_a_turn_costs_the_same_however_long_the_thread_is(store, tmp_path):
+    def bytes_now() -> int:
+        database = apsw.Connection(f"{tmp_path}/a.db")
+        try:
+            return sum(
+                next(database.execute(statement))[0]
+                for statement in ("SELECT sum(length(body)) FROM events", "SELECT sum(length(data)) FROM blobs")
+            )
+        finally:
+            database.close()
+
+    app = graph(PerdureSaver(store), "answer " * 150)
+    sizes = []
+    for number in range(90):
+        app.invoke({"messages": [HumanMessage(f"{number} " + "question " * 120)]}, config(), durability="sync")
+        if number in (29, 59, 89):
+            sizes.append(bytes_now())
+    assert sizes[2] - sizes[1] < 1.3 * (sizes[1] - sizes[0])  # a state that is written whole each time: 1.7
 
 
 # -- hostile bytes ---------------------------------------------------------------------------------------------

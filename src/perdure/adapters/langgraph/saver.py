@@ -196,6 +196,29 @@ class PerdureSaver(BaseCheckpointSaver[Any]):
             return f"{int(current.partition('.')[0]) + 1:016}"
         return 1 if current is None else int(current) + 1
 
+    def bring_from(self, other: BaseCheckpointSaver[Any], thread_id: str) -> int:
+        """Copy a thread of another saver here, to continue it: every checkpoint with its writes. Returns how many.
+
+        It is read by this saver's own serializer, so strictly. May be run again: a checkpoint that is here is replaced by itself.
+        """
+        before, other.serde = other.serde, self.serde
+        try:
+            found = [*other.list({"configurable": {"thread_id": thread_id}})]
+        finally:
+            other.serde = before
+        for each in sorted(found, key=lambda each: each.checkpoint["id"]):
+            place = dict(each.config.get("configurable") or {})
+            parent = get_checkpoint_id(each.parent_config) if each.parent_config else None
+            place["checkpoint_id"] = parent
+            versions = each.checkpoint["channel_versions"]
+            stored = self.put({"configurable": place}, each.checkpoint, each.metadata, versions)
+            writes: dict[str, list[tuple[str, Any]]] = {}
+            for task, channel, value in each.pending_writes or ():
+                writes.setdefault(task, []).append((channel, value))
+            for task, written in writes.items():
+                self.put_writes(stored, written, task)
+        return len(found)
+
     def await_durable(self, thread_id: str, checkpoint_ns: str, checkpoint_id: str, seconds: float) -> bool:
         """Wait until a checkpoint is stored; False if it is not within this time. For the barrier of `ledger`."""
         deadline = time.monotonic() + seconds

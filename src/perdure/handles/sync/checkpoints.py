@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from perdure.handles.sync.base import StreamHandle
@@ -18,21 +19,22 @@ class Checkpoints(StreamHandle):
     __slots__ = ()
 
     def checkpoint(
-        self, state: Any, *, name: str = "default", key: str | None = None, parent: str | None = None, document: Any = None
+        self, state: Any, *, name: str = "default", key: str | None = None, parent: str | None = None, document: Any = None,
+        about: Iterable[str] = (),
     ) -> CheckpointRecord:  # fmt: skip
         """Save the whole state, any value; it costs what changed since the states that are stored already.
 
         Atomic. Saving the same state again makes a new checkpoint with the same hash and adds no node. After
         a crash it is there whole or not at all. The state is taken as it is at the call. Raises Invalid or
-        TooLarge with the path inside it.
+        TooLarge with the path inside it. about: whom it is about, besides those of all that is in the session so far.
 
         key: a name of your own for it, by which `restore` finds it; one that has this key already is replaced. parent: the key
         of the checkpoint that it follows. document: what else is to be known of it.
         """
         prepared = self._caller.read(checkpoints.prepare, checkpoints.freeze(state))
         if key is not None:
-            return self._write(keyed.save_prepared, prepared, name, key, parent, document)
-        return self._write(checkpoints.save, prepared, name)
+            return self._write(keyed.save_prepared, prepared, name, key, parent, document, about)
+        return self._write(checkpoints.save, prepared, name, about=about)
 
     def restore(
         self, seq: int | None = None, *, name: str = "default", key: str | None = None, default: Any = None
@@ -48,10 +50,12 @@ class Checkpoints(StreamHandle):
         return self._read(checkpoints.restore, seq, name=name, default=default)
 
     def checkpoints(
-        self, name: str | None = None, *, limit: int = 50, before: int | str | None = None
+        self, name: str | None = None, *, about: str | None = None, limit: int = 50, before: int | str | None = None
     ) -> Page[CheckpointRecord]:
-        """The checkpoints, newest first, a fork's parents included. `.next`, for `before=`, is None when that was all."""
-        return self._read(checkpoints.listing, name=name, limit=limit, before=before)
+        """The checkpoints, newest first, a fork's parents included. `.next`, for `before=`, is None when that was all. about:
+        those that may hold something about a subject.
+        """
+        return self._read(checkpoints.listing, name=name, about=about, limit=limit, before=before)
 
     def prune_checkpoints(
         self, *, keep: int, name: str | None = None, older_than: Duration | None = None, dry_run: bool = False

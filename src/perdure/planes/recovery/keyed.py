@@ -19,6 +19,7 @@ from perdure.model.instants import to_datetime
 from perdure.model.limits import check_name, check_text
 from perdure.model.records.checkpoints import CheckpointRecord
 from perdure.model.values import to_plain
+from perdure.planes import subjects
 from perdure.planes.audit.lineage import segments, touching
 from perdure.planes.audit.snapshots import one_state
 from perdure.planes.reading.body_reading import body_of, doc_of, stored_value
@@ -94,11 +95,12 @@ class Outdated(Conflict):
 
 
 def save(
-    tx: Tx, stream: Stream, laid: Laid, name: str, key: str, *, parent_key: str | None = None, document: Any = None
-) -> int:
+    tx: Tx, stream: Stream, laid: Laid, name: str, key: str, *, parent_key: str | None = None, document: Any = None,
+    about: Iterable[str] = (), derived: bool = False,
+) -> int:  # fmt: skip
     """Record a checkpoint under its key; one that has this key is replaced. Returns its number.
 
-    Its nodes, its row and its event land together. Raises Outdated when what it builds on is gone: nothing is written then.
+    derived: it was made of its stream up to here (see `checkpoints.save`). Its nodes, its row and its event land together. Raises Outdated when what it builds on is gone: nothing is written then.
     """
     check_text(name, "name", NAME_MAX_CHARS)
     check_text(key, "key", NAME_MAX_CHARS)
@@ -111,12 +113,15 @@ def save(
     columns = {
         "name": name, "root": laid.root.hex(), "size": laid.size, "at": tx.now, "key": key, "parent_key": parent_key,
     }  # fmt: skip
-    return tx.record(Change(SAVED, stream, CHECKPOINTS, set=columns, doc=document))  # its row names the root
+    named, sources = subjects.named(about), [stream.ref(tx.seq(stream))] if derived else ()
+    saved = Change(SAVED, stream, CHECKPOINTS, set=columns, doc=document, subjects=named, derived_from=sources)
+    return tx.record(saved)  # its row names the root
 
 
 def save_prepared(
-    tx: Tx, stream: Stream, prepared: Prepared, name: str, key: str, parent: str | None, document: Any
-) -> CheckpointRecord:
+    tx: Tx, stream: Stream, prepared: Prepared, name: str, key: str, parent: str | None, document: Any,
+    about: Iterable[str] = (),
+) -> CheckpointRecord:  # fmt: skip
     """Record a state that was cut whole (`checkpoints.prepare`) under a key."""
     check_name(name, "name")
     check_name(key, "key")
@@ -125,7 +130,8 @@ def save_prepared(
     if prepared.leans_on - tx.known(prepared.leans_on):
         prepared = prepare(tx, prepared.frozen)  # as `checkpoints.save` does
     laid = Laid(prepared.root, prepared.size, prepared.rows)
-    seq = save(tx, stream, laid, name, key, parent_key=parent, document=to_plain(document, "document"))
+    plain = to_plain(document, "document")
+    seq = save(tx, stream, laid, name, key, parent_key=parent, document=plain, about=about, derived=True)
     return CheckpointRecord(
         seq=seq, name=name, parent=None, hash=prepared.root.hex(), size=prepared.size, at=to_datetime(tx.now), actor=tx.actor,
         ref=stream.ref(seq), key=key, parent_key=parent,

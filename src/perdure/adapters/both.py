@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any, NamedTuple, TypeVar
 
-from perdure.adapters.opened import Opened
+from perdure.adapters.shared_store import SharedStore
 from perdure.effects.commands import Read, Write
 from perdure.handles.sync.store import Store
 from perdure.log.change import Stream
@@ -39,7 +39,7 @@ class Both:
     __slots__ = ("_async", "_opened", "_sync")
 
     def __init__(self, store: Any) -> None:
-        self._opened = Opened(store)
+        self._opened = SharedStore(store)
         self._sync: Caller = self._opened.sync._caller
         self._async: AsyncCaller = self._opened.aio._caller
 

@@ -27,7 +27,7 @@ from perdure.adapters import outward
 from perdure.adapters.langgraph.layout import dump, load
 from perdure.adapters.langgraph.saver import PerdureSaver
 from perdure.adapters.langgraph.serde import StrictSerializer
-from perdure.adapters.opened import Opened
+from perdure.adapters.shared_store import SharedStore
 from perdure.effects.tool import Tool
 from perdure.errors import Failed, InDoubt, Refused, TimedOut
 from perdure.handles.aio.store import AsyncStore
@@ -51,7 +51,7 @@ class ToolLedger:
     """The wrappers of `ToolNode` and of middleware: `ToolNode(tools, **ledger(store))`."""
 
     def __init__(self, store: Any, kinds: outward.Kinds | None, barrier_seconds: float, serde: Any) -> None:
-        self._opened = Opened(store)
+        self._opened = SharedStore(store)
         self._kinds = kinds
         self._seconds = barrier_seconds
         self._serde = serde

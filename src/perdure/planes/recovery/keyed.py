@@ -100,7 +100,8 @@ def save(
 ) -> int:  # fmt: skip
     """Record a checkpoint under its key; one that has this key is replaced. Returns its number.
 
-    derived: it was made of its stream up to here (see `checkpoints.save`). Its nodes, its row and its event land together. Raises Outdated when what it builds on is gone: nothing is written then.
+    derived: it was made of its stream up to here (see `checkpoints.save`). Its nodes, its row and its event land together. Raises
+    Outdated when what it builds on is gone: nothing is written then.
     """
     check_text(name, "name", NAME_MAX_CHARS)
     check_text(key, "key", NAME_MAX_CHARS)

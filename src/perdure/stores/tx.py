@@ -411,14 +411,9 @@ class Tx:
         (stream_id,) = self._batch.connection.new_stream_ids(1)
         head = fork or (0, GENESIS)
         stream = Stream(
-            id=stream_id,
-            uid=uid or new_uid(),
-            tenant=self.tenant,
-            kind=kind,
-            name=name,
-            parent=parent.id if parent else None,
-            fork_seq=head[0],
-        )
+            id=stream_id, uid=uid or new_uid(), tenant=self.tenant, kind=kind, name=name,
+            parent=parent.id if parent else None, fork_seq=head[0],
+        )  # fmt: skip
         self.buffer.streams[stream_id] = stream
         self._batch.flushed[stream_id] = head
         return stream

@@ -33,6 +33,7 @@ SELECT tbl, stream, count(*) FROM (
   UNION ALL SELECT 'entries', stream FROM entries
   UNION ALL SELECT 'locks', stream FROM locks
   UNION ALL SELECT 'checkpoints', stream FROM checkpoints
+  UNION ALL SELECT 'checkpoint_writes', stream FROM checkpoint_writes
   UNION ALL SELECT 'artifacts', stream FROM artifacts
   UNION ALL SELECT 'anchors', stream FROM anchors
   UNION ALL SELECT 'effects', stream FROM effects

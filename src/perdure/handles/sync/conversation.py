@@ -154,6 +154,14 @@ class Conversation(StreamHandle):
         """
         return self._read(turns.turns, last=last, after=after, before=before, limit=limit)
 
+    def said(self, key: str) -> Turn | None:
+        """The turn that was said under a key, if there is one."""
+        return self._read(turns.said, key)
+
+    def result_of(self, call_id: str) -> Turn | None:
+        """The result of a call, if it has one: of the newest turn that made it."""
+        return self._read(turns.result_of, call_id)
+
     def pending(self) -> Pending | None:
         """The open end of the conversation: the results of calls, or the answer to a turn; None when nothing. Raises NotFound in
         a past, or in a fork made there, whose last turns were pruned since.

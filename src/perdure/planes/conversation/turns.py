@@ -73,10 +73,10 @@ def say(
         raise Invalid("a turn says something or makes calls", path="content")
     doc = _document(content, made) | _origin(origin) | _about(form, usage, model)
     if key is not None:
-        said = _find(tx, stream, Q.turn_by_key, key=check_name(key, "key", KEY_MAX_CHARS))
-        if said is not None:
-            fresh = Turn(seq=0, role=speaker, content=content, calls=made, at=said.at, actor="", key=key, native=form)
-            return _same(said, fresh, f"key {key!r}", "key")
+        before = said(tx, stream, key)
+        if before is not None:
+            fresh = Turn(seq=0, role=speaker, content=content, calls=made, at=before.at, actor="", key=key, native=form)
+            return _same(before, fresh, f"key {key!r}", "key")
     if parent is not None:
         doc["parent"] = 0 if parent == 0 else visible(tx, stream, parent, "parent").seq
     for i, call in enumerate(made):
@@ -101,15 +101,15 @@ def answered(tx: Tx, stream: Stream, content: Any, key: str | None, calls: Seque
 
     A model may use ids again: an answer with other calls is a new turn, if every call of the one before has its result.
     """
-    said = _made_by(tx, stream, calls[0].id) if calls else None
-    if said is None:
+    before = _made_by(tx, stream, calls[0].id) if calls else None
+    if before is None:
         return say(tx, stream, "assistant", content, key=key, calls=calls)
     made = _checked_calls(calls, Role.ASSISTANT)
-    fresh = Turn(seq=0, role=Role.ASSISTANT, content=content, calls=made, at=said.at, actor="")
-    if said.calls != made and not _unanswered(tx, stream, said):
+    fresh = Turn(seq=0, role=Role.ASSISTANT, content=content, calls=made, at=before.at, actor="")
+    if before.calls != made and not _unanswered(tx, stream, before):
         return say(tx, stream, "assistant", content, key=key, calls=calls)
     hint = "to continue: turn = session.pending().turn, then session.respond(turn.content, calls=turn.calls, …)"
-    return _same(said, fresh, f"call {calls[0].id!r}", "calls", hint)
+    return _same(before, fresh, f"call {calls[0].id!r}", "calls", hint)
 
 
 def result(
@@ -135,9 +135,9 @@ def result(
         error=bool(error), native=form,
     )  # fmt: skip
     if key is not None:
-        said = _find(tx, stream, Q.turn_by_key, key=check_name(key, "key", KEY_MAX_CHARS))
-        if said is not None:
-            return _same(said, fresh, f"key {key!r}", "key")
+        before = said(tx, stream, key)
+        if before is not None:
+            return _same(before, fresh, f"key {key!r}", "key")
     maker = maker_of(tx, stream, call_id)
     if maker is None:
         raise NotFound(f"no turn of this session made the call {call_id!r}", path="call_id")
@@ -149,6 +149,11 @@ def result(
     return msgspec.structs.replace(
         fresh, seq=seq, actor=tx.actor, ref=stream.ref(seq), origin=doc.get("origin")
     )  # fmt: skip
+
+
+def said(reads: Reads, stream: Stream, key: str) -> Turn | None:
+    """The turn that was said under a key, if there is one."""
+    return _find(reads, stream, Q.turn_by_key, key=check_name(key, "key", KEY_MAX_CHARS))
 
 
 def result_of(reads: Reads, stream: Stream, call_id: str) -> Turn | None:
@@ -174,10 +179,10 @@ def retract(tx: Tx, stream: Stream, turns_: Iterable[Turn | int], because: str |
         own = tx.row(TURNS, stream, seq)
         if own is not None and own["retracted_seq"] is not None:
             continue
-        said = visible(tx, stream, seq, f"turns[{i}]") if own is None else None
-        inherited = {"role": said.role.value, "call": said.call} if said is not None else {}
+        shared = visible(tx, stream, seq, f"turns[{i}]") if own is None else None
+        inherited = {"role": shared.role.value, "call": shared.call} if shared is not None else {}
         tx.record(Change(
-            "turn.retracted", stream, TURNS, op=Op.SET if said is None else Op.BASE, key={"seq": seq}, set=inherited, doc=doc,
+            "turn.retracted", stream, TURNS, op=Op.SET if shared is None else Op.BASE, key={"seq": seq}, set=inherited, doc=doc,
             mark="retracted_seq", refs=[home(tx, stream, seq).ref(seq)],
         ))  # fmt: skip
         done += 1
@@ -187,8 +192,8 @@ def retract(tx: Tx, stream: Stream, turns_: Iterable[Turn | int], because: str |
 def durable(reads: Reads, stream: Stream, position: Turn | int | str) -> int | None:
     """The number of what was meant, once it is committed: an event by its number, or a turn by its key."""
     if isinstance(position, str):
-        said = _find(reads, stream, Q.turn_by_key, key=check_name(position, "position", KEY_MAX_CHARS))
-        return None if said is None else said.seq
+        found = said(reads, stream, position)
+        return None if found is None else found.seq
     seq = check_seq(position.seq if isinstance(position, Turn) else position, "position")
     head = reads.query(LOG.stream_head, touches=[(EVENTS, stream.id)], stream=stream.id)[0][0]
     return seq if head >= seq else None

@@ -1,0 +1,225 @@
+"""Messages of frameworks as turns, and turns as messages of frameworks: the neutral model, once for all adapters.
+
+A framework registers a `Form`: how one of its records is parsed into a neutral `Message`, and how a message is rendered into its
+records. One record is one turn. Where rendering the parsed message does not give the record back, the turn keeps the record as
+its native form, which only the same form reads. Reasoning that a provider signed goes back to that provider alone. A call
+without a result is rendered with one that says so (P14). No framework is imported here. Callers: the adapters.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from perdure.errors import Conflict, Invalid, KeyReused, NotFound, TooLarge
+from perdure.handles.sync.session import Session
+from perdure.model.records.conversation import Call, Native, Role, Turn
+from perdure.planes.conversation.transcript import INTERRUPTED, as_text
+
+Part = dict[str, Any]
+
+
+class Message(msgspec.Struct, frozen=True):
+    """A neutral message: what `say` or, with `call`, `result` takes. opaque: no other framework can show it."""
+
+    role: str
+    content: Any = None
+    calls: tuple[Call, ...] = ()
+    call: str | None = None
+    error: bool = False
+    usage: dict[str, Any] | None = None
+    model: str | None = None
+    opaque: bool = False
+
+
+OPAQUE = Message("assistant", opaque=True)
+
+
+class Form(NamedTuple):
+    """The form of one framework. provider: whose signed reasoning its model takes; "" for none in particular."""
+
+    name: str
+    provider: str
+    parse: Callable[[Any], Message]
+    render: Callable[[Message], list[Any]]
+
+
+class Shown(NamedTuple):
+    """Records of one form. skipped: turns that only another framework can show."""
+
+    records: list[Any]
+    skipped: int
+
+
+FORMS: dict[str, Form] = {}
+
+
+def register(form: Form) -> Form:
+    """Make a form known by its name. A later one takes the place of an earlier one."""
+    FORMS[form.name] = form
+    return form
+
+
+# -- parts of contents, as transcripts know them ----------------------------------------------------------------
+
+
+def text(said: str) -> Part:
+    """A text."""
+    return {"type": "text", "text": said}
+
+
+def image(url: str) -> Part:
+    """An image, by an address or as data (`data:image/png;base64,…`)."""
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+def thought(said: str, provider: str, signature: str | None = None) -> Part:
+    """Reasoning of a model. The signature is believed by its own provider alone."""
+    part = {"type": "thinking", "thinking": said, "provider": provider}
+    return part if signature is None else {**part, "signature": signature}
+
+
+def parts_of(content: Any) -> list[Part]:
+    """Content as parts: text becomes one, other values their JSON."""
+    if isinstance(content, list) and all(isinstance(part, dict) and "type" in part for part in content):
+        return content
+    said = as_text(content)
+    return [text(said)] if said else []
+
+
+def plain_text(content: Any) -> str:
+    """Content as one text, without reasoning."""
+    return as_text([part for part in parts_of(content) if part.get("type") != "thinking"] or None)
+
+
+def for_provider(content: Any, provider: str) -> Any:
+    """Content without reasoning of other providers: to them it is no text and no proof."""
+    if not isinstance(content, list):
+        return content
+    return [part for part in content if not _is_strange(part, provider)] or None
+
+
+def _is_strange(part: Any, provider: str) -> bool:
+    is_thought = isinstance(part, dict) and part.get("type") in ("thinking", "redacted_thinking")
+    return is_thought and part.get("provider", "anthropic") != provider
+
+
+# -- a record becomes a turn -------------------------------------------------------------------------------------
+
+
+def keep(
+    session: Session, form: Form, record: Any, *, key: str | None = None, usage: dict[str, Any] | None = None
+) -> Turn:
+    """Say a framework's record as one turn. session: a sync handle, mostly inside `store.atomic`, so that many are one commit.
+
+    A record that contradicts the conversation (a result without its call, a second result, an id that is still open) is kept as
+    it is, for its own framework alone: nothing is lost, and nothing that others read is wrong. usage: what the answer took that
+    this record is the last one of.
+    """
+    message = _parsed(form, record)
+    native = native_of(form, record, message)
+    if not message.opaque:
+        try:
+            return _said(session, msgspec.structs.replace(message, usage=usage or message.usage), native, key)
+        except TooLarge:
+            raise
+        except (Conflict, NotFound, Invalid) as refused:
+            if isinstance(refused, KeyReused) and refused.path == "key":
+                raise
+    return _kept_as_it_is(session, Native(form.name, record), key)
+
+
+def _parsed(form: Form, record: Any) -> Message:
+    try:
+        return form.parse(record)
+    except (KeyError, TypeError, ValueError, AttributeError):  # a record from outside may be anything
+        return OPAQUE
+
+
+def native_of(form: Form, record: Any, message: Message) -> Native | None:
+    """The native form of a record, where rendering its message does not give it back."""
+    same = not message.opaque and form.render(message) == [record]
+    return None if same else Native(form.name, record)
+
+
+def _said(session: Session, message: Message, native: Native | None, key: str | None) -> Turn:
+    if message.call is not None:
+        return session.result(message.call, message.content, error=message.error, key=key, native=native)
+    return session.say(
+        message.role,  # type: ignore[arg-type]
+        message.content, key=key, calls=message.calls, native=native, usage=message.usage, model=message.model,
+    )  # fmt: skip
+
+
+def _kept_as_it_is(session: Session, native: Native, key: str | None) -> Turn:
+    try:
+        return session.say("assistant", key=key, native=native)
+    except TooLarge:
+        raise
+    except Invalid:  # NUL, a lone surrogate: as bytes
+        return session.say("assistant", key=key, native=Native(native.form, json.dumps(native.body).encode()))
+
+
+# -- turns become records ----------------------------------------------------------------------------------------
+
+
+def message_of(turn: Turn) -> Message:
+    """A turn as a neutral message."""
+    opaque = turn.native is not None and turn.content is None and not turn.calls and turn.call is None
+    return Message(
+        role=turn.role.value, content=turn.content, calls=turn.calls, call=turn.call, error=turn.error, usage=turn.usage,
+        model=turn.model, opaque=opaque,
+    )  # fmt: skip
+
+
+def records_of(form: Form, turn: Turn) -> list[Any] | None:
+    """The records of one turn: its native one, or the rendered message. None for what only another framework can show."""
+    if turn.native is not None and turn.native.form == form.name:
+        body = turn.native.body
+        return [json.loads(body) if isinstance(body, bytes) else body]
+    message = message_of(turn)
+    if message.opaque:
+        return None
+    return form.render(msgspec.structs.replace(message, content=for_provider(message.content, form.provider)))
+
+
+def show(form: Form, turns: Sequence[Turn], *, whole: bool = True) -> Shown:
+    """Turns as records of a form, in order. whole: every call has a result, an interrupted one where none came."""
+    open_calls = unanswered(turns) if whole else {}
+    records: list[Any] = []
+    skipped = 0
+    for turn in turns:
+        found = records_of(form, turn)
+        skipped += found is None
+        records += found or []
+        for call in turn.calls:
+            if call.id in open_calls.get(turn.seq, ()):
+                records += form.render(Message("tool", INTERRUPTED, call=call.id, error=True))
+    return Shown(records, skipped)
+
+
+def unanswered(turns: Iterable[Turn]) -> dict[int, set[str]]:
+    """The calls among these turns that have no result among them, by the turn that made them."""
+    left: dict[int, set[str]] = {}
+    makers: dict[str, int] = {}
+    for turn in turns:
+        if turn.role is Role.TOOL and turn.call in makers:
+            left[makers[turn.call]].discard(turn.call)
+        for call in turn.calls:
+            makers[call.id] = turn.seq
+            left.setdefault(turn.seq, set()).add(call.id)
+    return {seq: calls for seq, calls in left.items() if calls}
+
+
+def arguments_of(said: Any) -> dict[str, Any]:
+    """The arguments of a call by name. A text that is no JSON object is kept verbatim, as `value`."""
+    if isinstance(said, dict):
+        return said
+    try:
+        found = json.loads(said) if said else {}
+    except (TypeError, ValueError):
+        found = said
+    return found if isinstance(found, dict) else {"value": said}

@@ -1,0 +1,53 @@
+"""The open store of an adapter: given, or opened by a URL once for all objects of this process that name it.
+
+Frameworks make one object for each conversation; they share one lane, one heartbeat and one set of threads. Callers: the
+adapters.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import perdure
+from perdure.errors import Invalid
+from perdure.handles.aio.store import AsyncStore
+from perdure.handles.sync.store import Store
+
+_mutex = threading.Lock()
+_opened: dict[str, tuple[Store, int]] = {}
+
+
+class Opened:
+    """A store in both colours. One that was opened here by its URL is closed with the last object that uses it."""
+
+    __slots__ = ("_url", "aio", "sync")
+
+    def __init__(self, store: Any) -> None:
+        self._url = store if isinstance(store, str) else None
+        if isinstance(store, AsyncStore):
+            self.sync, self.aio = store.sync, store
+        elif isinstance(store, (str, Store)):
+            self.sync = _taken(store) if isinstance(store, str) else store
+            self.aio = self.sync.aio
+        else:
+            raise Invalid(f"expected a URL or an open store, got {type(store).__name__}", path="store")
+
+    def close(self) -> None:
+        """Let it go. Calling it again does nothing."""
+        url, self._url = self._url, None
+        if url is None:
+            return
+        with _mutex:
+            store, users = _opened.pop(url)
+            if users > 1:
+                _opened[url] = (store, users - 1)
+        if users == 1:
+            store.close()
+
+
+def _taken(url: str) -> Store:
+    with _mutex:
+        store, users = _opened.get(url) or (perdure.open(url), 0)
+        _opened[url] = (store, users + 1)
+    return store

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from agents.memory.session import _await_mutation, _CompactionSnapshot  # pyright: ignore[reportPrivateUsage]
 from agents.memory.session_settings import SessionSettings, coerce_session_settings, resolve_session_limit
 
 from perdure.adapters.conversing import keep, records_of, show
@@ -60,17 +61,55 @@ class PerdureSession:
         """Add items, all or none, durable when it returns."""
         self._check_open()
         if items:
-            await self._opened.aio.atomic(lambda tx: self._keep(tx, items))
+            await self.atomic(lambda tx: self._keep(tx, items))
 
     async def pop_item(self) -> Any | None:
         """Take back the newest item and give it."""
-        self._check_open()
-        return await self._opened.aio.atomic(self._pop)
+        return await self._pop_item_with_validation()
 
     async def clear_session(self) -> None:
         """Take back every item."""
+        await self.atomic(self._clear)
+
+    # -- what its wrappers look for: encrypted sessions, compaction --------------------------------------------------
+
+    async def _pop_item_with_validation(self, validate: Callable[[Any], None] | None = None) -> Any | None:
+        """Take back the newest item, unless `validate` raises."""
+        return await self.atomic(lambda tx: self._pop(tx, validate))
+
+    async def _get_compaction_snapshot(
+        self, limit: int, *, prune_prefix: Callable[[Any], bool] | None = None
+    ) -> _CompactionSnapshot | None:
+        """The newest items, and how to replace the end of them as long as nobody else wrote. None where another framework
+        spoke, whose turns are no items.
+        """
         self._check_open()
-        await self._opened.aio.atomic(self._clear)
+        session = await self.session()
+        page = await session.turns(last=limit)
+        items = [records_of(ITEMS, turn) for turn in page]
+        if any(found is None or len(found) != 1 for found in items):
+            return None
+
+        async def replace_suffix(start: int, output: list[Any]) -> bool:
+            expected = [turn.seq for turn in page[start:]]
+            return bool(expected) and await self.atomic(lambda tx: self._replace(tx, expected, output, prune_prefix))
+
+        return _CompactionSnapshot([found[0] for found in items if found], page.next is None, replace_suffix)
+
+    def _replace(
+        self, tx: Atomic, expected: list[int], output: list[Any], is_expired: Callable[[Any], bool] | None
+    ) -> bool:
+        session = tx.session(self.session_id)
+        if [turn.seq for turn in session.turns(last=len(expected))] != expected:
+            return False
+        for turn in every(session.turns, after=0) if is_expired is not None else ():
+            records = records_of(ITEMS, turn) or []
+            if turn.seq >= expected[0] or not all(is_expired(record) for record in records):
+                break
+            session.retract(turn, because="expired")
+        session.retract(*expected, because="compaction")
+        self._keep(tx, output)
+        return True
 
     # -- how -------------------------------------------------------------------------------------------------------
 
@@ -81,7 +120,7 @@ class PerdureSession:
     async def atomic(self, fn: Callable[[Atomic], T]) -> T:
         """Several verbs in one commit; see `store.atomic`."""
         self._check_open()
-        return await self._opened.aio.atomic(fn)
+        return await _await_mutation(self._opened.aio.atomic(fn))
 
     async def items_before(self, limit: int | None, before: int | None) -> list[Any]:
         """The newest items before an event; read in pages, so that a limit costs what it gives."""
@@ -114,13 +153,15 @@ class PerdureSession:
         for item in items:
             keep(session, ITEMS, item)
 
-    def _pop(self, tx: Atomic) -> Any | None:
+    def _pop(self, tx: Atomic, validate: Callable[[Any], None] | None) -> Any | None:
         session = tx.session(self.session_id)
         upto: int | None = None
         while page := session.turns(last=1) if upto is None else session.turns(before=upto, limit=1):
             turn, upto = page[0], page[0].seq
             records = records_of(ITEMS, turn)
             if records:
+                if validate is not None:
+                    validate(records[-1])
                 session.retract(turn, because="pop_item")
                 return records[-1]
         return None
@@ -138,7 +179,7 @@ class PerdureSession:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise Closed("the session is closed", path="session")
+            raise Closed(f"{type(self).__name__} is closed", path="session")
 
     def __enter__(self) -> Self:
         return self

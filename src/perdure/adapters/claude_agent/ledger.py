@@ -1,0 +1,144 @@
+"""`PerdureLedger`: the tools of a Claude agent in the ledger.
+
+Built-in tools (Bash, Write …) are carried out by the host. A hook can only refuse them: the intent is recorded before the call,
+the result after it, and a call whose like was left in doubt by a dead process is denied until somebody settles it. Tools of your
+own go through an SDK MCP server, where the ledger is complete. Keeps P2, P4.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from claude_agent_sdk import HookMatcher, SdkMcpTool, create_sdk_mcp_server
+
+from perdure.adapters import outward
+from perdure.adapters.opened import Opened
+from perdure.effects.storable import storable
+from perdure.effects.tool import Tool
+from perdure.errors import Conflict, Failed, InDoubt, Waiting
+from perdure.handles.aio.effects import AsyncEffect
+from perdure.handles.aio.session import AsyncSession
+from perdure.model.records.conversation import Call
+from perdure.model.records.effects import EffectState, ToolKind
+
+# Built-in tools that change nothing outside of the conversation.
+READS = frozenset({
+    "Read", "Glob", "Grep", "LS", "NotebookRead", "WebFetch", "WebSearch", "TodoWrite", "TodoRead", "BashOutput", "Task", "Agent",
+    "ToolSearch", "AskUserQuestion", "ExitPlanMode",
+})  # fmt: skip
+# Writing the same text once more changes nothing.
+IDEMPOTENT = frozenset({"Write"})
+
+
+class PerdureLedger:
+    """Hooks and servers for one agent. store: a URL or an open store; session: the session that holds its effects."""
+
+    def __init__(self, store: Any, session: str, *, kinds: outward.Kinds | None = None) -> None:
+        self._opened = Opened(store)
+        self._name = session
+        self._kinds = kinds or {}
+        self._begun: dict[str, AsyncEffect] = {}
+        self._served: set[str] = set()  # tools of our own servers, by the names that hosts give them
+
+    # -- built-in tools --------------------------------------------------------------------------------------------
+
+    def hooks(self) -> dict[str, list[HookMatcher]]:
+        """For `ClaudeAgentOptions(hooks=…)`."""
+        return {
+            "PreToolUse": [HookMatcher(hooks=[self._before])],
+            "PostToolUse": [HookMatcher(hooks=[self._after])],
+            "PostToolUseFailure": [HookMatcher(hooks=[self._after])],
+        }
+
+    async def _before(self, asked: Any, tool_use_id: str | None, _context: Any) -> Any:
+        name, args = asked["tool_name"], asked.get("tool_input") or {}
+        kind = self._kind(name)
+        if kind is ToolKind.READ or name in self._served:
+            return {}
+        session = await self._session()
+        left = await left_open(session, name, args)
+        if left is not None and kind is not ToolKind.IDEMPOTENT:
+            return _denied(f"{name} with this input was being carried out when its process died, and its outcome is unknown. "
+                           f"Check, then run `perdure settle {left.id} happened|absent|failed`")  # fmt: skip
+        key = left.key if left is not None else f"claude:{tool_use_id or asked.get('tool_use_id')}"
+        effect = await session.begin(name, {"arguments": storable(args)}, kind=kind, key=key)
+        if effect.settled:
+            return _denied(f"{name} was carried out before under this id: {effect.result!r}"[:500])
+        try:
+            self._begun[str(tool_use_id)] = await effect.dispatch()
+        except (Conflict, InDoubt, Waiting, Failed) as refused:
+            return _denied(str(refused))
+        return {}
+
+    async def _after(self, done: Any, tool_use_id: str | None, _context: Any) -> Any:
+        effect = self._begun.pop(str(tool_use_id), None)
+        if effect is not None:
+            failed = done.get("error") if done.get("hook_event_name") == "PostToolUseFailure" else None
+            result = {"error": failed} if failed is not None else done.get("tool_response")
+            await effect.commit(storable(result))
+        return {}
+
+    def _kind(self, name: str) -> ToolKind:
+        said = outward.declared_as(name, None, self._kinds)
+        if name in self._kinds:
+            return said.kind if isinstance(said, Tool) else said
+        return ToolKind.READ if name in READS else ToolKind.IDEMPOTENT if name in IDEMPOTENT else ToolKind.UNSAFE
+
+    # -- tools of one's own ----------------------------------------------------------------------------------------
+
+    def server(self, name: str, tools: list[SdkMcpTool[Any]], *, version: str = "1.0.0") -> Any:
+        """An SDK MCP server whose tools are ledgered, for `ClaudeAgentOptions(mcp_servers={name: …})`.
+
+        A call that a dead process left is continued by its tool's rule; one that a person must settle is answered with an error
+        that says how.
+        """
+        self._served |= {f"mcp__{name}__{each.name}" for each in tools}
+        return create_sdk_mcp_server(
+            name, version, [dataclasses.replace(each, handler=self.ledgered(each)) for each in tools]
+        )
+
+    def ledgered(self, made: SdkMcpTool[Any]) -> Callable[[Any], Awaitable[dict[str, Any]]]:
+        """The handler of a tool, through the ledger."""
+        declared = outward.declared_as(made.name, made.handler, self._kinds)
+
+        async def handle(args: Any) -> dict[str, Any]:
+            async def invoke() -> Any:
+                return await made.handler(args)
+
+            if outward.reads_only(declared):
+                return await invoke()
+            session = await self._session()
+            left = await left_open(session, made.name, args)
+            call = Call("", made.name, args)
+            try:
+                acting = outward.made_for(call, declared, invoke)
+                return await session.act(acting, args, key=left.key if left is not None else None)
+            except (InDoubt, Waiting, Failed) as trouble:
+                return {"content": [{"type": "text", "text": str(trouble)}], "is_error": True}
+
+        return handle
+
+    # -- the session -----------------------------------------------------------------------------------------------
+
+    async def _session(self) -> AsyncSession:
+        return await self._opened.aio.session(self._name)
+
+    def close(self) -> None:
+        """Let the store go."""
+        self._opened.close()
+
+
+async def left_open(session: AsyncSession, tool: str, args: Any) -> AsyncEffect | None:
+    """The effect of the same tool and input that a dead process left, or that is in doubt."""
+    for effect in await session.effects(open=True):
+        same = effect.tool == tool and effect.record.args == {"arguments": args}
+        if same and (effect.state is EffectState.IN_DOUBT or await effect.is_left()):
+            return effect
+    return None
+
+
+def _denied(reason: str) -> dict[str, Any]:
+    about = {"hookEventName": "PreToolUse", "permissionDecision": "deny", "permissionDecisionReason": reason}
+    return {"hookSpecificOutput": about}

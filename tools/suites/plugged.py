@@ -1,0 +1,62 @@
+"""What the plugins of all suites share: a URL of the store under test for each place that a test names, and counting.
+
+PERDURE_SUITE_STORE is sqlite, files or a URL of a PostgreSQL server; each place gets a store of its own there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+KIND = os.environ.get("PERDURE_SUITE_STORE", "sqlite")
+_root = Path(tempfile.mkdtemp(prefix="perdure-suite-"))
+_made: set[str] = set()
+_numbers = iter(range(1 << 30))
+
+
+def url_for(place: object) -> str:
+    """The URL of the store that stands for a database of the test; for one in memory a new one each time."""
+    name = str(place) if str(place) != ":memory:" else f"memory-{next(_numbers)}-{_root.name}"
+    mark = hashlib.sha256(name.encode()).hexdigest()[:16]
+    if KIND in ("sqlite", "files"):
+        return f"{KIND}:///{_root}/{mark}" + (".db" if KIND == "sqlite" else "")
+    return f"{KIND}{'&' if '?' in KIND else '?'}schema=suite_{mark}"
+
+
+def used() -> None:
+    """The running test made one of our objects: it counts."""
+    _made.add(os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0])
+
+
+class Counting:
+    """Leaves out what a list of exceptions names, and counts tests that used our class."""
+
+    def __init__(self, except_: Mapping[str, str]) -> None:
+        self._except = except_
+        self._outcomes: dict[str, str] = {}
+
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        """Deselect what is argued in the list."""
+        gone = [item for item in items if any(name in item.nodeid for name in self._except)]
+        config.hook.pytest_deselected(items=gone)
+        items[:] = [item for item in items if item not in gone]
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        """Remember how each test ended: a failure of its setup or teardown is one."""
+        known = self._outcomes.get(report.nodeid)
+        if report.when == "call" or report.outcome != "passed":
+            self._outcomes[report.nodeid] = "failed" if "failed" in (known, report.outcome) else report.outcome
+
+    def pytest_sessionfinish(self) -> None:
+        """Write the counts where the caller reads them."""
+        ours = {name: how for name, how in self._outcomes.items() if name in _made}
+        counts = {how: sum(each == how for each in ours.values()) for how in ("passed", "failed", "skipped")}
+        failed = sorted(name for name, how in ours.items() if how == "failed")
+        Path(os.environ["PERDURE_SUITE_REPORT"]).write_text(json.dumps({**counts, "failures": failed}))

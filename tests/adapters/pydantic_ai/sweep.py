@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -81,7 +80,6 @@ def main(folder: str, pattern: str, most: str, mode: str) -> None:
             "point": number, "killed": case.killed, "end": case.end, "error": error, "charged": case.named("charged"),
             "answers": case.count("answer"), "unrecorded": case.unrecorded,
         })  # fmt: skip
-    print(json.dumps({"points": count, "cases": report}))
 
 
 if __name__ == "__main__":

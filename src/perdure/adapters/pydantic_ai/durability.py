@@ -32,13 +32,14 @@ from pydantic_ai.tools import AgentDepsT
 from pydantic_core import to_jsonable_python
 
 from perdure.adapters import outward
+from perdure.adapters.pydantic_ai.messages import storable_json
 from perdure.effects.tool import Tool, kind_of
 from perdure.errors import Invalid
 from perdure.handles.aio.run import AsyncRun
 from perdure.model.limits import NAME_MAX_CHARS
 from perdure.model.records.conversation import Call
 from perdure.model.records.effects import ToolKind
-from perdure.model.values import digest, to_plain
+from perdure.model.values import digest
 from perdure.runtime import places
 
 METADATA = "perdure"  # the key of a tool's metadata that says its kind
@@ -176,7 +177,7 @@ class _Backend(JournalCallableOperationBackend[Declared]):
             return await body()
 
         async def kept() -> Any:
-            return _storable(await body())
+            return storable_json(await body())
 
         context = next((each for each in cache_key if isinstance(each, RunContext)), None)
         agent_run = (context.run_id if context is not None else None) or ""
@@ -213,7 +214,7 @@ def _plain(arguments: Mapping[str, Any]) -> dict[str, Any]:
     made = to_jsonable_python(
         dict(arguments), bytes_mode="base64", inf_nan_mode="strings", fallback=lambda value: type(value).__qualname__
     )
-    kept = _storable(made)
+    kept = storable_json(made)
     return kept if isinstance(kept, dict) else {"json": kept}
 
 
@@ -232,15 +233,6 @@ def _wrapped(kept: Any) -> Any:
 
 def _is_enveloped(value: Any) -> bool:
     return isinstance(value, dict) and value.keys() == {ENVELOPE}
-
-
-def _storable(payload: Any) -> Any:
-    """A payload of JSON; as bytes where a text in it holds NUL or a lone surrogate, which no store keeps as text."""
-    try:
-        to_plain(payload, "result")
-    except Invalid:
-        return json.dumps(payload).encode()
-    return payload
 
 
 def _short(name: str) -> str:

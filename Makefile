@@ -3,7 +3,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help test check format demo bench evaluate clean
+.PHONY: help test check format demo bench evaluate adapters clean
 
 # make test PYTHON=/path/to/python: prefer this one.    make test WORKERS=4 TESTS=tests/stores: as it says.
 # One worker more than a small machine has cores: many tests wait for processes. Who is done takes over from the others.
@@ -54,6 +54,10 @@ format: ## let ruff format the code and repair what it can
 	$(call bootstrap,dev)
 	$(RUN) ruff format
 	$(RUN) ruff check --fix
+
+adapters: ## run the suites of other frameworks against our adapters, each in an environment of its own
+	$(call bootstrap,dev)
+	.venv/bin/python tools/adapters.py
 
 demo: ## see it work: an agent is killed and goes on
 	$(call bootstrap,runtime)

@@ -1,4 +1,4 @@
-"""What the plugins of all suites share: a URL of the store under test for each place that a test names, and counting.
+"""Shared by the plugins of all suites: a URL of the store under test for each place that a test names, and counting.
 
 PERDURE_SUITE_STORE is sqlite, files or a URL of a PostgreSQL server; each place gets a store of its own there.
 """

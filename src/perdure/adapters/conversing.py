@@ -47,7 +47,7 @@ class Form(NamedTuple):
     render: Callable[[Message], list[Any]]
 
 
-class Shown(NamedTuple):
+class ShownRecords(NamedTuple):
     """Records of one form. skipped: turns that only another framework can show."""
 
     records: list[Any]
@@ -187,7 +187,7 @@ def records_of(form: Form, turn: Turn) -> list[Any] | None:
     return form.render(msgspec.structs.replace(message, content=for_provider(message.content, form.provider)))
 
 
-def show(form: Form, turns: Sequence[Turn], *, whole: bool = True) -> Shown:
+def show(form: Form, turns: Sequence[Turn], *, whole: bool = True) -> ShownRecords:
     """Turns as records of a form, in order. whole: every call has a result, an interrupted one where none came."""
     open_calls = unanswered(turns) if whole else {}
     records: list[Any] = []
@@ -199,7 +199,7 @@ def show(form: Form, turns: Sequence[Turn], *, whole: bool = True) -> Shown:
         for call in turn.calls:
             if call.id in open_calls.get(turn.seq, ()):
                 records += form.render(Message("tool", INTERRUPTED, call=call.id, error=True))
-    return Shown(records, skipped)
+    return ShownRecords(records, skipped)
 
 
 def unanswered(turns: Iterable[Turn]) -> dict[int, set[str]]:

@@ -32,7 +32,7 @@ def sent_key() -> str | None:
 
 
 def declared_as(name: str, fn: Any = None, kinds: Kinds | None = None) -> Tool | ToolKind:
-    """What a tool says about itself: in `kinds`, by `@perdure.tool` on its function, or unsafe."""
+    """The declaration of a tool: in `kinds`, by `@perdure.tool` on its function, or else unsafe."""
     said = (kinds or {}).get(name)
     if isinstance(said, Tool):
         return said

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import socket
+import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Self
 
+import httpx2
+import uvicorn
 from starlette.testclient import TestClient
 
 import perdure
@@ -37,3 +42,38 @@ def client(url: str, *, role: str = "admin", tenant: str = "default") -> Iterato
         make_app(Serving(url, tenant=tenant)), headers=bearer(text), raise_server_exceptions=False
     ) as found:
         yield found
+
+
+class LiveServer:
+    """A server on a port of its own, in a thread of this process."""
+
+    def __init__(self, url: str, *, tenant: str = "default") -> None:
+        self.serving = Serving(url, tenant=tenant)
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        config = uvicorn.Config(
+            make_app(self.serving), http="httptools", ws="none", lifespan="on", log_config=None, access_log=False,
+            timeout_graceful_shutdown=5,
+        )  # fmt: skip
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._server.run, args=([self._socket],), daemon=True)
+        host, port = self._socket.getsockname()
+        self.http = httpx2.Client(base_url=f"http://{host}:{port}", timeout=60)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        deadline = time.monotonic() + 60
+        while not self._server.started:
+            assert self._thread.is_alive(), "the server ended"
+            assert time.monotonic() < deadline, "the server did not begin"
+            time.sleep(0.01)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.http.close()
+        self.serving.drain()
+        self._server.should_exit = True
+        self._thread.join(60)
+        self._socket.close()
+
+    def stream(self, path: str, headers: dict[str, str]) -> AbstractContextManager[httpx2.Response]:
+        return self.http.stream("GET", path, headers=headers)

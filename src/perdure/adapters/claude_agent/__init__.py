@@ -10,7 +10,7 @@ from perdure.adapters.needed import need
 need("claude-agent-sdk", (0, 1, 65), (0, 3), "claude-agent")
 
 from perdure.adapters.claude_agent.ledger import PerdureLedger  # noqa: E402 - after the framework is known to be there
-from perdure.adapters.claude_agent.lines import LINES  # noqa: E402 - as above
 from perdure.adapters.claude_agent.session_store import PerdureSessionStore  # noqa: E402 - as above
+from perdure.adapters.forms.claude_lines import LINES  # noqa: E402 - as above
 
 __all__ = ["LINES", "PerdureLedger", "PerdureSessionStore"]

@@ -11,10 +11,10 @@ import dataclasses
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from claude_agent_sdk import HookMatcher, SdkMcpTool, create_sdk_mcp_server
+from claude_agent_sdk import HookMatcher, SdkMcpTool, create_sdk_mcp_server  # pyright: ignore[reportMissingImports]
 
 from perdure.adapters import outward
-from perdure.adapters.opened import Opened
+from perdure.adapters.shared_store import SharedStore
 from perdure.effects.storable import storable
 from perdure.effects.tool import Tool
 from perdure.errors import Conflict, Failed, InDoubt, Waiting
@@ -36,7 +36,7 @@ class PerdureLedger:
     """Hooks and servers for one agent. store: a URL or an open store; session: the session that holds its effects."""
 
     def __init__(self, store: Any, session: str, *, kinds: outward.Kinds | None = None) -> None:
-        self._opened = Opened(store)
+        self._opened = SharedStore(store)
         self._name = session
         self._kinds = kinds or {}
         self._begun: dict[str, AsyncEffect] = {}

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from anyio.to_thread import run_sync
-from claude_agent_sdk import fold_session_summary
+from claude_agent_sdk import fold_session_summary  # pyright: ignore[reportMissingImports]
 
-from perdure.adapters.claude_agent.lines import LINES
 from perdure.adapters.conversing import keep, records_of
-from perdure.adapters.opened import Opened
+from perdure.adapters.forms.claude_lines import LINES
+from perdure.adapters.shared_store import SharedStore
 from perdure.errors import KeyReused
 from perdure.handles.atomic import Atomic
 from perdure.handles.listing import every
@@ -31,7 +31,7 @@ class PerdureSessionStore:
     """A `SessionStore` for `ClaudeAgentOptions(session_store=…)`. store: a URL or an open store."""
 
     def __init__(self, store: Any) -> None:
-        self._opened = Opened(store)
+        self._opened = SharedStore(store)
 
     # -- the protocol ----------------------------------------------------------------------------------------------
 
@@ -49,7 +49,7 @@ class PerdureSessionStore:
         return await run_sync(self._listed, project_key)
 
     async def list_session_summaries(self, project_key: str) -> list[Any]:
-        """What the SDK keeps in view of each transcript, folded as lines came."""
+        """The summary of each transcript that the SDK folds as lines come."""
         return await run_sync(self._summaries, project_key)
 
     async def delete(self, key: Any) -> None:

@@ -10,7 +10,7 @@ from perdure.adapters.needed import need
 
 need("openai-agents", (0, 20), (0, 30), "openai-agents")
 
-from perdure.adapters.openai_agents.items import ITEMS  # noqa: E402 - after the framework is known to be there
+from perdure.adapters.forms.openai_items import ITEMS  # noqa: E402 - after the framework is known to be there
 from perdure.adapters.openai_agents.runner import DurableRunner, durable_function_tool  # noqa: E402 - as above
 from perdure.adapters.openai_agents.session import PerdureSession  # noqa: E402 - as above
 

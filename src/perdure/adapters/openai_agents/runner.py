@@ -13,14 +13,14 @@ import dataclasses
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-from agents import Agent, FunctionTool, RunConfig, Runner, RunResult, function_tool
-from agents.items import ModelResponse
-from agents.models.interface import Model
+from agents import Agent, FunctionTool, RunConfig, Runner, RunResult, function_tool  # pyright: ignore[reportMissingImports]
+from agents.items import ModelResponse  # pyright: ignore[reportMissingImports]
+from agents.models.interface import Model  # pyright: ignore[reportMissingImports]
 from pydantic import TypeAdapter
 
 from perdure.adapters import outward
 from perdure.adapters.conversing import arguments_of, keep, native_of, records_of
-from perdure.adapters.openai_agents.items import ITEMS, parse
+from perdure.adapters.forms.openai_items import ITEMS, parse
 from perdure.adapters.openai_agents.session import PerdureSession
 from perdure.effects.tool import Tool, tool
 from perdure.errors import InDoubt, Invalid, KeyReused, Refused, Waiting

@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from agents.memory.session import _await_mutation, _CompactionSnapshot  # pyright: ignore[reportPrivateUsage]
-from agents.memory.session_settings import SessionSettings, coerce_session_settings, resolve_session_limit
+from agents.memory.session import _await_mutation, _CompactionSnapshot  # pyright: ignore[reportMissingImports, reportPrivateUsage]
+from agents.memory.session_settings import SessionSettings, coerce_session_settings, resolve_session_limit  # pyright: ignore[reportMissingImports]
 
 from perdure.adapters.conversing import keep, records_of, show
-from perdure.adapters.openai_agents.items import ITEMS
-from perdure.adapters.opened import Opened
+from perdure.adapters.forms.openai_items import ITEMS
+from perdure.adapters.shared_store import SharedStore
 from perdure.errors import Refused
 from perdure.handles.aio.session import AsyncSession
 from perdure.handles.atomic import Atomic
@@ -47,7 +47,7 @@ class PerdureSession:
             SessionSettings() if session_settings is None else coerce_session_settings(session_settings)
         )
         self._repair = repair
-        self._opened = Opened(store)
+        self._opened = SharedStore(store)
         self._closed = False
 
     # -- the protocol ----------------------------------------------------------------------------------------------
@@ -102,11 +102,11 @@ class PerdureSession:
         session = tx.session(self.session_id)
         if [turn.seq for turn in session.turns(last=len(expected))] != expected:
             return False
-        for turn in every(session.turns, after=0) if is_expired is not None else ():
-            records = records_of(ITEMS, turn) or []
-            if turn.seq >= expected[0] or not all(is_expired(record) for record in records):
-                break
-            session.retract(turn, because="expired")
+        if is_expired is not None:
+            for turn in every(session.turns, after=0):
+                if turn.seq >= expected[0] or not all(map(is_expired, records_of(ITEMS, turn) or ())):
+                    break
+                session.retract(turn, because="expired")
         session.retract(*expected, because="compaction")
         self._keep(tx, output)
         return True

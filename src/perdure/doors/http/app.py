@@ -21,26 +21,40 @@ from starlette.routing import Route as StarletteRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from perdure import __version__
-from perdure.doors.http import access, bodies, observing, openapi, reading, wire
+from perdure.doors.http import (
+    access,
+    administering,
+    bodies,
+    observing,
+    openapi,
+    operating,
+    reading,
+    streams,
+    wire,
+    writing,
+)
 from perdure.doors.http.answers import AliveAnswer
 from perdure.doors.http.call import HttpCall
 from perdure.doors.http.carrying import carry_out
 from perdure.doors.http.problems import TYPES, described, plain_response, response_to
 from perdure.doors.http.serving import Serving
 from perdure.doors.http.table import RIGHTS, ROUTES, Route
-from perdure.errors import Error, Invalid, NotFound, Refused, Stale
+from perdure.errors import Conflict, Error, Invalid, NotFound, Refused, Stale
 from perdure.planes.audit import feed
 
 log = logging.getLogger("perdure.http")
 
 TABLE: tuple[Route, ...] = tuple(ROUTES)  # complete: the modules with verbs were imported above
-_MODULES = (observing, reading)
+_MODULES = (administering, observing, operating, reading, streams, writing)
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
-def make_app(serving: Serving, pages: Sequence[BaseRoute] = ()) -> Starlette:
-    """The application over open stores. pages: further routes, such as those of the console."""
+def make_app(serving: Serving, pages: Sequence[BaseRoute] = (), routes: Sequence[Route] = TABLE) -> Starlette:
+    """The application over open stores. pages: routes beside the table, such as the pages of the console.
+
+    routes: the table, with the rows of other doors.
+    """
 
     @asynccontextmanager
     async def life(_app: Starlette) -> AsyncIterator[None]:
@@ -50,9 +64,9 @@ def make_app(serving: Serving, pages: Sequence[BaseRoute] = ()) -> Starlette:
         finally:
             await serving.close()
 
-    routes = [StarletteRoute(each.path, _endpoint(serving, each), methods=[each.method]) for each in TABLE]
+    made = [StarletteRoute(each.path, _endpoint(serving, each), methods=[each.method]) for each in routes]
     app = Starlette(
-        routes=[*_open_routes(serving), *routes, *pages],
+        routes=[*_open_routes(serving, routes), *made, *pages],
         exception_handlers={HTTPException: _refusal, Exception: _bug},
         lifespan=life,
     )
@@ -90,7 +104,7 @@ _ALWAYS = ((b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-re
 # -- without a token -------------------------------------------------------------------------------------------------
 
 
-def _open_routes(serving: Serving) -> list[BaseRoute]:
+def _open_routes(serving: Serving, routes: Sequence[Route]) -> list[BaseRoute]:
     """Routes that say nothing about what is stored."""
 
     async def alive(_request: Request) -> Response:
@@ -102,7 +116,7 @@ def _open_routes(serving: Serving) -> list[BaseRoute]:
         return _json(AliveAnswer("ok", __version__))
 
     async def spec(_request: Request) -> Response:
-        return JSONResponse(openapi.document(TABLE))
+        return JSONResponse(openapi.document(routes))
 
     async def about_problem(request: Request) -> Response:
         found = described(request.path_params["name"])
@@ -123,12 +137,20 @@ def _endpoint(serving: Serving, route: Route) -> Endpoint:
         try:
             return await _answer(serving, route, request)
         except Error as error:
-            status = 410 if type(error) is Stale and route.method == "GET" else None
-            return response_to(error, status=status)
+            return response_to(error, status=_exact_status(route, request, error))
         except ClientDisconnect:
             return Response(status_code=499)
 
     return answer
+
+
+def _exact_status(route: Route, request: Request, error: Error) -> int | None:
+    """The status of the protocol where it is more exact than that of the error's class."""
+    if type(error) is Stale and route.method == "GET":
+        return 410  # a cursor of before a restore: it never comes back
+    if type(error) is Conflict and ("if-match" in request.headers or "if-none-match" in request.headers):
+        return 412
+    return None
 
 
 async def _answer(serving: Serving, route: Route, request: Request) -> Response:
@@ -139,7 +161,8 @@ async def _answer(serving: Serving, route: Route, request: Request) -> Response:
             hint="use a token with another role: `perdure token create --role …`",
         )  # fmt: skip
     call = HttpCall(serving, identity, _parts(request), request.headers)
-    given: dict[str, Any] = bodies.keys_of(route, call)
+    bodies.read_conditions(route, call)
+    given: dict[str, Any] = {}
     if route.query.__struct_fields__ or request.url.query:
         query = bodies.query_of(route, request)
         if route.query.__struct_fields__:
@@ -151,7 +174,29 @@ async def _answer(serving: Serving, route: Route, request: Request) -> Response:
         return found
     if found is None and route.method == "GET" and route.answer is not None and not _may_be_null(route):
         return Response(status_code=204)
-    return _json(found, route.status)
+    return _tagged(route, call, request, found)
+
+
+def _tagged(route: Route, call: HttpCall, request: Request, found: Any) -> Response:
+    """The answer with its ETag; 304 if the client has it already."""
+    plain = wire.wired(found)
+    tag = etag_of(plain, call.caller.core.epoch)
+    if tag is None:
+        return _json(plain, route.status)
+    if route.method == "GET" and request.headers.get("if-none-match") == tag:
+        return Response(status_code=304, headers={"ETag": tag, "Cache-Control": "no-store"})
+    answer = _json(plain, route.status)
+    answer.headers["ETag"] = tag
+    return answer
+
+
+def etag_of(plain: Any, epoch: int) -> str | None:
+    """The version of a session (its last event) or of a value, as If-Match takes it."""
+    if not isinstance(plain, dict):
+        return None
+    if "last_seq" in plain:
+        return f'"{epoch}-{plain["last_seq"]}"'
+    return f'"{plain["version"]}"' if plain.keys() >= {"version", "updated_at"} else None
 
 
 def _may_be_null(route: Route) -> bool:

@@ -10,26 +10,48 @@ import msgspec
 from starlette.requests import Request
 
 from perdure.doors.http.call import HttpCall
-from perdure.doors.http.table import Route
-from perdure.errors import Invalid, TooLarge
+from perdure.doors.http.table import IfMatch, Route
+from perdure.errors import Conflict, Invalid, TooLarge
 from perdure.model.limits import KEY_MAX_CHARS, check_name
 
 BODY_MAX_BYTES = 4 * 1024 * 1024
 JSON = "application/json"
+KEY = "idempotency-key"
+_ETAG = re.compile(r'"(?:(\d{1,12})-)?(\d{1,18})"', re.ASCII)
 _PLACE = re.compile(r" - at `(?:key in )?\$(.*)`$")
 
 
-def keys_of(route: Route, call: HttpCall) -> dict[str, Any]:
-    """Read the headers that make a write safe to repeat. Invalid where the route takes none."""
+def read_conditions(route: Route, call: HttpCall) -> None:
+    """Read the headers that make a write safe to repeat. Invalid where the route takes none: passed over, they would lie."""
     key = call.headers.get("idempotency-key")
     if key is not None:
         if not route.takes_key:
-            raise Invalid(
-                f"{route.name} takes no key", path="header.idempotency-key", hint="it is safe to repeat as it is"
-            )
-        call.key = check_name(key.strip('"'), "header.idempotency-key", KEY_MAX_CHARS)
-    call.expect = call.headers.get("if-match")
-    return {}
+            raise Invalid(f"{route.name} takes no key", path=f"header.{KEY}", hint="it is safe to repeat as it is")
+        call.key = check_name(key.strip('"'), f"header.{KEY}", KEY_MAX_CHARS)
+    if route.method == "GET":
+        return
+    match, none_match = call.headers.get("if-match"), call.headers.get("if-none-match")
+    if none_match is not None:
+        if route.match is not IfMatch.VERSION or none_match.strip() != "*":
+            raise Invalid("only `If-None-Match: *` of a value is understood here", path="header.if-none-match")
+        call.version = 0
+    if match is not None:
+        _read_match(route, call, match.strip())
+
+
+def _read_match(route: Route, call: HttpCall, match: str) -> None:
+    path = "header.if-match"
+    if route.match is IfMatch.NONE:
+        raise Invalid(f"{route.name} takes no If-Match", path=path)
+    found = _ETAG.fullmatch(match)
+    if found is None or (found[1] is None) != (route.match is IfMatch.VERSION):
+        raise Invalid("expected the ETag of an answer", path=path)
+    if route.match is IfMatch.VERSION:
+        call.version = int(found[2])
+    elif int(found[1]) != call.caller.core.epoch:
+        raise Conflict("this ETag is of before a restore", path=path, hint="read it again")
+    else:
+        call.head = int(found[2])
 
 
 def query_of(route: Route, request: Request) -> msgspec.Struct:

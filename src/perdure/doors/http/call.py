@@ -22,9 +22,12 @@ HIDDEN_SCOPES = ("requests/",)  # marks of requests, which are no values of anyb
 
 
 class HttpCall:
-    """A request that was let in. `key` is its Idempotency-Key; `expect` the version of its If-Match."""
+    """A request that was let in. key: its Idempotency-Key. version: of a value, by If-Match (0: it must not be there).
 
-    __slots__ = ("expect", "headers", "identity", "key", "parts", "serving")
+    head: the sequence number that the session must be at, by If-Match.
+    """
+
+    __slots__ = ("head", "headers", "identity", "key", "parts", "serving", "version")
 
     def __init__(
         self, serving: Serving, identity: Visitor, parts: Mapping[str, str], headers: Mapping[str, str]
@@ -34,7 +37,8 @@ class HttpCall:
         self.parts = parts
         self.headers = headers
         self.key: str | None = None
-        self.expect: str | None = None
+        self.version: int | None = None
+        self.head: int | None = None
 
     @property
     def store(self) -> AsyncStore:

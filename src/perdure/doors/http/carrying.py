@@ -13,9 +13,13 @@ import msgspec
 
 from perdure.doors.http import wire
 from perdure.doors.http.call import HttpCall
+from perdure.doors.http.operating import dispatch_effect, still_dispatched
 from perdure.doors.http.table import Route
+from perdure.errors import Conflict
 from perdure.handles.aio.requests import AsyncRequests
 from perdure.handles.atomic import Atomic
+from perdure.log.change import Stream
+from perdure.stores.tx import Tx
 
 
 async def carry_out(route: Route, call: HttpCall, given: dict[str, Any]) -> Any:
@@ -23,13 +27,22 @@ async def carry_out(route: Route, call: HttpCall, given: dict[str, Any]) -> Any:
     if route.target is None:
         return await route.verb(call, **given)
     stream = await call.stream_of(route.target)
-    work = partial(_inside, route, call, given)
+    work = partial(_inside, route, call, given, stream)
     if call.key is None:
         return await call.store.atomic(work)
     asked = {"verb": route.name, "path": dict(call.parts), "body": msgspec.to_builtins(given.get("body"))}
-    return await AsyncRequests(call.caller, stream).once(call.key, work, asked=asked)
+    answered = await AsyncRequests(call.caller, stream).once(call.key, work, asked=asked)
+    return await still_dispatched(call, answered) if route.verb is dispatch_effect else answered
 
 
-def _inside(route: Route, call: HttpCall, given: dict[str, Any], tx: Atomic) -> Any:
+def _inside(route: Route, call: HttpCall, given: dict[str, Any], stream: Stream, tx: Atomic) -> Any:
     """The answer as builtins, so that it can be kept under the key and given again as it was."""
+    if call.head is not None:
+        tx.inside(_check_head, stream, call.head)
     return msgspec.json.decode(wire.encode(route.verb(tx, call, **given)))
+
+
+def _check_head(tx: Tx, stream: Stream, expected: int) -> None:
+    current = tx.seq(stream)
+    if current != expected:
+        raise Conflict(f"{stream.kind} {stream.name!r} is at {current}", path="header.if-match", seq=current)

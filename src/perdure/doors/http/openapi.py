@@ -14,7 +14,7 @@ from perdure.doors.http.table import RIGHTS, Route
 
 REFS = "#/components/schemas/{name}"
 NUMBERS = {"seq", "task"}  # the parts of a path that are whole numbers
-_REFUSALS = ("400", "401", "403", "404", "409", "410", "412", "413", "422", "429", "503")
+REFUSALS = ("4XX", "503", "507")
 
 
 def document(routes: Sequence[Route]) -> dict[str, Any]:
@@ -37,6 +37,12 @@ def document(routes: Sequence[Route]) -> dict[str, Any]:
         "paths": dict(sorted(paths.items())),
         "components": {
             "schemas": dict(sorted(components.items())),
+            "responses": {
+                "Problem": {
+                    "description": "An RFC 9457 problem: `path` is the place of what is wrong, `hint` the way out.",
+                    "content": {MEDIA_TYPE: {"schema": found[repr(Problem9457)]}},
+                },
+            },
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
     }
@@ -98,8 +104,9 @@ def _responses(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
     answer: dict[str, Any] = {"description": "As asked."}
     if route.answer is not None:
         answer["content"] = {route.media_type: {"schema": schemas[repr(route.answer)]}}
-    problem = {MEDIA_TYPE: {"schema": schemas[repr(Problem9457)]}}
     found = {str(route.status): answer}
     if route.method == "GET":
         found["204"] = {"description": "It did not come in time."}
-    return found | {each: {"description": "A problem.", "content": problem} for each in _REFUSALS}
+    if route.method == "GET":
+        found["304"] = {"description": "It is what you have: If-None-Match."}
+    return found | {each: {"$ref": "#/components/responses/Problem"} for each in REFUSALS}

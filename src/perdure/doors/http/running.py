@@ -10,17 +10,18 @@ import ipaddress
 import logging
 from collections.abc import Sequence
 from pathlib import Path
+from types import FrameType
 
 import msgspec
 import uvicorn
 from starlette.routing import BaseRoute
 
-from perdure.doors.http.app import make_app
+from perdure.doors.http.app import TABLE, make_app
 from perdure.doors.http.serving import Serving
+from perdure.doors.http.table import Route
 from perdure.errors import Refused
 
 KEEP_ALIVE_SECONDS = 75
-HEADERS_MAX_BYTES = 32 * 1024
 CONNECTIONS_MAX = 2_000
 
 log = logging.getLogger("perdure.http")
@@ -63,13 +64,27 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def run(serving: Serving, at: Listening, pages: Sequence[BaseRoute] = ()) -> None:
+def run(serving: Serving, at: Listening, pages: Sequence[BaseRoute] = (), routes: Sequence[Route] = TABLE) -> None:
     """Serve until the process is told to end."""
     check_listening(at)
-    uvicorn.run(
-        make_app(serving, pages), host=at.host, port=at.port, http="httptools", loop="uvloop", ws="none",
+    config = uvicorn.Config(
+        make_app(serving, pages, routes), host=at.host, port=at.port, http="httptools", loop="uvloop", ws="none",
         lifespan="on", log_config=None, log_level=logging.WARNING, access_log=False, server_header=False,
         proxy_headers=at.behind_proxy, forwarded_allow_ips="127.0.0.1" if at.behind_proxy else "",
         ssl_certfile=at.certificate, ssl_keyfile=at.private_key, timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=at.drain_seconds, limit_concurrency=CONNECTIONS_MAX,
     )  # fmt: skip
+    DrainingServer(config, serving).run()
+
+
+class DrainingServer(uvicorn.Server):
+    """A server that ends its streams as soon as it is told to end: they would last as long as it waits for them."""
+
+    def __init__(self, config: uvicorn.Config, serving: Serving) -> None:
+        super().__init__(config)
+        self._serving = serving
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Told to end by a signal."""
+        self._serving.drain()
+        super().handle_exit(sig, frame)

@@ -11,17 +11,21 @@ import time
 from collections import OrderedDict
 from typing import NamedTuple
 
+from perdure.doors.http.admission import Admission
 from perdure.doors.http.places import PLACE, check_serves, url_of
+from perdure.doors.http.pulse import Pulse
 from perdure.errors import Error, Invalid, NotFound, Refused, Unauthenticated
 from perdure.handles.aio.store import AsyncStore
 from perdure.handles.opening import aopen
-from perdure.planes.access import tokens
+from perdure.planes.access import limits, tokens
+from perdure.planes.access.limits import TenantLimits
 from perdure.planes.access.tokens import CONTROL, TokenRecord
 from perdure.runtime.callers import AsyncCaller
 from perdure.stores.core import Core
 
 OPEN_FILES_MAX = 64
 NOTED_SECONDS = 3_600.0
+LIMITS_SECONDS = 5.0
 
 
 class Visitor(NamedTuple):
@@ -42,6 +46,10 @@ class Serving:
         self._stores: OrderedDict[str, AsyncStore] = OrderedDict()
         self._opening = asyncio.Lock()
         self._noted: dict[str, float] = {}
+        self._pulses: dict[str, Pulse] = {}
+        self._known_limits: dict[str, tuple[float, TenantLimits]] = {}
+        self.admission = Admission()
+        self.draining = False
 
     # -- opening and closing ---------------------------------------------------------------------------------
 
@@ -50,8 +58,15 @@ class Serving:
         self._control = await aopen(url_of(self.url, CONTROL), actor=self._actor, tenant=CONTROL)
         return self
 
+    def drain(self) -> None:
+        """End the streams: their clients come back, to this server's successor. Other requests finish."""
+        self.draining = True
+        for pulse in self._pulses.values():
+            pulse.wake()
+
     async def close(self) -> None:
         """Let every store go."""
+        self.drain()
         stores, self._stores = [*self._stores.values()], OrderedDict()
         for store in (*stores, *([self._control] if self._control is not None else ())):
             await store.close()
@@ -67,6 +82,13 @@ class Serving:
         """The open store that holds the tokens: on PostgreSQL, the one of all tenants."""
         return self.control.core
 
+    def pulse(self, tenant: str, caller: AsyncCaller) -> Pulse:
+        """The one who looks for news of a tenant."""
+        found = self._pulses.get(tenant)
+        if found is None or found.caller.core is not caller.core:
+            found = self._pulses[tenant] = Pulse(caller)
+        return found
+
     # -- who comes ---------------------------------------------------------------------------------------------
 
     async def identify(self, text: str) -> Visitor:
@@ -76,6 +98,7 @@ class Serving:
             store = await self.store(found.tenant)
         except (Invalid, NotFound, Refused) as error:
             raise Unauthenticated(f"this token opens nothing here: {error.message}", path="authorization") from error
+        self.admission.enter(found.tenant, await self._limits(found.tenant))
         await self._note(found.id)
         return Visitor(found, store.as_(found.actor))
 
@@ -96,6 +119,14 @@ class Serving:
             return await aopen(url_of(self.url, tenant), actor=self._actor, tenant=tenant)
         core = self.core
         return AsyncStore(AsyncCaller(core, self._actor, await core.awork(core.tenant_id, tenant)), owner=False)
+
+    async def _limits(self, tenant: str) -> TenantLimits:
+        """The limits of a tenant, read now and then."""
+        known = self._known_limits.get(tenant)
+        now = time.monotonic()
+        if known is None or now - known[0] > LIMITS_SECONDS:
+            known = self._known_limits[tenant] = (now, await self.control.read(limits.limits_of, tenant))
+        return known[1]
 
     async def _note(self, name: str) -> None:
         """Write down that a token is in use, now and then: what nobody uses can be revoked."""

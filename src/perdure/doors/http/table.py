@@ -11,11 +11,14 @@ import enum
 import inspect
 import re
 from collections.abc import Callable
+from http import HTTPMethod
 from typing import Any, NamedTuple, TypeVar, get_type_hints
 
 import msgspec
 
 from perdure.planes.access.tokens import TokenRole
+
+DELETE = HTTPMethod.DELETE.value
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -51,6 +54,14 @@ class MarkedIn(enum.StrEnum):
     ASK = "ask"
 
 
+class IfMatch(enum.StrEnum):
+    """The version that If-Match names: of the session's head, of a value, or none."""
+
+    NONE = "none"
+    HEAD = "head"
+    VERSION = "version"
+
+
 class NoQuery(msgspec.Struct, forbid_unknown_fields=True):
     """No parameters."""
 
@@ -59,7 +70,7 @@ class Route(NamedTuple):
     """One verb as a route. target: the verb is written inside one transaction, `verb(tx, call, body)`, and is carried out
     once for an Idempotency-Key, whose mark lies in that stream. Without a target it is a coroutine `verb(call, …)`.
 
-    key: what an Idempotency-Key means for a verb without a target (its own `key=`); None: it takes none.
+    takes_key: an Idempotency-Key is taken; by a verb without a target as its own `key=`.
     """
 
     name: str
@@ -75,6 +86,7 @@ class Route(NamedTuple):
     takes_key: bool
     tag: str
     media_type: str
+    match: IfMatch
 
     @property
     def about(self) -> str:
@@ -100,8 +112,13 @@ def route(
     target: MarkedIn | None = None,
     takes_key: bool = False,
     media_type: str = "application/json",
+    match: IfMatch | None = None,
+    into: list[Route] = ROUTES,
 ) -> Callable[[F], F]:
-    """Enter a verb into the table. Its parameters `query` and `body` say by their types what it takes."""
+    """Enter a verb into the table. Its parameters `query` and `body` say by their types what it takes.
+
+    into: a table of another door, such as the console's, which is then passed to `make_app`.
+    """
 
     def enter(verb: F) -> F:
         hints = get_type_hints(verb)
@@ -110,8 +127,9 @@ def route(
             name=verb.__name__, method=method, path=path, right=right, verb=verb, answer=answer,
             query=hints.get("query", NoQuery), body=hints.get("body"), status=status, target=target,
             takes_key=takes_key or target is not None, tag=tag, media_type=media_type,
+            match=match or (IfMatch.HEAD if target is MarkedIn.SESSION else IfMatch.NONE),
         )  # fmt: skip
-        ROUTES.append(entry)
+        into.append(entry)
         return verb
 
     return enter

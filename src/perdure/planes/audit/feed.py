@@ -76,6 +76,14 @@ def events_between(
     reads: Reads, start: Position, end: Position, limit: int, sieve: Sieve = EVERYTHING
 ) -> tuple[list[Event], Position]:
     """The next events of this tenant as they are stored, and where they end: at `end`, unless there are more."""
+    placed, until = placed_between(reads, start, end, limit, sieve)
+    return [event for event, _ in placed], until
+
+
+def placed_between(
+    reads: Reads, start: Position, end: Position, limit: int, sieve: Sieve = EVERYTHING
+) -> tuple[list[tuple[Event, Position]], Position]:
+    """The next events, each with its own position, and where they end, as `events_between` says it."""
     if end <= start:
         return [], start
     rows = reads.query(
@@ -88,8 +96,8 @@ def events_between(
         limit=limit,
         **sieve._asdict(),
     )
-    events = [event_of(row[:-1]) for row in rows]
-    return events, end if len(rows) < limit else Position(rows[-1][-1], rows[-1][-3])
+    placed = [(event_of(row[:-1]), Position(row[-1], row[-3])) for row in rows]
+    return placed, end if len(rows) < limit else placed[-1][1]
 
 
 def epoch_of(reads: Reads) -> int:

@@ -192,6 +192,8 @@ def _openai_exchange(item: Exchange) -> list[Message]:
     turn = item.turn
     message: Message = {"role": turn.role.value, "content": _openai_content(turn)}
     if not item.answered:
+        if not message["content"] and _only_thinks(turn):
+            return []
         message["content"] = message["content"] or EMPTY
         return [message]
     message["content"] = message["content"] or None
@@ -256,6 +258,8 @@ def _add_exchange(messages: Transcript, item: Exchange) -> None:
         _add(messages, "user", blocks or [_block(EMPTY)])
         return
     calls = [_anthropic_call(call) for call, _ in item.answered]
+    if not blocks and not calls and _only_thinks(item.turn):
+        return
     _add(messages, "assistant", [*blocks, *calls] or [_block(EMPTY)])
     if calls:
         _add(messages, "user", [_anthropic_result(*answered) for answered in item.answered])
@@ -297,6 +301,12 @@ def _shown(parts: list[dict[str, Any]], allowed: frozenset[str]) -> list[dict[st
 
 def _is_thought(part: dict[str, Any]) -> bool:
     return part["type"] in _ANTHROPIC_THOUGHTS
+
+
+def _only_thinks(turn: Turn) -> bool:
+    """Whether a turn is nothing but reasoning, as some frameworks keep it: nobody misses it where it cannot be shown."""
+    parts = _parts(turn.content)
+    return turn.role is Role.ASSISTANT and bool(parts) and all(map(_is_thought, parts or ()))
 
 
 def _is_unsigned(part: dict[str, Any]) -> bool:

@@ -18,7 +18,7 @@ _mutex = threading.Lock()
 _opened: dict[str, tuple[Store, int]] = {}
 
 
-class Opened:
+class SharedStore:
     """A store in both colours. One that was opened here by its URL is closed with the last object that uses it."""
 
     __slots__ = ("_url", "aio", "sync")

@@ -1,0 +1,85 @@
+"""Letting requests in, tenant by tenant: so many in a second, so many streams at once. A request beyond that is Limited (429).
+
+A tenant that asks too often waits; the others notice nothing. Counts are of this server alone. Callers: `serving`, `streams`.
+Keeps P15.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from perdure.errors import Limited
+from perdure.planes.access.limits import DEFAULT, TenantLimits
+
+BURST_SECONDS = 2.0  # of quiet that may be made up for at once
+
+
+class Bucket:
+    """Requests that may still come: it fills up with time, at a rate, to a bound."""
+
+    __slots__ = ("_at", "_left", "rate")
+
+    def __init__(self, rate: float, now: float) -> None:
+        self.rate = rate
+        self._at = now
+        self._left = rate * BURST_SECONDS
+
+    def take(self, now: float) -> float:
+        """Take one; gives 0, or after how many seconds there is one."""
+        self._left = min(self.rate * BURST_SECONDS, self._left + (now - self._at) * self.rate)
+        self._at = now
+        if self._left >= 1:
+            self._left -= 1
+            return 0.0
+        return (1 - self._left) / self.rate if self.rate else 60.0
+
+
+class Admission:
+    """The counts of a server. clock: seconds that only grow."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._limits: dict[str, TenantLimits] = {}
+        self._buckets: dict[str, Bucket] = {}
+        self.streams: dict[str, int] = {}
+        self.refused = 0
+
+    def enter(self, tenant: str, limits: TenantLimits) -> None:
+        """A request of a tenant. Limited if it has asked too often."""
+        self._limits[tenant] = limits
+        if limits.requests is None:
+            return
+        bucket = self._buckets.get(tenant)
+        if bucket is None or bucket.rate != limits.requests:
+            bucket = self._buckets[tenant] = Bucket(limits.requests, self._clock())
+        wait = bucket.take(self._clock())
+        if wait:
+            raise self._limited(f"more than {limits.requests} requests in a second", "requests", wait)
+
+    def check_stream(self, tenant: str) -> None:
+        """Limited if a tenant has as many streams as it may have."""
+        most = self._limits.get(tenant, DEFAULT).streams
+        if most is not None and self.streams.get(tenant, 0) >= most:
+            raise self._limited(f"more than {most} streams at once", "streams", 5)
+
+    @contextmanager
+    def stream(self, tenant: str) -> Iterator[None]:
+        """A stream of a tenant, while it is open."""
+        self.streams[tenant] = self.streams.get(tenant, 0) + 1
+        try:
+            yield
+        finally:
+            self.streams[tenant] -= 1
+
+    def check_runs(self, tenant: str, unfinished: int) -> None:
+        """Limited if a tenant has as many runs that are not over as it may have."""
+        most = self._limits.get(tenant, DEFAULT).runs
+        if most is not None and unfinished >= most:
+            raise self._limited(f"{unfinished} runs are not over, at most {most} may be", "runs", 10)
+
+    def _limited(self, says: str, limit: str, seconds: float) -> Limited:
+        self.refused += 1
+        hint = "come back later; `perdure tenant limit` raises it"
+        return Limited(says, path="tenant", hint=hint, limit=limit, retry_after=round(seconds + 0.5, 1))

@@ -1,0 +1,259 @@
+"""Bodies of the writing routes. A field that is not listed is refused; a field of any type holds a value of the user.
+
+Checks of memories and values are not taken here: they would look at files of the server's machine.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from perdure.doors.http.queries import Name, Seq, When
+from perdure.model.limits import LABELS_MAX, TEXT_MAX_CHARS
+from perdure.model.records.conversation import Call
+from perdure.model.records.effects import ToolKindName
+from perdure.model.records.memories import MemoryKind
+from perdure.model.refs import Ref
+
+Text = Annotated[str, msgspec.Meta(max_length=TEXT_MAX_CHARS)]
+Names = Annotated[list[Name], msgspec.Meta(max_length=LABELS_MAX)]
+Span = Annotated[str, msgspec.Meta(min_length=1, max_length=40, description='A time such as "30s" or "2d".')]
+
+
+class Input(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
+    """A body: unknown fields are refused, so that nothing is passed over in silence."""
+
+
+class SessionInput(Input, frozen=True, kw_only=True):
+    """A session that is made, if there is none of its name: the options are for its creation."""
+
+    title: Text = ""
+    labels: Names = []
+    goal: Text | None = None
+    ttl: Span | None = None
+
+
+class SessionPatch(Input, frozen=True, kw_only=True):
+    """Changes to a session; a field that is not given stays as it is."""
+
+    title: Text | msgspec.UnsetType = msgspec.UNSET
+    goal: Text | msgspec.UnsetType | None = msgspec.UNSET
+    labels: Names | msgspec.UnsetType = msgspec.UNSET
+    status: Literal["active", "waiting", "completed", "failed"] | msgspec.UnsetType = msgspec.UNSET
+    archived: bool | msgspec.UnsetType = msgspec.UNSET
+
+
+class TurnInput(Input, frozen=True, kw_only=True):
+    """A turn. calls: tool calls of an assistant turn. about: the people that it is about."""
+
+    role: Literal["system", "user", "assistant"]
+    content: Any = None
+    calls: Annotated[list[Call], msgspec.Meta(max_length=1_000)] = []
+    about: Names = []
+
+
+class ResultInput(Input, frozen=True, kw_only=True):
+    """The result of a call. error: it failed."""
+
+    value: Any = None
+    error: bool = False
+
+
+class SummaryInput(Input, frozen=True, kw_only=True):
+    """A text that stands for the turns from `first` (by default the first one) to `upto`."""
+
+    upto: Seq
+    text: Text
+    first: Seq | None = None
+
+
+class ValueInput(Input, frozen=True, kw_only=True):
+    """A value. ttl: it is gone after this time."""
+
+    value: Any
+    ttl: Span | None = None
+
+
+class DecisionInput(Input, frozen=True, kw_only=True):
+    """A decision, with its reason. refs: what it refers to, as [uid, seq]."""
+
+    text: Text
+    because: Text
+    then: Text | None = None
+    refs: list[Ref] = []
+    tags: Names = []
+
+
+class CloseInput(Input, frozen=True, kw_only=True):
+    """The outcome of a decision."""
+
+    outcome: Text
+    note: Text | None = None
+
+
+class TaskInput(Input, frozen=True, kw_only=True):
+    """A task. needs, parent: numbers of tasks of the same session."""
+
+    title: Text
+    detail: Any = None
+    priority: Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31)] = 0
+    needs: Annotated[list[Seq], msgspec.Meta(max_length=1_000)] = []
+    parent: Seq | None = None
+    labels: Names = []
+
+
+class MoveInput(Input, frozen=True, kw_only=True):
+    """A move of a task. token: of the claim that this caller has; a claim that was lost changes nothing."""
+
+    move: Literal["done", "fail", "block", "unblock", "cancel", "reopen", "release"]
+    note: Text | None = None
+    token: Seq | None = None
+
+
+class ClaimInput(Input, frozen=True, kw_only=True):
+    """A claim on a task, or on the most urgent one that is ready. ttl: it is free again after this time."""
+
+    ttl: Span
+    task: Seq | None = None
+    label: Name | None = None
+
+
+class CheckpointInput(Input, frozen=True, kw_only=True):
+    """A whole state."""
+
+    state: Any
+    name: Name = "default"
+
+
+class EventInput(Input, frozen=True, kw_only=True):
+    """An event of your own, such as `deploy.finished`."""
+
+    kind: Name
+    data: Any = None
+    about: Names = []
+    refs: list[Ref] = []
+
+
+class AskInput(Input, frozen=True, kw_only=True):
+    """A question to a person. choices: what may be answered; without, anything."""
+
+    question: Text
+    choices: Annotated[list[Text], msgspec.Meta(max_length=100)] | None = None
+    detail: Any = None
+    timeout: Span | None = None
+
+
+class AnswerInput(Input, frozen=True, kw_only=True):
+    """An answer to a question; of an approval, "approve" or "refuse" as its choices say."""
+
+    value: Any
+
+
+class EffectInput(Input, frozen=True, kw_only=True):
+    """An effect that the client carries out: it is planned first, dispatched next, then done."""
+
+    tool: Name
+    args: dict[str, Any] = {}
+    kind: ToolKindName = "unsafe"
+
+
+class OutcomeInput(Input, frozen=True, kw_only=True):
+    """The outcome of an effect that was dispatched. failed: it is known not to have happened."""
+
+    outcome: Literal["happened", "failed"]
+    result: Any = None
+    error: Text = "failed"
+
+
+class SettleInput(Input, frozen=True, kw_only=True):
+    """A verdict about an effect in doubt. force: absent though its sender lives, because it will not send."""
+
+    verdict: Literal["happened", "absent", "declined"]
+    result: Any = None
+    reason: Text = ""
+    force: bool = False
+
+
+class ForkInput(Input, frozen=True, kw_only=True):
+    """The name of the fork, and the point from which it continues (by default now)."""
+
+    name: Name
+    at: Seq | When | None = None
+
+
+class RunForkInput(Input, frozen=True, kw_only=True):
+    """A run that continues from a place of another one, as if that had given `replace`."""
+
+    at: Seq | Name
+    replace: Any = None
+    allow_effects: bool = False
+
+
+class RunInput(Input, frozen=True, kw_only=True):
+    """A run of an agent, left to the workers. The Idempotency-Key is its key."""
+
+    agent: Name
+    args: Annotated[list[Any], msgspec.Meta(max_length=1_000)] = []
+    kwargs: dict[str, Any] = {}
+    session: Name | None = None
+    timeout: Span | None = None
+
+
+class SignalInput(Input, frozen=True, kw_only=True):
+    """A signal, which waits until the run takes it."""
+
+    name: Name
+    payload: Any = None
+
+
+class WhyInput(Input, frozen=True, kw_only=True):
+    """A reason."""
+
+    why: Text = ""
+
+
+class ResumeInput(Input, frozen=True, kw_only=True):
+    """vouch: after a restore, all that the run did outside is recorded here."""
+
+    vouch: bool = False
+
+
+class PinInput(Input, frozen=True, kw_only=True):
+    """The digest of the one program that may continue a run; null: any."""
+
+    program: Name | None
+
+
+class MemoryInput(Input, frozen=True, kw_only=True):
+    """A memory. source: texts such as "file:Makefile", or references as [uid, seq]."""
+
+    text: Text
+    kind: MemoryKind = MemoryKind.FACT
+    source: Annotated[list[Name | Ref], msgspec.Meta(max_length=LABELS_MAX)] = []
+    about: Names = []
+    tags: Names = []
+    confidence: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
+    valid_from: When | None = None
+    valid_to: When | None = None
+
+
+class SupersedeInput(Input, frozen=True, kw_only=True):
+    """The text that replaces a memory, and why."""
+
+    text: Text
+    because: Text
+
+
+class ForgetInput(Input, frozen=True, kw_only=True):
+    """Why a memory is to be found no more."""
+
+    because: Text
+
+
+class TokenInput(Input, frozen=True, kw_only=True):
+    """A token of this tenant. actor: the name that its events carry."""
+
+    role: Literal["viewer", "writer", "operator", "worker", "auditor", "admin"]
+    actor: Name
+    expires: Span | None = None

@@ -1,0 +1,185 @@
+"""Runs, effects and questions: what clients begin, and what people decide about them. One route a verb."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from perdure.doors.http.answers import (
+    AskAnswer,
+    DoneAnswer,
+    EffectAnswer,
+    RunAnswer,
+    ask_answer,
+    effect_answer,
+    run_answer,
+)
+from perdure.doors.http.call import HttpCall
+from perdure.doors.http.inputs import (
+    AnswerInput,
+    EffectInput,
+    OutcomeInput,
+    PinInput,
+    ResumeInput,
+    RunForkInput,
+    RunInput,
+    SettleInput,
+    SignalInput,
+    WhyInput,
+)
+from perdure.doors.http.table import MarkedIn, Right, route
+from perdure.doors.http.wire import value_from
+from perdure.effects import ending, operator_verbs
+from perdure.errors import Conflict, InDoubt
+from perdure.handles.atomic import Atomic
+from perdure.log.change import Stream
+from perdure.model.records.effects import Absent, Declined, EffectState, Happened, Verdict
+from perdure.model.records.runs import RunRecord
+from perdure.planes.execution import runs, waits
+from perdure.planes.execution.runs import RunRequest
+
+RUN, EFFECT, ASK, SESSION = MarkedIn.RUN, MarkedIn.EFFECT, MarkedIn.ASK, MarkedIn.SESSION
+
+# -- runs --------------------------------------------------------------------------------------------------------
+
+
+@route("POST", "/v1/runs", Right.WRITE, RunAnswer, status=201, takes_key=True)
+async def start_run(call: HttpCall, body: RunInput) -> Any:
+    """Begin a run and leave it to the workers. The Idempotency-Key is the run's key: the same key and arguments give the
+    same run.
+    """
+    wanted = RunRequest(
+        agent=body.agent, args=value_from(body.args, "body.args"), kwargs=value_from(body.kwargs, "body.kwargs"),
+        key=call.key, session=body.session, timeout=body.timeout,
+    )  # fmt: skip
+    stream, _ = await call.caller.write(runs.start, wanted, call.caller.core.epoch)
+    return run_answer(await call.caller.read(runs.run, stream))
+
+
+def _run_in(tx: Atomic, call: HttpCall) -> Stream:
+    return tx.inside(runs.find, call.parts["run"])
+
+
+def _stands(tx: Atomic, stream: Stream) -> RunAnswer:
+    found: RunRecord = tx.inside(runs.run, stream)
+    return run_answer(found)
+
+
+@route("POST", "/v1/runs/{run}/signals", Right.WRITE, DoneAnswer, status=201, target=RUN)
+def signal_run(tx: Atomic, call: HttpCall, body: SignalInput) -> Any:
+    """Send a signal to a run, which waits there until it is taken."""
+    tx.inside(waits.signal, _run_in(tx, call), body.name, value_from(body.payload, "body.payload"))
+    return DoneAnswer()
+
+
+@route("POST", "/v1/runs/{run}/cancel", Right.OPERATE, RunAnswer, target=RUN)
+def cancel_run(tx: Atomic, call: HttpCall, body: WhyInput) -> Any:
+    """Ask a run to end. Safe to repeat."""
+    stream = _run_in(tx, call)
+    tx.inside(ending.cancel, stream, body.why, call.caller.core.epoch)
+    return _stands(tx, stream)
+
+
+@route("POST", "/v1/runs/{run}/resume", Right.OPERATE, RunAnswer, target=RUN)
+def resume_run(tx: Atomic, call: HttpCall, body: ResumeInput) -> Any:
+    """Let a waiting or parked run be looked at again. Safe to repeat."""
+    stream = _run_in(tx, call)
+    tx.inside(operator_verbs.resume, stream, call.caller.core.epoch if body.vouch else None)
+    return _stands(tx, stream)
+
+
+@route("POST", "/v1/runs/{run}/retry", Right.OPERATE, RunAnswer, target=RUN)
+def retry_run(tx: Atomic, call: HttpCall) -> Any:
+    """Try a run again where it failed: what it did is kept."""
+    stream = _run_in(tx, call)
+    tx.inside(operator_verbs.retry, stream)
+    return _stands(tx, stream)
+
+
+@route("POST", "/v1/runs/{run}/unpark", Right.OPERATE, RunAnswer, target=RUN)
+def unpark_run(tx: Atomic, call: HttpCall) -> Any:
+    """Let a parked run continue."""
+    stream = _run_in(tx, call)
+    tx.inside(operator_verbs.unpark, stream)
+    return _stands(tx, stream)
+
+
+@route("PUT", "/v1/runs/{run}/pin", Right.OPERATE, RunAnswer, target=RUN)
+def pin_run(tx: Atomic, call: HttpCall, body: PinInput) -> Any:
+    """Let only one program continue a run; null: any. Safe to repeat."""
+    stream = _run_in(tx, call)
+    tx.inside(runs.pin, stream, body.program)
+    return _stands(tx, stream)
+
+
+@route("POST", "/v1/runs/{run}/forks", Right.OPERATE, RunAnswer, status=201)
+async def fork_run(call: HttpCall, body: RunForkInput) -> Any:
+    """Another run that continues from a place of this one, as if that had given another result. Two calls make two."""
+    made = await (await call.run()).fork(
+        body.at, value_from(body.replace, "body.replace"), allow_effects=body.allow_effects
+    )
+    return run_answer(made.record)
+
+
+# -- questions -----------------------------------------------------------------------------------------------------
+
+
+@route("POST", "/v1/asks/{ask}/answer", Right.OPERATE, AskAnswer, target=ASK)
+def answer_ask(tx: Atomic, call: HttpCall, body: AnswerInput) -> Any:
+    """Answer a question or an approval, once: a second answer is a conflict that says who was first."""
+    stream, seq = tx.inside(operator_verbs.locate, call.parts["ask"], "ask")
+    value = value_from(body.value, "body.value")
+    return ask_answer(tx.inside(waits.answer, stream, seq, value, call.store.actor))
+
+
+# -- effects -------------------------------------------------------------------------------------------------------
+
+
+@route("POST", "/v1/sessions/{session}/effects", Right.WRITE, EffectAnswer, status=201, takes_key=True)
+async def begin_effect(call: HttpCall, body: EffectInput) -> Any:
+    """Plan an effect that the client carries out. The Idempotency-Key is its key: look at its state before you dispatch."""
+    session = await call.session()
+    args = value_from(body.args, "body.args")
+    begun = await session.begin(body.tool, args, kind=body.kind, key=call.key)
+    return effect_answer(begun.record)
+
+
+@route("POST", "/v1/effects/{effect}/dispatch", Right.WRITE, EffectAnswer, target=EFFECT)
+def dispatch_effect(tx: Atomic, call: HttpCall) -> Any:
+    """Make the intent durable right before you act: only after this answer may it be sent. Of several one gets it.
+
+    With a key, the same answer again while nobody doubts it; once doubt was recorded, it is a conflict.
+    """
+    return effect_answer(tx.effect(call.parts["effect"]).dispatch().record)
+
+
+@route("POST", "/v1/effects/{effect}/outcome", Right.WRITE, EffectAnswer, target=EFFECT)
+def end_effect(tx: Atomic, call: HttpCall, body: OutcomeInput) -> Any:
+    """Say what came of an effect that you dispatched."""
+    found = tx.effect(call.parts["effect"])
+    if body.outcome == "failed":
+        return effect_answer(found.fail(body.error).record)
+    return effect_answer(found.commit(value_from(body.result, "body.result")).record)
+
+
+@route("POST", "/v1/effects/{effect}/settle", Right.OPERATE, EffectAnswer, target=EFFECT)
+def settle_effect(tx: Atomic, call: HttpCall, body: SettleInput) -> Any:
+    """Say what became of an effect in doubt. Of two who settle at once one does; the other gets a conflict."""
+    verdicts: dict[str, Verdict] = {
+        "happened": Happened(value_from(body.result, "body.result")),
+        "absent": Absent(body.reason),
+        "declined": Declined(body.reason),
+    }
+    return effect_answer(tx.effect(call.parts["effect"]).settle(verdicts[body.verdict], force=body.force).record)
+
+
+async def still_dispatched(call: HttpCall, answered: Any) -> Any:
+    """A kept answer of a dispatch holds only while the effect stands where that dispatch left it (0045).
+
+    InDoubt once somebody recorded doubt, Conflict once it was dispatched again: sending now could be sending twice.
+    """
+    found = (await call.store.effect(call.parts["effect"])).record
+    if found.state is EffectState.IN_DOUBT:
+        raise InDoubt(f"it is not known whether {found.id} happened", path="effect", hint="settle it first")
+    if found.attempt != answered["attempt"]:
+        raise Conflict(f"{found.id} is at attempt {found.attempt} by now", path="effect", state=found.state.value)
+    return answered

@@ -1,0 +1,40 @@
+"""What `import perdure` loads, and what a missing or unsupported framework gets."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError
+
+import pytest
+
+from perdure.adapters import needed
+
+PROGRAM = """
+import sys
+import perdure
+perdure.open, perdure.aopen, perdure.tool
+print([name for name in sys.modules if name.startswith(("perdure.adapters", "agents", "claude_agent_sdk", "langgraph"))])
+"""
+
+
+def test_import_perdure_imports_no_adapter():
+    ran = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"
+
+
+def missing(_package: str) -> str:
+    raise PackageNotFoundError
+
+
+@pytest.mark.parametrize(("found", "says"), [(missing, "not installed"), (lambda _: "0.1.2", "0.1.2 is not supported")])
+@pytest.mark.parametrize("package", ["openai_agents", "claude_agent"])
+def test_a_framework_that_does_not_do_is_named_in_one_line(monkeypatch, package, found, says):
+    monkeypatch.setattr(needed, "version", found)
+    monkeypatch.delitem(sys.modules, f"perdure.adapters.{package}", raising=False)
+    with pytest.raises(ImportError) as caught:
+        __import__(f"perdure.adapters.{package}")
+    extra = package.replace("_", "-")
+    assert says in str(caught.value)
+    assert f"pip install 'perdure[{extra}]'" in str(caught.value)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,183 @@
+"""Runs the frameworks' own test suites with our adapters in the place of their classes, and prints a table.
+
+    make adapters                                  every framework, on SQLite, files and PostgreSQL
+    .venv/bin/python tools/adapters.py openai-agents --store sqlite
+
+Each framework gets an environment of its own in .cache/adapters, with its pins and its own source release, whose tests are run.
+The plugin that rebinds a class, and what it leaves out and why, is tools/suites/<name>_suite.py. A framework that cannot be had
+is skipped, and the table says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import importlib
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+import venv
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+CACHE = ROOT / ".cache" / "adapters"
+STORES = ("sqlite", "files", "postgres")
+SECONDS = 1_800
+
+
+class Framework(NamedTuple):
+    """A framework. packages: its pins; source: the source release that has its tests; tests: which of them; plugin: ours."""
+
+    packages: tuple[str, ...]
+    source: str
+    tests: tuple[str, ...]
+    plugin: str
+
+
+OURS = ("apsw", "msgspec", "click", "rich", "backports.zstd", "psycopg[binary]", "pytest>=9", "pytest-asyncio")
+# Append a line for each framework.
+FRAMEWORKS = {
+    "openai-agents": Framework(
+        ("openai-agents==0.24.0", "httpx", "inline-snapshot", "sqlalchemy[asyncio]", "aiosqlite", "cryptography", "fastapi"),
+        "openai-agents==0.24.0",
+        ("tests/memory/test_session.py", "tests/memory/test_session_limit.py", "tests/memory/test_compaction_suffix.py",
+         "tests/memory/test_compaction_model_visibility.py", "tests/memory/test_openai_responses_compaction_session.py",
+         "tests/extensions/memory/test_encrypt_session.py", "tests/test_agent_runner.py", "tests/test_max_turns.py",
+         "tests/test_soft_cancel.py"),
+        "openai_agents_suite",
+    ),
+    "claude-agent": Framework(
+        ("claude-agent-sdk==0.2.183", "trio"),
+        "claude-agent-sdk==0.2.183",
+        ("tests/test_session_store_conformance.py", "tests/test_transcript_mirror.py", "tests/test_session_summary.py",
+         "tests/test_session_import.py", "tests/test_session_resume.py", "tests/test_session_helpers_store.py"),
+        "claude_agent_suite",
+    ),
+}  # fmt: skip
+
+
+def place(name: str) -> Path:
+    """Where the environment of a framework is; new pins are a new one."""
+    found = FRAMEWORKS[name]
+    mark = hashlib.sha256(repr((found.packages, found.source, OURS, sys.version)).encode()).hexdigest()[:12]
+    return CACHE / f"{name}-{mark}"
+
+
+def install(name: str) -> str:
+    """Make its environment and fetch its source, if they are not there; returns why not, or nothing."""
+    home, found = place(name), FRAMEWORKS[name]
+    if (home / "installed").is_file():
+        return ""
+    try:
+        venv.EnvBuilder(clear=True, with_pip=True, symlinks=True).create(home)
+        python = str(home / "bin" / "python")
+        pip = [python, "-m", "pip", "--disable-pip-version-check", "--no-input", "-q"]
+        _run([*pip, "install", *found.packages, *OURS])
+        _run([*pip, "download", "--no-deps", "--no-binary", ":all:", found.source, "-d", str(home / "source")])
+        with tarfile.open(next((home / "source").glob("*.tar.gz"))) as archive:
+            archive.extractall(home / "source", filter="data")
+        site = next(home.glob("lib/python*/site-packages"))
+        (site / "perdure-own.pth").write_text(f"{ROOT / 'src'}\n")
+        (home / "installed").write_text("\n".join(found.packages))
+    except (OSError, subprocess.CalledProcessError, StopIteration) as error:
+        said = getattr(error, "stderr", "") or str(error)
+        return (said.strip().splitlines() or ["?"])[-1][:160]
+    return ""
+
+
+def _run(command: list[str]) -> None:
+    subprocess.run(command, check=True, capture_output=True, text=True)
+
+
+def suite(name: str, store: str) -> dict[str, object]:
+    """Run one suite on one store; its counts, and the names of what failed."""
+    home, found = place(name), FRAMEWORKS[name]
+    source = next(path for path in (home / "source").iterdir() if path.is_dir())
+    report = home / f"report-{hashlib.sha256(store.encode()).hexdigest()[:8]}.json"
+    report.unlink(missing_ok=True)
+    tests = [test for test in found.tests if (source / test).exists()]
+    outside = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    environment = {
+        **outside, "PYTHONPATH": str(ROOT / "tools" / "suites"), "PERDURE_SUITE_STORE": store,
+        "PERDURE_SUITE_REPORT": str(report), "OPENAI_AGENTS_DISABLE_TRACING": "1",
+    }  # fmt: skip
+    command = [str(home / "bin" / "python"), "-m", "pytest", "-q", "-p", found.plugin, "-p", "no:cacheprovider", *tests]
+    ended = subprocess.run(
+        command, cwd=source, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
+    )
+    if not report.is_file():
+        return {"failures": [(ended.stdout + ended.stderr).strip()[-400:]], "passed": 0, "failed": 1, "skipped": 0}
+    return json.loads(report.read_text())
+
+
+def left_out(name: str) -> list[tuple[str, str]]:
+    """The tests that a suite leaves out, each with its reason, read without importing the framework."""
+    import ast  # noqa: PLC0415 - only here
+
+    tree = ast.parse((ROOT / "tools" / "suites" / f"{FRAMEWORKS[name].plugin}.py").read_text())
+    texts = {
+        node.targets[0].id: node.value.value
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.targets[0], ast.Name)
+    }
+    listed = [
+        node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "EXCEPT"
+    ]
+    found = listed[0] if listed and isinstance(listed[0], ast.Dict) else ast.Dict([], [])
+    return [
+        (key.value, texts.get(getattr(value, "id", ""), getattr(value, "value", "")))
+        for key, value in zip(found.keys, found.values, strict=True)
+        if isinstance(key, ast.Constant)
+    ]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run them, print the table; 1 if something failed."""
+    parser = argparse.ArgumentParser(description="Run the suites of frameworks against our adapters.")
+    parser.add_argument("frameworks", nargs="*", metavar="FRAMEWORK", help=", ".join(FRAMEWORKS))
+    parser.add_argument("--store", action="append", choices=STORES, help="only on this store; may be given again")
+    options = parser.parse_args(arguments)
+    unknown = [name for name in options.frameworks if name not in FRAMEWORKS]
+    if unknown:
+        parser.error(f"no framework {unknown[0]!r}; there are {', '.join(FRAMEWORKS)}")
+    failed = 0
+    print(f"{'framework':16} {'store':9} {'passed':>7} {'failed':>7} {'skipped':>8} {'left out':>9}")
+    for name in options.frameworks or FRAMEWORKS:
+        missing = install(name)
+        if missing:
+            print(f"{name:16} SKIPPED: it cannot be had here: {missing}")
+            continue
+        for store in options.store or STORES:
+            failed += _report(name, store)
+    return 1 if failed else 0
+
+
+def _report(name: str, store: str) -> int:
+    if store != "postgres":
+        counts = suite(name, store)
+    else:
+        sys.path.insert(0, str(ROOT / "src"))
+        server = importlib.import_module("perdure.testing.postgres").PostgresServer
+        with tempfile.TemporaryDirectory() as folder, server.start(Path(folder), fsync=False) as running:
+            counts = suite(name, running.url())
+    out = left_out(name)
+    numbers = f"{counts['passed']:>7} {counts['failed']:>7} {counts['skipped']:>8} {len(out):>9}"
+    print(f"{name:16} {store:9} {numbers}", flush=True)
+    for failure in counts["failures"] if isinstance(counts["failures"], list) else []:
+        print(f"    failed: {failure}")
+    if store == STORES[0]:
+        for test, reason in out:
+            print(f"    left out: {test}: {reason}")
+    return int(str(counts["failed"]))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

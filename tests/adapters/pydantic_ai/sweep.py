@@ -80,6 +80,7 @@ def main(folder: str, pattern: str, most: str, mode: str) -> None:
             "point": number, "killed": case.killed, "end": case.end, "error": error, "charged": case.named("charged"),
             "answers": case.count("answer"), "unrecorded": case.unrecorded,
         })  # fmt: skip
+    sys.stdout.write(json.dumps({"points": count, "cases": report}))
 
 
 if __name__ == "__main__":

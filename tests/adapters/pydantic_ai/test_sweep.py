@@ -53,3 +53,22 @@ def test_control_the_framework_as_it_is_calls_twice_and_pays_twice(tmp_path: Pat
     report = sweep(tmp_path, "", "stock")
     assert report["cases"]
     assert all(wrong(case) and len(case["charged"]) > 2 for case in report["cases"])
+
+
+# -- the page ----------------------------------------------------------------------------------------------------------
+
+
+def example(folder: Path, text: str) -> tuple[list[str], str]:
+    """The example of the page, killed inside its tool and then run again; the bank's book, and what the second life printed."""
+    (folder / "payer.py").write_text(text)
+    first = subprocess.run([sys.executable, "payer.py", "--crash"], cwd=folder, capture_output=True, check=False)
+    assert first.returncode == -9, first.stderr
+    second = subprocess.run([sys.executable, "payer.py"], cwd=folder, capture_output=True, text=True, check=False)
+    assert second.returncode == 0, second.stderr
+    return (folder / "bank.txt").read_text().splitlines(), second.stdout
+
+
+def test_the_example_of_the_page_pays_once_and_asks_once_more(tmp_path: Path) -> None:
+    page = Path(__file__).parents[3] / "docs" / "adapters" / "pydantic-ai.md"
+    text = page.read_text().partition("```python\n")[2].partition("```\n")[0]
+    assert example(tmp_path, text) == (["invoice-7"], "the model is asked\nDone: paid invoice-7\n")

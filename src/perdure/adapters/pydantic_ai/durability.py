@@ -146,7 +146,7 @@ class _Backend(JournalCallableOperationBackend[Declared]):
         super().__init__(agent_name=agent_name, default_model_id=default_model_id, config=config)
 
     def _declared(self, operation_id: Any, tool: Any, tool_name: str) -> Declared | Literal[False]:
-        """What a tool says about itself. Discovery and the validation of arguments only read."""
+        """The declaration of a tool. Discovery and the validation of arguments only read."""
         if not isinstance(operation_id, ToolsetCallToolId):
             return ToolKind.READ
         if tool is None:

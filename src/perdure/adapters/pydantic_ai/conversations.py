@@ -25,7 +25,7 @@ from pydantic_ai.conversation_store import (
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
 
 from perdure.adapters.conversing import records_of, show
-from perdure.adapters.opened import Opened
+from perdure.adapters.shared_store import SharedStore
 from perdure.adapters.pydantic_ai.messages import FORM, keep_message, storable_json
 from perdure.errors import Conflict, NotFound
 from perdure.handles.aio.session import AsyncSession
@@ -59,7 +59,7 @@ class PerdureConversationStore(ConversationStore):
     """
 
     def __init__(self, store: Any) -> None:
-        self._opened = Opened(store)
+        self._opened = SharedStore(store)
 
     # -- records ---------------------------------------------------------------------------------------------------
 

@@ -135,11 +135,49 @@ def test_control_the_way_upward_is_free(module: str, text: str) -> None:
 
 def loaded_by(statement: str) -> set[str]:
     """The top-level packages that a fresh interpreter has loaded after the statement, beyond its own."""
+    return {name.partition(".")[0] for name in modules_of(statement)}
+
+
+def modules_of(statement: str) -> set[str]:
+    """The modules that a fresh interpreter has loaded after the statement, beyond its own."""
     path = f"import json, sys; sys.path.insert(0, {str(PACKAGE.parent)!r}); before = set(sys.modules)"
     program = f"{path}; {statement}; print(json.dumps(sorted(set(sys.modules) - before)))"
     command = [sys.executable, "-I", "-c", program]
     ran = subprocess.run(command, capture_output=True, text=True, check=True)
-    return {name.partition(".")[0] for name in json.loads(ran.stdout)}
+    return set(json.loads(ran.stdout))
+
+
+DRIVEN = """
+import perdure
+
+@perdure.tool(kind="idempotent")
+def send(number):
+    return number
+
+@perdure.agent
+def loads(run):
+    return run.act(send, run.step(abs, -1))
+
+with perdure.open("memory:") as store:
+    store.drive(loads)
+"""
+UNTOUCHED = (
+    "boot", "effects.adopting", "effects.child_process", "effects.envelope", "interchange", "planes.audit.verify",
+    "planes.execution.tasks", "planes.memory.search", "planes.retention", "runtime.workspace", "stores.git",
+    "stores.user_query", "upkeep",
+)  # fmt: skip
+
+
+def untouched_in(loaded: set[str]) -> set[str]:
+    return {name for name in loaded if any(within(name.removeprefix("perdure."), each) for each in UNTOUCHED)}
+
+
+def test_a_driven_run_loads_no_plane_that_it_does_not_touch() -> None:
+    """Each of them is paid for by every process that resumes a run (docs/decisions/0055)."""
+    loaded = modules_of(f"exec({DRIVEN!r})")
+    assert "perdure.runtime.driver" in loaded
+    assert untouched_in(loaded) == set()
+    assert untouched_in({"perdure.upkeep.backup", "perdure.boot"}) == {"perdure.upkeep.backup", "perdure.boot"}
 
 
 def test_importing_perdure_is_light() -> None:

@@ -1,6 +1,8 @@
 """Measures the coding agent's door: the first answer of a cold server, later calls, and the ingestion of a long transcript.
 
 python tools/measure_mcp.py            a table on stdout; times are of this machine, and no test depends on them
+
+Cold is a new process whose modules are compiled: an installer does that, or the first start. So one server is started before.
 """
 
 from __future__ import annotations
@@ -22,6 +24,13 @@ from perdure.doors.hosts.ingesting import ingest
 
 CALLS = 200
 TURNS = 10_000
+
+
+async def started(url: str) -> None:
+    """Start a server that is not measured."""
+    words = ["-m", "perdure", "mcp", "--store", url, "--session", "measured"]
+    async with Client(stdio_client(StdioServerParameters(command=sys.executable, args=words))) as client:
+        await client.call_tool("boot", {})
 
 
 async def served(url: str) -> dict[str, float]:
@@ -79,6 +88,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         url = f"sqlite:///{place}/served.db"
         perdure.open(url).close()
+        asyncio.run(started(url))
         for name, value in {**asyncio.run(served(url)), **ingested(Path(place))}.items():
             print(f"{value:10.3f}  {name}")
 

@@ -133,6 +133,7 @@ if _typing.TYPE_CHECKING:
     from perdure.model.records.recovery import Recovered
     from perdure.model.records.retention import Retained, RetainReport, Retention
     from perdure.model.records.runs import RunRecord, RunStatus, StepRecord, WaitKind, WaitRecord, WaitState, WhatIf
+    from perdure.model.records.subjects import SubjectRecord
     from perdure.model.records.tasks import TaskRecord, TaskStatus
     from perdure.model.records.timeline import TimelineRecord
     from perdure.model.records.values import Entry
@@ -195,6 +196,7 @@ _HOMES = {
     "perdure.model.records.timeline": ("TimelineRecord",),
     "perdure.model.records.integrity": ("Backup", "Problem", "Report", "Restored"),
     "perdure.model.records.values": ("Entry",),
+    "perdure.model.records.subjects": ("SubjectRecord",),
     "perdure.model.records.tasks": ("TaskRecord", "TaskStatus"),
     "perdure.model.refs": ("Ref",),
     "perdure.model.registered_types": ("Unregistered", "registered"),
@@ -338,6 +340,7 @@ __all__ = [
     "Status",
     "StepRecord",
     "Store",
+    "SubjectRecord",
     "Subscription",
     "Task",
     "TaskRecord",

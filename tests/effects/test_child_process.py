@@ -89,7 +89,7 @@ def test_async_tools_and_async_callers(tmp_path, path):
                 session.act(tools.give_later, path, 1, 2, 3, extra=4, key="k"),
                 session.act(tools.give, path, 5, key="l"),
             )
-            return await asyncio.gather(*both), (await session.effects())[0].handed
+            return await asyncio.gather(*both), (await session.effects())[0].sent_key
 
     (later, now), key = asyncio.run(main())
     assert sorted(map(str, [later[0], now["value"]])) == ["1", "5"]
@@ -98,7 +98,7 @@ def test_async_tools_and_async_callers(tmp_path, path):
 
 
 def test_an_async_tool_from_sync_code(session, path):
-    assert session.act(tools.give_later, path, "x", key="k") == ["x", [], {}, effect(session).handed]
+    assert session.act(tools.give_later, path, "x", key="k") == ["x", [], {}, effect(session).sent_key]
 
 
 def test_writing_to_stdout_does_no_harm(session, path, capfd):

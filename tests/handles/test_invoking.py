@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from perdure.runtime.invoking import AsyncInvoker, Overdue
+from perdure.runtime.invoking import Overdue, acall
 
 
 def test_a_late_answer_is_told_though_the_loop_is_closed_just_when_it_comes(monkeypatch):
@@ -23,9 +23,7 @@ def test_a_late_answer_is_told_though_the_loop_is_closed_just_when_it_comes(monk
 
     async def leave() -> None:
         with pytest.raises(Overdue):
-            await AsyncInvoker(None).call_within(
-                slow, 0.01, lambda: None, lambda *outcome: (late.append(outcome), told.set())
-            )
+            await acall(slow, 0.01, lambda *outcome: (late.append(outcome), told.set()), is_async=False)
 
     loop.run_until_complete(leave())
     loop.close()

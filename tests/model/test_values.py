@@ -8,6 +8,7 @@ import contextlib
 import dataclasses
 import decimal
 import enum
+import hashlib
 import inspect
 import json
 import math
@@ -26,8 +27,8 @@ from hypothesis import strategies as st
 
 from perdure.errors import Error, Invalid, TooLarge
 from perdure.model import registered_types, values
-from perdure.model.limits import VALUE_MAX_BYTES, VALUE_MAX_DEPTH
-from perdure.model.registered_types import Unregistered, registered
+from perdure.model.limits import INLINE_MAX_BYTES, VALUE_MAX_BYTES, VALUE_MAX_DEPTH
+from perdure.model.registered_types import INT_MAX, INT_MIN, Unregistered, registered
 from perdure.model.values import decode, digest, encode, from_plain, step, to_plain
 
 
@@ -295,9 +296,46 @@ def test_digests_agree_exactly_when_the_sorted_plain_forms_do(one: object, other
     assert (digest(one) == digest(other)) == same
 
 
-def test_a_digest_is_not_the_hash_of_the_bytes_alone() -> None:
-    import hashlib
+BARE = [0, -1, INT_MAX, INT_MIN, True, None, "", "text", "\x7f", 'a "quoted" \\ text', "x" * INLINE_MAX_BYTES]
+NOT_BARE = [INT_MAX + 1, 1.5, "ü", "x" * (INLINE_MAX_BYTES + 1), b"x", (1,), [[]], {"$": 1}, Decimal(1), [0] * 100]
 
+
+@pytest.mark.parametrize("value", [*BARE, *NOT_BARE], ids=lambda value: repr(value)[:20])
+def test_the_quick_look_through_arguments_gives_the_digest_of_the_walk(value: object) -> None:
+    """Calls of plain scalars are not walked through: their digests are stored, and must not change by that."""
+    for parts in (
+        [value],
+        [[value], {}],
+        [[], {"name": value}],
+        ["tool", {"$": value}],
+        ["tool", {"ü": value, "a b": 1}],
+    ):
+        walked = json.dumps(to_plain(parts, kept=True), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        assert digest(parts) == hashlib.sha256(b"perdure value 1\0" + walked.encode()).digest()
+
+
+def test_the_quick_look_lets_nothing_pass_that_the_walk_refuses() -> None:
+    class Name(str):
+        __slots__ = ()
+
+    for wrong in (
+        "\0",
+        "\ud800",
+        float("nan"),
+        Name("x"),
+        Bare.ONE,
+        Colour.RED,
+        object(),
+        {1: 2},
+        {Name("a"): 1},
+        {"\0": 1},
+    ):
+        for parts in ([wrong], [[wrong], {}], [[], {"name": wrong}]):
+            with pytest.raises(Invalid):
+                digest(parts)
+
+
+def test_a_digest_is_not_the_hash_of_the_bytes_alone() -> None:
     assert digest("hi") != hashlib.sha256(encode("hi")).digest()
 
 

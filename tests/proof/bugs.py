@@ -292,22 +292,22 @@ def _no_alarm(real: Any) -> Any:
 
 @bug("a recorded step is done again on replay", "acts cuts", (journal.Journal, "take"))
 def _redo(real: Any) -> Any:
-    def take(self: Any, place: str, what: str, name: str, digest: str) -> Any:
-        found = real(self, place, what, name, digest)
+    def take(self: Any, place: str, what: str, name: str, digest: str, given: Any = None) -> Any:
+        found = real(self, place, what, name, digest, given)
         return None if what == "step" else found
 
     return take
 
 
-@bug("a step is acknowledged before it is durable", "acts", (shells.RunShell, "_do"))
+@bug("a step is acknowledged before it is durable", "acts", (shells.RunShell, "_ways"))
 def _late_step(real: Any) -> Any:
-    def do(self: Any, command: Any) -> Any:
-        if isinstance(command, Write) and command.verb is steps.done and command.keep:
+    def write(self: Any, command: Any) -> Any:
+        if command.verb is steps.done and command.keep:
             self._hold.unsaid.append(command.args[0])
             return None
-        return real(self, command)
+        return real[Write](self, command)
 
-    return do
+    return {**real, Write: write}
 
 
 @bug("the result of an effect is not kept", "acts", (ledger, "_document"))

@@ -23,7 +23,7 @@ from perdure.model.records.runs import RunRecord, RunStatus, WaitKind, WaitRecor
 from perdure.model.records.tasks import TaskRecord, TaskStatus
 from perdure.model.values import encode
 from perdure.planes.audit.snapshots import one_state
-from perdure.planes.conversation import sessions, summaries, turns
+from perdure.planes.conversation import pending, sessions, summaries, turns
 from perdure.planes.conversation.transcript import Exchange, as_text, pair
 from perdure.planes.execution import decisions, runs, tasks, waits
 from perdure.planes.memory import checks, memories, values
@@ -237,7 +237,7 @@ def _ask(each: WaitRecord) -> Item:
 
 def _pending(reads: Reads, stream: Stream) -> Iterator[Item]:
     try:
-        found = turns.pending(reads, stream)
+        found = pending.pending(reads, stream)
     except NotFound:  # turns by which it is decided were pruned
         found = None
     if found is not None:

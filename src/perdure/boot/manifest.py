@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import msgspec
 
 
-class Shown(msgspec.Struct, frozen=True):
+class PackedItem(msgspec.Struct, frozen=True):
     """One item of a pack: what it is, how much room it took, and whether it was shortened. at: its place in the text.
 
     said: what its heading says of it, such as whether it still holds. changed: when it was last changed, in microseconds.
@@ -40,7 +40,7 @@ class PackManifest(msgspec.Struct, frozen=True):
     tokens: int
     chars: int
     profile: str
-    shown: tuple[Shown, ...]
+    shown: tuple[PackedItem, ...]
     left_out: dict[str, tuple[str, ...]]
     notes: tuple[str, ...] = ()
 

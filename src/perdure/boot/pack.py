@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from perdure.boot.items import MORE, Item, Section, block, blocks, forms, moment, quoted
-from perdure.boot.manifest import PackManifest, Shown
+from perdure.boot.manifest import PackedItem, PackManifest
 from perdure.errors import Invalid, TooLarge
 from perdure.model.display import visible
 from perdure.planes.conversation.transcript import Exchange, Message, Transcript, format_of, render
@@ -359,13 +359,13 @@ def _section(title: str, bodies: Sequence[str]) -> list[str]:
     return [f"## {title}\n", *bodies] if title else list(bodies)
 
 
-def _shown(text: str, chosen: dict[Section, list[ChosenItem]], count: Count) -> Iterator[Shown]:
+def _shown(text: str, chosen: dict[Section, list[ChosenItem]], count: Count) -> Iterator[PackedItem]:
     place = 0
     for section, found in chosen.items():
         for each in found:
             place = text.index(each.text, place)
             item = each.item
-            yield Shown(
+            yield PackedItem(
                 section=section.value, kind=item.kind, id=item.id, tokens=count(each.text), chars=len(each.text),
                 at=place, shortened=each.shortened, said=visible(item.said), changed=item.changed or item.at,
             )  # fmt: skip

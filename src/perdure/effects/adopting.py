@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterator, Mapping
+from itertools import chain
 from typing import Any, NamedTuple
 
 import msgspec
@@ -24,6 +25,7 @@ from perdure.model.limits import KEY_MAX_CHARS, check_name, check_text
 from perdure.model.records.effects import EffectState, ToolKind
 from perdure.model.records.envelope import Document, EffectPart, Envelope, RunPart, SignalPart, StepPart, WaitPart
 from perdure.model.records.runs import ENDED, RunStatus, WaitKind, WaitState
+from perdure.model.refs import Ref
 from perdure.planes.conversation import sessions
 from perdure.planes.execution import parked_runs, runs, steps, waits
 from perdure.planes.tables import CHECKPOINTS, EFFECTS, RUNS, SIGNALS, STEPS, WAITS
@@ -119,6 +121,9 @@ def check(envelope: Envelope, *, lost: bool) -> None:
             _check_wait(wait)
         for signal in each.signals:
             check_name(signal.name, "envelope.signals.name")
+        named = [each.run.subjects, *(said.subjects for said in documents(each))]
+        for subject in chain(*named, each.checkpoint.subjects if each.checkpoint else ()):
+            check_name(subject, "envelope.subjects")
 
 
 def _check_texts(part: Any, path: str, *names: str) -> None:
@@ -274,7 +279,8 @@ class _Adoption:
             "hash": envelope.cursor.hash,
         }
         doc = {**_fields(self._doc(run.given)), "adopted": {**origin, "sealed": envelope.sealed}}
-        self._record("run.adopted", RUNS, Op.INSERT, set=columns, doc=doc, mark="doc_seq")
+        named = sorted({*run.subjects, *run.given.subjects})
+        self._record("run.adopted", RUNS, Op.INSERT, set=columns, doc=doc, mark="doc_seq", subjects=named)
 
     def _outcome(self, became: Document) -> Any:
         """The outcome of the run; the effect that is blamed for it has another number now."""
@@ -294,17 +300,26 @@ class _Adoption:
         if saved is None:
             return
         columns = {"name": "default", "parent": None, "root": saved.root, "size": saved.size, "at": saved.at}
-        change = Change("checkpoint.saved", self._stream, CHECKPOINTS, set=columns, blobs=[saved.root])
+        change = Change(
+            "checkpoint.saved", self._stream, CHECKPOINTS, set=columns, blobs=[saved.root], subjects=saved.subjects,
+            derived_from=[self._origin()],
+        )  # fmt: skip
         self._tx.record(change)
         self._record("run.cut", RUNS, Op.SET, doc=self._doc(saved.about), mark="cut_seq")
+
+    def _origin(self) -> Ref:
+        """The event of the other run, or of this one elsewhere, whose state this one goes on from."""
+        supposed = _fields(self._doc(self._envelope.run.given)).get("what_if")
+        uid = supposed.get("uid") if isinstance(supposed, dict) else None
+        return Ref(uid if isinstance(uid, str) else self._envelope.run.uid, self._envelope.cursor.cut_seq)
 
     def _write(self, part: _Entry) -> int:
         match part:
             case StepPart():
-                return self._record("step.done", STEPS, Op.NOTE, doc=self._doc(part.meant))
+                return self._record("step.done", STEPS, Op.NOTE, **self._said_in(part.meant))
             case SignalPart():
                 return self._record(
-                    "run.signalled", SIGNALS, Op.INSERT, set={"name": part.name}, doc=self._doc(part.meant)
+                    "run.signalled", SIGNALS, Op.INSERT, set={"name": part.name}, **self._said_in(part.meant)
                 )
             case WaitPart():
                 return self._write_wait(part)
@@ -354,13 +369,16 @@ class _Adoption:
     def _with_outcome(
         self, kind: str, table: Table, columns: dict[str, Any], meant: Document, became: Document | None
     ) -> int:
-        seq = self._record(kind, table, Op.INSERT, set=columns, doc=self._doc(meant))
+        seq = self._record(kind, table, Op.INSERT, set=columns, **self._said_in(meant))
         if became is not None:
-            self._record(kind, table, Op.SET, key={"seq": seq}, doc=self._doc(became), mark="outcome_seq")
+            self._record(kind, table, Op.SET, key={"seq": seq}, mark="outcome_seq", **self._said_in(became))
         return seq
 
     def _record(self, kind: str, table: Table, op: Op, **what: Any) -> int:
         return self._tx.record(Change(kind, self._stream, table, op, **what))
+
+    def _said_in(self, document: Document) -> dict[str, Any]:
+        return {"doc": self._doc(document), "subjects": document.subjects}
 
     def _doc(self, document: Document) -> Any:
         return self._said[document.blob] if document.blob else document.doc

@@ -182,10 +182,11 @@ def keep_and_plan(
 
 
 def respond(
-    tx: Tx, stream: Stream, content: Any, key: str | None, batch: Sequence[BatchCall], sender: Sender, *, first: bool
-) -> tuple[Planned, dict[str, Answer]]:
+    tx: Tx, stream: Stream, content: Any, key: str | None, about: tuple[str, ...], batch: Sequence[BatchCall], sender: Sender,
+    *, first: bool,
+) -> tuple[Planned, dict[str, Answer]]:  # fmt: skip
     """Say what a model answered, plan its calls, and answer those that mean nothing. Also gives what is answered by now."""
-    turns.answered(tx, stream, content, key, [meant.call for meant in batch])
+    turns.answered(tx, stream, content, key, [meant.call for meant in batch], about)
     others = [(meant, _answered(tx, stream, meant.call)) for meant in batch if meant.intent is None]
     for meant, standing in others:
         if standing is None and meant.answer is not None and meant.answer.error is not None:

@@ -134,14 +134,6 @@ def _check_found(tool: Tool, address: FunctionAddress) -> None:
 # -- the caller's side -----------------------------------------------------------------------------------------------------
 
 
-class Unkept(NamedTuple):
-    """Stands for what a tool gave and what cannot be kept, and says why. kept: the form of it that can be."""
-
-    kept: Any
-    message: str
-    path: str
-
-
 class Killed(Exception):
     """No answer came in time, or nobody wanted one any more."""
 
@@ -286,6 +278,8 @@ class IsolatedCall:
         if "result" in said:
             return said["result"]
         if "unstorable" in said:
+            from perdure.effects.storable import Unkept  # noqa: PLC0415 - only for what cannot be kept
+
             return Unkept(**said["unstorable"])
         if "not_begun" in said:
             raise Failed(said["not_begun"]["message"], code=said["not_begun"]["code"], path="isolate")
@@ -372,7 +366,7 @@ def _carried_out(module: str, path: str | None, name: str, args: bytes, handed: 
     try:
         encode(result, "result")
     except Invalid as error:
-        from perdure.effects.storable import storable  # noqa: PLC0415 - only for what cannot be kept
+        from perdure.effects.storable import storable  # noqa: PLC0415 - as above
 
         return {"unstorable": {"kept": storable(result), "message": error.message, "path": error.path}}
     return {"result": result}

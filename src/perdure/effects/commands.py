@@ -2,26 +2,30 @@
 
 The engine (here `sending`, `acting` and `responding`; in `runtime/` what drives a run) is written once, as generators that yield
 commands and receive what came of them. It has no colour: a shell (`runtime/shells.py`) carries the commands out, from sync or
-from async code. A test needs no database for it.
+from async code. A test needs no database for it. Those of every step are made by C (msgspec), the others are tuples.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from concurrent.futures import Future
-from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeAlias, TypeVar
+
+import msgspec
 
 from perdure.effects.tool import Tool
 from perdure.log.change import Stream
 from perdure.stores.in_flight import Flights
 from perdure.stores.tx import Tx
 
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
 T = TypeVar("T")
 P = ParamSpec("P")
 Late: TypeAlias = Callable[[Any, BaseException | None], None]
 
 
-class Write(NamedTuple):
+class Write(msgspec.Struct, frozen=True):
     """Run a verb on the engine's stream, in a transaction of its own. fenced: under the lease, if the stream is a run's.
 
     keep: it says what this process alone knows, so a store that is away is waited for (docs/decisions/0026).
@@ -29,7 +33,7 @@ class Write(NamedTuple):
 
     verb: Callable[..., Any]
     args: tuple[Any, ...] = ()
-    kwargs: dict[str, Any] = {}  # noqa: RUF012 - nobody changes it; the lane takes a dict
+    kwargs: dict[str, Any] = {}
     fenced: bool = True
     keep: bool = False
 
@@ -66,7 +70,7 @@ class CallIsolated(NamedTuple):
     handed: Mapping[str, Any]
 
 
-class Consult(NamedTuple):
+class Consult(msgspec.Struct, frozen=True):
     """Call a function that sends nothing. Gives a `Came`. seconds: its deadline. check: asked meanwhile; see `Pause`."""
 
     function: Callable[..., Any]
@@ -152,7 +156,7 @@ class Ending(BaseException):
         self.code = code
 
 
-class Came(NamedTuple):
+class Came(msgspec.Struct, frozen=True):
     """The end of a call: its result, or its exception."""
 
     result: Any = None

@@ -18,7 +18,7 @@ from perdure.effects.ledger import Intent, Sender
 from perdure.errors import Conflict, KeyReused, NotFound
 from perdure.log.change import Stream
 from perdure.model.records.effects import EffectRecord, EffectState
-from perdure.planes.conversation import turns
+from perdure.planes.conversation import calls, turns
 from perdure.planes.execution import runs
 from perdure.planes.recovery import checkpoints
 from perdure.stores.tx import Tx
@@ -33,7 +33,7 @@ def answering(verb: Ends[P]) -> Ends[P]:
 
     def answer(tx: Tx, stream: Stream, *args: P.args, **kwargs: P.kwargs) -> EffectRecord:
         record = verb(tx, stream, *args, **kwargs)
-        if record.call is not None and record.settled and turns.is_newest(tx, stream, record.call, record.seq):
+        if record.call is not None and record.settled and calls.is_newest(tx, stream, record.call, record.seq):
             failed = record.state is not EffectState.COMMITTED
             said = f"{record.error.code}: {record.error.message}" if record.error else record.state.value
             # A person answered the call by hand meanwhile: that stands, and so does what happened.
@@ -93,7 +93,7 @@ def for_call(
     """A verb that begins an effect. NotFound, before anything is sent, if the call that it is for was never made."""
 
     def begin(tx: Tx, stream: Stream, intent: Intent, *args: P.args, **kwargs: P.kwargs) -> T:
-        if intent.call is not None and turns.maker_of(tx, stream, intent.call) is None:
+        if intent.call is not None and calls.maker_of(tx, stream, intent.call) is None:
             raise NotFound(f"no turn of this session made the call {intent.call!r}", path="call")
         return verb(tx, stream, made_anew(tx, stream, intent), *args, **kwargs)
 
@@ -102,9 +102,9 @@ def for_call(
 
 def made_anew(tx: Tx, stream: Stream, intent: Intent) -> Intent:
     """The intent of a call whose id was used before in this session: under a key of its own. Any other one as it is."""
-    if intent.call is None or intent.key != key_of_call(intent.call) or not turns.is_repeated(tx, stream, intent.call):
+    if intent.call is None or intent.key != key_of_call(intent.call) or not calls.is_repeated(tx, stream, intent.call):
         return intent
-    return msgspec.structs.replace(intent, key=f"{intent.key}@{turns.maker_of(tx, stream, intent.call)}")
+    return msgspec.structs.replace(intent, key=f"{intent.key}@{calls.maker_of(tx, stream, intent.call)}")
 
 
 def arriving(verb: Ends[P]) -> Ends[P]:

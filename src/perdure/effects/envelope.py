@@ -36,6 +36,7 @@ from perdure.model.records.envelope import (
     WaitPart,
 )
 from perdure.model.records.runs import ENDED, RunRecord, RunStatus, WaitKind, WaitState
+from perdure.planes import subjects
 from perdure.planes.audit.snapshots import one_state
 from perdure.planes.execution import parked_runs, runs, waits
 from perdure.planes.execution.steps import bodies
@@ -105,7 +106,8 @@ def _envelope(reads: Reads, stream: Stream, witness: EnvelopeWitness, *, sealed:
 
 def _document(stored: bytes | None) -> Document:
     body = inline_body(stored)
-    return Document(blob=body.doc_blob) if body.doc_blob else Document(doc=body.doc)
+    named = tuple(body.subjects)
+    return Document(blob=body.doc_blob, subjects=named) if body.doc_blob else Document(doc=body.doc, subjects=named)
 
 
 def _part(part: type[P], fields: dict[str, Any]) -> P:
@@ -184,7 +186,7 @@ def _run(reads: Reads, stream: Stream, row: Row, epoch: int) -> RunPart:
         "given": _document(_event(reads, stream, row["doc_seq"])),
         "became": None if became is None else _document(became),
     }
-    return _part(RunPart, {"uid": stream.uid.hex(), **fields, **documents})
+    return _part(RunPart, {"uid": stream.uid.hex(), "subjects": subjects.in_row(row), **fields, **documents})
 
 
 def _checkpoint(reads: Reads, stream: Stream, row: Row) -> CheckpointPart | None:
@@ -194,7 +196,10 @@ def _checkpoint(reads: Reads, stream: Stream, row: Row) -> CheckpointPart | None
     if not found:
         raise Damaged("the run was cut, and has no checkpoint", path=f"run {stream.name}")
     about = _document(_event(reads, stream, row["cut_seq"]))
-    return CheckpointPart(root=found[0].hash, size=found[0].size, at=instant_us(found[0].at, 0), about=about)
+    named = tuple(subjects.so_far(reads, stream, row["cut_seq"]))
+    return CheckpointPart(
+        root=found[0].hash, size=found[0].size, at=instant_us(found[0].at, 0), about=about, subjects=named
+    )
 
 
 def _cursor(reads: Reads, stream: Stream, row: Row, steps: list[StepPart], done: int) -> Cursor:

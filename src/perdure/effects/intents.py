@@ -16,14 +16,17 @@ from perdure.model.records.conversation import Call
 from perdure.model.records.effects import Rule, ToolKind, text_of
 
 
-def intend(name: str, kind: ToolKind, args: dict[str, Any], rule: Rule, key: str | None, call: Call | None) -> Intent:
+def intend(
+    name: str, kind: ToolKind, args: dict[str, Any], rule: Rule, key: str | None, call: Call | None,
+    about: tuple[str, ...] = (),
+) -> Intent:  # fmt: skip
     """An effect in a session, under its key, the call that it answers, or a new key. Refused for a tool that only reads."""
     if kind is ToolKind.READ:
         raise Refused(f"{name} only reads: call it yourself", path="tool", hint="a run records it with run.step")
     if call is not None and type(call) is not Call:
         raise Invalid(f"expected a Call, got {type(call).__name__}", path="call")
     chosen = key if key is not None else key_of_call(call.id) if call is not None else new_uid().hex()
-    return Intent(name, kind, chosen, digest_of(name, args), args, rule, call=call.id if call else None)
+    return Intent(name, kind, chosen, digest_of(name, args), args, rule, call=call.id if call else None, about=about)
 
 
 def key_of_call(call: str) -> str:

@@ -12,7 +12,7 @@ compare-and-set on the stream's head, so that of several who try one sends (P3).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -21,10 +21,13 @@ import msgspec
 from perdure.effects.settling import MISHAPS, has_landed
 from perdure.errors import Cancelled, Conflict, Failed, KeyReused, NotFound, Stale
 from perdure.log.change import Change, Op, Stream
+from perdure.log.subjects import subjects_in
 from perdure.model.instants import to_datetime
 from perdure.model.limits import KEY_MAX_CHARS, check_name, check_one_of, check_page
 from perdure.model.records.effects import EffectError, EffectRecord, EffectState, Rule, ToolKind, sent_key_of, text_of
 from perdure.model.values import to_plain
+from perdure.planes import subjects
+from perdure.planes.conversation.calls import call_of
 from perdure.planes.reading.body_reading import IN_DOCUMENT, doc_of, marked, stored_value
 from perdure.planes.reading.durations import Instant
 from perdure.planes.reading.listing import Listing
@@ -88,6 +91,7 @@ class Intent(msgspec.Struct, frozen=True):
     call: str | None = None
     undoes: int | None = None
     notes: dict[str, Any] = {}  # kept with the plan: the verdicts of guards
+    about: tuple[str, ...] = ()
 
 
 class Sender(NamedTuple):
@@ -108,6 +112,7 @@ class Outcome(NamedTuple):
     by: str = ""
     unkept: str = ""
     doubtful: bool = False
+    about: tuple[str, ...] = ()
 
 
 # -- meaning and sending -----------------------------------------------------------------------------------------------
@@ -202,7 +207,9 @@ def _insert(tx: Tx, stream: Stream, verb: str, intent: Intent, columns: dict[str
         "digest": intent.digest,
     }  # fmt: skip
     doc = {**meant, **intent.notes}
-    seq = tx.record(Change(arrow.kind, stream, EFFECTS, set=fixed | columns, doc=doc))
+    seq = tx.record(
+        Change(arrow.kind, stream, EFFECTS, set=fixed | columns, doc=doc, subjects=_subjects(tx, stream, intent))
+    )
     return EffectRecord(
         seq=seq, stream_kind=stream.kind, stream=stream.name, tool=intent.tool, kind=intent.kind,
         state=arrow.target, key=intent.key, digest=intent.digest, args=intent.args, rule=intent.rule,
@@ -212,6 +219,15 @@ def _insert(tx: Tx, stream: Stream, verb: str, intent: Intent, columns: dict[str
         quiet_at=None, result=None, error=None, settled_by=None, ref=stream.ref(seq), mishaps=0,
         first_dispatched_at=_when(columns.get("first_dispatched_at")), sent_key=sent_key,
     )  # fmt: skip
+
+
+def _subjects(tx: Tx, stream: Stream, intent: Intent) -> Sequence[str]:
+    """Whom an effect is about: those that the caller names, those of the call that it is for, those of what it undoes."""
+    if intent.call is None and intent.undoes is None:
+        return intent.about
+    made = None if intent.call is None else call_of(tx, stream, intent.call)
+    undone = None if intent.undoes is None else tx.row(EFFECTS, stream, intent.undoes)
+    return sorted({*intent.about, *subjects_in(made.about if made else None), *subjects.in_row(undone)})
 
 
 def _when(at: int | None) -> Any:
@@ -356,7 +372,8 @@ def _note_late(tx: Tx, stream: Stream, found: EffectRecord, attempt: int, verb: 
         )
     if (found.attempt, found.state) != (attempt, ARROWS[verb].target):
         doc = {"effect": found.seq, "attempt": attempt, "said": verb, **_document(outcome)}
-        tx.record(Change("effect.late", stream, op=Op.NOTE, doc=doc))
+        named = {*outcome.about, *subjects.in_row(tx.row(EFFECTS, stream, found.seq))}
+        tx.record(Change("effect.late", stream, op=Op.NOTE, doc=doc, subjects=sorted(named)))
     return _hush(tx, stream, found, attempt)
 
 
@@ -370,18 +387,10 @@ def _move(
         )
     doc, mark = (None, "") if outcome is None else (_document(outcome), "outcome_seq")
     values = {"state": arrow.target.value, **columns}
-    tx.record(
-        Change(
-            kind=arrow.kind,
-            stream=stream,
-            table=EFFECTS,
-            op=Op.SET,
-            key={"seq": found.seq},
-            set=values,
-            doc=doc,
-            mark=mark,
-        )
-    )
+    tx.record(Change(
+        kind=arrow.kind, stream=stream, table=EFFECTS, op=Op.SET, key={"seq": found.seq}, set=values, doc=doc, mark=mark,
+        subjects=outcome.about if outcome is not None else (),
+    ))  # fmt: skip
     if verb == "commit" and found.undoes is not None:
         _move(tx, stream, effect(tx, stream, found.undoes), "undone", {})
     return _moved(tx, found, arrow.target, columns, outcome)
@@ -456,13 +465,19 @@ def effect(reads: Reads, stream: Stream, seq: int) -> EffectRecord:
 
 
 def effects(
-    reads: Reads, stream: Stream, *, after: int | str = 0, limit: int = 1_000, open_only: bool = False
+    reads: Reads,
+    stream: Stream,
+    *,
+    after: int | str = 0,
+    limit: int = 1_000,
+    open_only: bool = False,
+    about: str | None = None,
 ) -> Page[EffectRecord]:
     """The effects of a session or run, oldest first, after a sequence number or the cursor of a page."""
     count = check_page(limit)
     rows = reads.query(
         Q.effects_of_stream, touches=[(EFFECTS, stream.id)], stream=stream.id, after=seq_or_cursor(after), limit=count + 1,
-        open=1 if open_only else None,
+        open=1 if open_only else None, about=subjects.wanted(about),
     )  # fmt: skip
     page = page_by_seq(rows, count, lambda row: row[0])
     return Page([_record(reads, stream, row) for row in page], page.next)
@@ -483,6 +498,7 @@ def effects_of_store(
     tool: str | None = None,
     of: str | None = None,
     what_if: bool = False,
+    about: str | None = None,
     since: Instant | None = None,
     until: Instant | None = None,
     limit: int = 100,
@@ -500,6 +516,7 @@ def effects_of_store(
         tool=None if tool is None else check_name(tool, "tool"),
         of=of,
         done=None if what_if else 1,
+        about=subjects.wanted(about),
     )
     return listing.page(rows, partial(_record, reads), at=13, number=0)
 
@@ -510,6 +527,7 @@ def effects_gone_wrong(
     state: str | None = None,
     tool: str | None = None,
     what_if: bool = False,
+    about: str | None = None,
     since: Instant | None = None,
     until: Instant | None = None,
     limit: int = 100,
@@ -525,6 +543,7 @@ def effects_gone_wrong(
         state=None if state is None else check_one_of(EffectState, state, "state").value,
         tool=None if tool is None else check_name(tool, "tool"),
         done=None if what_if else 1,
+        about=subjects.wanted(about),
     )
     return listing.page(rows, lambda stream, row: _record(reads, stream, row[:-1]), at=22, number=0)
 

@@ -21,6 +21,7 @@ JOIN events e ON e.stream = f.stream AND e.seq = coalesce(f.doc_seq, f.seq)
 LEFT JOIN events o ON o.stream = f.stream AND o.seq = f.outcome_seq
 WHERE f.stream = :stream AND f.seq > :after
   AND f.state IN ('planned', 'dispatched', 'in_doubt', 'undoing') --? open
+  AND about(f) --? about
 ORDER BY f.seq LIMIT :limit
 
 -- effects_of_store: the effects of a tenant, newest first; `done` leaves out what a what-if fork copied.
@@ -32,6 +33,7 @@ JOIN streams s ON s.id = f.stream
 LEFT JOIN events e ON e.stream = f.stream AND e.seq = coalesce(f.doc_seq, f.seq)
 LEFT JOIN events o ON o.stream = f.stream AND o.seq = f.outcome_seq
 WHERE f.tenant = :tenant
+  AND about(f) --? about
   AND f.state = :state --? state
   AND f.tool = :tool --? tool
   AND s.kind = :of --? of
@@ -52,6 +54,7 @@ LEFT JOIN events e ON e.stream = f.stream AND e.seq = coalesce(f.doc_seq, f.seq)
 LEFT JOIN events o ON o.stream = f.stream AND o.seq = f.outcome_seq
 WHERE f.tenant = :tenant
   AND f.error IS NOT NULL
+  AND about(f) --? about
   AND f.state = :state --? state
   AND f.tool = :tool --? tool
   AND NOT EXISTS (SELECT 1 FROM events m --? done

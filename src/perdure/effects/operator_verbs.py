@@ -6,12 +6,14 @@ Callers: the handles, and through them the doors. Keeps P4, P13.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from perdure.effects import envelope, ledger
+from perdure.effects import ledger
 from perdure.effects.composed import arriving
 from perdure.effects.ledger import Outcome
 from perdure.errors import Conflict, Invalid, NotFound
 from perdure.log.change import Stream
+from perdure.model.lazily import lazily
 from perdure.model.limits import check_name
 from perdure.model.records.effects import (
     Absent,
@@ -29,6 +31,11 @@ from perdure.planes.reading.durations import Duration
 from perdure.stores.store import Reads
 from perdure.stores.tx import Tx
 
+if TYPE_CHECKING:
+    from perdure.effects import envelope
+else:
+    (envelope,) = lazily("perdure.effects", "envelope")
+
 
 def locate(reads: Reads, name: str, path: str) -> tuple[Stream, int]:
     """The stream and number that `kind:stream/number` names."""
@@ -42,14 +49,14 @@ def locate(reads: Reads, name: str, path: str) -> tuple[Stream, int]:
     return found, int(number)
 
 
-def settle(tx: Tx, stream: Stream, seq: int, verdict: Verdict, by: str) -> EffectRecord:
+def settle(tx: Tx, stream: Stream, seq: int, verdict: Verdict, by: str, about: tuple[str, ...] = ()) -> EffectRecord:
     """The verb behind `settle`: a person's word about doubt, once; a run that waits may go on."""
     found = ledger.effect(tx, stream, seq)
     if stream.kind == "run":
         runs.check_here(tx, stream)
     if found.state is not EffectState.IN_DOUBT:
         raise _not_in_doubt(found)
-    return arriving(_settlement(verdict))(tx, stream, seq, found.attempt, _outcome(verdict, by))
+    return arriving(_settlement(verdict))(tx, stream, seq, found.attempt, _outcome(verdict, by)._replace(about=about))
 
 
 def check_in_doubt(found: EffectRecord) -> None:

@@ -10,10 +10,9 @@ from functools import partial
 from typing import Any
 
 from perdure.effects import ledger, settling
-from perdure.effects.child_process import Unkept
 from perdure.effects.ledger import Outcome, error_of
 from perdure.effects.settling import Advice
-from perdure.effects.storable import storable
+from perdure.effects.storable import Unkept, storable
 from perdure.effects.tool import Tool
 from perdure.errors import Failed, InDoubt, Invalid, Unavailable
 from perdure.log.change import Stream

@@ -23,8 +23,9 @@ from perdure.planes.conversation import turns
 
 
 def respond(
-    acting: Acting, content: Any, key: str | None, calls: object, tools: Iterable[Callable[..., Any]]
-) -> Steps[list[Answer]]:
+    acting: Acting, content: Any, key: str | None, calls: object, tools: Iterable[Callable[..., Any]],
+    about: tuple[str, ...] = (),
+) -> Steps[list[Answer]]:  # fmt: skip
     """Say what a model answered and carry out its calls, in order and each once. Gives an Answer for each."""
     batch = batches.mean(calls, tools)
     for meant in batch:
@@ -32,7 +33,7 @@ def respond(
             tool = meant.sends
             intent = intend(tool.name, tool.kind, meant.args, tool.rule, None, meant.call)
             meant.intent, meant.asked = acting.guarded_call(tool, intent)
-    told = yield from acting.begin_all(batch, batches.respond, content, key)
+    told = yield from acting.begin_all(batch, batches.respond, content, key, about)
     for meant in batch:
         meant.answer = told.get(meant.call.id, meant.answer)
     for at, meant in enumerate(batch):

@@ -12,6 +12,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
 
+import msgspec
+
 from perdure.effects import approvals, ledger, settling
 from perdure.effects.batch import BatchCall, nothing_next
 from perdure.effects.commands import (
@@ -331,7 +333,7 @@ class Sending:
         try:
             yield write
         except Stale:
-            yield write._replace(fenced=False)
+            yield msgspec.structs.replace(write, fenced=False)
 
     def _judged(self, tool: Tool, record: EffectRecord, error: BaseException, then: Then) -> Steps[EffectRecord]:
         """A clear no is a failure; Unavailable says that nothing was sent; anything else is doubt (docs/decisions/0006)."""

@@ -6,7 +6,7 @@ records a result. Keeps P4.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from perdure.errors import Invalid
 from perdure.model.limits import INT_SHOWN_MAX_BITS
@@ -14,6 +14,14 @@ from perdure.model.values import to_plain
 
 TEXT_MAX_CHARS = 100_000
 DEPTH_MAX = 20
+
+
+class Unkept(NamedTuple):
+    """Stands for what a tool gave and what cannot be kept, and says why. kept: the form of it that can be."""
+
+    kept: Any
+    message: str
+    path: str
 
 
 def storable(value: Any, depth: int = 0) -> Any:

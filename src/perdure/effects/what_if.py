@@ -111,7 +111,7 @@ def _run(run: RunPart, said: dict[str, Any], what_if: WhatIf) -> RunPart:
     doc = {**given, "what_if": {**msgspec.to_builtins(what_if), **({"uid": before["uid"]} if before else {})}}
     return msgspec.structs.replace(
         run, uid=uid, name=uid[: runs.ID_CHARS], key=None, parent=None, status=RunStatus.READY, ended_at=None, timeout_at=None,
-        cancelling=False, pinned=False, reason=None, became=None, given=Document(doc=doc),
+        cancelling=False, pinned=False, reason=None, became=None, given=msgspec.structs.replace(run.given, doc=doc, blob=""),
     )  # fmt: skip
 
 
@@ -137,7 +137,7 @@ def _copied(part: EffectPart, said: dict[str, Any], stream: Stream) -> EffectPar
     meant = said[part.meant.blob] if part.meant.blob else part.meant.doc
     sent_key = sent_key_of(stream.uid.hex(), part.key)
     doc = {"sent_key": sent_key, **meant, "what_if": part.dispatched_at or 0}
-    return msgspec.structs.replace(part, meant=Document(doc=doc))
+    return msgspec.structs.replace(part, meant=msgspec.structs.replace(part.meant, doc=doc, blob=""))
 
 
 def _replaced(part: StepPart | EffectPart | WaitPart, plain: Any, said: dict[str, Any]) -> Any:
@@ -145,7 +145,8 @@ def _replaced(part: StepPart | EffectPart | WaitPart, plain: Any, said: dict[str
         case StepPart():
             doc = said[part.meant.blob] if part.meant.blob else part.meant.doc
             kept = {name: value for name, value in doc.items() if name not in ("value", "error", "gave")}
-            return msgspec.structs.replace(part, meant=Document(doc={**kept, "value": plain}))
+            meant = msgspec.structs.replace(part.meant, doc={**kept, "value": plain}, blob="")
+            return msgspec.structs.replace(part, meant=meant)
         case EffectPart():
             became = Document(doc={"result": plain})
             return msgspec.structs.replace(part, state=EffectState.COMMITTED, error=None, became=became)

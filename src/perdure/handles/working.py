@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from perdure.effects import rolled_back
 from perdure.handles.opening import keep_views
+from perdure.model.lazily import load_all
 from perdure.model.limits import check_name
 from perdure.model.records.workers import StrandedRecord, WorkersRecord
 from perdure.planes.execution import workers
@@ -26,6 +27,7 @@ def open_for_worker(
 
     keep_seconds: for so long a result that cannot be recorded is kept and tried again.
     """
+    load_all()
     for module in DRIVERS:  # now, not at the first run: code that is replaced meanwhile must not be half loaded
         import_module(module)
     core = open_core(url, lease_seconds=lease_seconds)

@@ -37,6 +37,7 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from enum import Enum
 from math import isfinite
 from pathlib import PurePath
@@ -47,7 +48,7 @@ import msgspec
 
 from perdure.errors import Error, Invalid, TooLarge
 from perdure.model import registered_types
-from perdure.model.limits import INT_SHOWN_MAX_BITS, VALUE_MAX_BYTES, VALUE_MAX_DEPTH, check_name
+from perdure.model.limits import INLINE_MAX_BYTES, INT_SHOWN_MAX_BITS, VALUE_MAX_BYTES, VALUE_MAX_DEPTH, check_name
 from perdure.model.registered_types import INT_MAX, INT_MIN, SCALAR_BY_TAG, SCALAR_OF, Unregistered, read_scalar
 
 Plain: TypeAlias = "dict[str, Plain] | list[Plain] | str | int | float | bool | None"
@@ -60,6 +61,7 @@ _CANONICAL = msgspec.json.Encoder(order="deterministic")
 _DECODER = msgspec.json.Decoder()
 _TOO_DEEP = f"nested more than {VALUE_MAX_DEPTH} deep (or than the call stack has room for), or it contains itself"
 PATH_MAX_CHARS = 120
+BARE_MAX = 64  # items of a list that is looked through quickly
 
 
 def to_plain(value: Value, path: str = "value", *, kept: bool = False) -> Plain:
@@ -115,7 +117,8 @@ def digest(value: Value, path: str = "value") -> bytes:
     Values that Python calls equal but that are written differently (1 and 1.0, one instant in two offsets)
     differ.
     """
-    return hashlib.sha256(_DIGEST_DOMAIN + _json(_CANONICAL, to_plain(value, path, kept=True), path)).digest()
+    plain = value if type(value) is list and _is_bare(value) else to_plain(value, path, kept=True)
+    return hashlib.sha256(_DIGEST_DOMAIN + _json(_CANONICAL, plain, path)).digest()
 
 
 def step(key: object) -> str:
@@ -216,7 +219,10 @@ class _Walk(ABC):
         out, index = items, 0
         try:
             for index, item in enumerate(items):
-                new = self.text(item) if type(item) is str else self.visit(item, depth + 1)
+                kind = type(item)
+                if kind is bool or item is None or (kind is int and INT_MIN <= item <= INT_MAX):
+                    continue
+                new = self.text(item) if kind is str else self.visit(item, depth + 1)
                 if new is not item:
                     out = items.copy() if out is items else out
                     out[index] = new
@@ -234,7 +240,10 @@ class _Walk(ABC):
                 if type(key) is not str or not key.isascii() or "\0" in key:
                     _check_key(key)
                 self.size += len(key)
-                new = self.text(item) if type(item) is str else self.visit(item, depth + 1)
+                kind = type(item)
+                if kind is bool or item is None or (kind is int and INT_MIN <= item <= INT_MAX):
+                    continue
+                new = self.text(item) if kind is str else self.visit(item, depth + 1)
                 if new is not item:
                     out = items.copy() if out is items else out
                     out[key] = new
@@ -246,7 +255,9 @@ class _Walk(ABC):
     def enter(self, size: int, depth: int) -> None:
         if depth >= VALUE_MAX_DEPTH:
             raise TooLarge(_TOO_DEEP)
-        self.spend(size)
+        self.size = size = self.size + size
+        if size > VALUE_MAX_BYTES:
+            _check_size(size)
 
 
 class _Writer(_Walk):
@@ -378,6 +389,41 @@ def _is_numbers(items: list[Any]) -> bool:
     if kinds == {float}:
         return all(map(isfinite, items))
     return kinds == {int} and min(items) >= INT_MIN and max(items) <= INT_MAX
+
+
+def _is_bare(parts: list[Any]) -> bool:
+    """Say quickly whether a list is nothing but plain scalars, or short lists and dicts of them: what most calls are given."""
+    for part in parts:
+        kind = type(part)
+        if kind is list:
+            if part and (len(part) > BARE_MAX or not _are_scalars(part)):
+                return False
+        elif kind is dict:
+            if part and (len(part) > BARE_MAX or not (_are_scalars(part.values()) and _are_names(part))):
+                return False
+        elif not _are_scalars((part,)):
+            return False
+    return True
+
+
+def _are_scalars(items: Iterable[Any]) -> bool:
+    """Whether these are written as they are: text of ASCII without NUL, 64-bit ints, booleans, None."""
+    for item in items:
+        kind = type(item)
+        if kind is int:
+            if not INT_MIN <= item <= INT_MAX:
+                return False
+        elif kind is str:
+            if len(item) > INLINE_MAX_BYTES or not item.isascii() or "\0" in item:
+                return False
+        elif kind is not bool and item is not None:
+            return False
+    return True
+
+
+def _are_names(keys: Iterable[Any]) -> bool:
+    """Whether these are keys that mean themselves."""
+    return all(type(key) is str and key.isidentifier() and key.isascii() for key in keys)
 
 
 def _as_list(payload: Any, tag: str) -> list[Any]:

@@ -32,7 +32,9 @@ def forget(tx: Tx, name: str) -> int:
         )
     for number, actor, seq in found:
         stream = Stream(*tx.query(LOG.stream_by_id, id=number)[0])
-        tx.record(Change(FORGOTTEN, stream, ACTORS, Op.DELETE, {"actor": actor}))
+        # The event that goes may have been the only one that said what the tenant is called.
+        doc = {"tenant": tx.query(LOG.tenant_name, tenant=stream.tenant)[0][0]}
+        tx.record(Change(FORGOTTEN, stream, ACTORS, Op.DELETE, {"actor": actor}, doc=doc))
         tx.record(Change("log.pruned", stream, op=Op.NOTE, doc={"emptied": [seq], "table": ACTORS.name}))
         tx.empty(stream, [seq])
     return len(found)

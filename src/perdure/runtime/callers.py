@@ -10,7 +10,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 from perdure.errors import ReadOnly
 from perdure.log.change import Stream
@@ -32,8 +32,8 @@ Kwargs = dict[str, Any]
 Check = Callable[[], None]
 
 
-class Caller:
-    """Calls verbs and waits for them."""
+class _Calling:
+    """All that is the same in both colours: the open store, who acts, for which tenant, and the locks that are held."""
 
     __slots__ = ("actor", "core", "heartbeat", "tenant")
 
@@ -43,9 +43,32 @@ class Caller:
         self.tenant = tenant
         self.heartbeat = heartbeat or Heartbeat(core, actor, tenant)
 
-    def acting_as(self, actor: str) -> Caller:
+    def acting_as(self, actor: str) -> Self:
         """This caller, for another actor."""
-        return Caller(self.core, actor, self.tenant, self.heartbeat)
+        return type(self)(self.core, actor, self.tenant, self.heartbeat)
+
+    def fenced(self, verb: Callable[Concatenate[Tx, P], T]) -> Callable[Concatenate[Tx, P], T]:
+        """The verb, fenced by the locks that the running code is inside of."""
+        if not fences.INSIDE.get():
+            return verb
+        held = fences.around(self.core)
+        return partial(locks.fenced, held, verb) if held else verb
+
+    def enter(self, fence: locks.Fence) -> fences.LockBlock | None:
+        """The running code holds this lock from here on."""
+        return fences.enter(self.core, fence)
+
+    def check_may_send(self) -> None:
+        """Nothing: what is written through this caller is durable when it returns, so what it announces may be sent."""
+
+    def check_may_search(self) -> None:
+        """Nothing: what is committed can be searched."""
+
+
+class Caller(_Calling):
+    """Calls verbs and waits for them."""
+
+    __slots__ = ()
 
     def run(self, verb: Callable[..., T], args: Args, kwargs: Kwargs, pin: str) -> T:
         """Run a verb in a transaction of its own: whatever is written through a caller goes this way."""
@@ -99,35 +122,11 @@ class Caller:
                 return future.result(CHECK_SECONDS)
             check()
 
-    def fenced(self, verb: Callable[Concatenate[Tx, P], T]) -> Callable[Concatenate[Tx, P], T]:
-        """The verb, fenced by the locks that the running code is inside of."""
-        return _fenced(self.core, verb) if fences.INSIDE.get() else verb
 
-    def enter(self, fence: locks.Fence) -> fences.LockBlock | None:
-        """The running code holds this lock from here on."""
-        return fences.enter(self.core, fence)
-
-    def check_may_send(self) -> None:
-        """Nothing: what is written through this caller is durable when it returns, so what it announces may be sent."""
-
-    def check_may_search(self) -> None:
-        """Nothing: what is committed can be searched."""
-
-
-class AsyncCaller:
+class AsyncCaller(_Calling):
     """Calls verbs without ever blocking the event loop."""
 
-    __slots__ = ("actor", "core", "heartbeat", "tenant")
-
-    def __init__(self, core: Core, actor: str, tenant: int, heartbeat: Heartbeat | None = None) -> None:
-        self.core = core
-        self.actor = actor
-        self.tenant = tenant
-        self.heartbeat = heartbeat or Heartbeat(core, actor, tenant)
-
-    def acting_as(self, actor: str) -> AsyncCaller:
-        """This caller, for another actor."""
-        return AsyncCaller(self.core, actor, self.tenant, self.heartbeat)
+    __slots__ = ()
 
     def run(self, verb: Callable[..., T], args: Args, kwargs: Kwargs, pin: str) -> Awaitable[T]:
         """Run a verb in a transaction of its own: whatever is written through a caller goes this way."""
@@ -173,20 +172,6 @@ class AsyncCaller:
 
         return await wrap_future(future)
 
-    def fenced(self, verb: Callable[Concatenate[Tx, P], T]) -> Callable[Concatenate[Tx, P], T]:
-        """The verb, fenced by the locks that the running code is inside of."""
-        return _fenced(self.core, verb) if fences.INSIDE.get() else verb
-
-    def enter(self, fence: locks.Fence) -> fences.LockBlock | None:
-        """The running code holds this lock from here on."""
-        return fences.enter(self.core, fence)
-
-    def check_may_send(self) -> None:
-        """Nothing, as above."""
-
-    def check_may_search(self) -> None:
-        """Nothing, as above."""
-
 
 class FrozenCaller(Caller):
     """Calls read verbs on the past; whatever would write is refused."""
@@ -206,11 +191,6 @@ class AsyncFrozenCaller(AsyncCaller):
     def run(self, verb: Callable[..., T], args: Args, kwargs: Kwargs, pin: str) -> Awaitable[T]:  # noqa: ARG002
         """Refuse."""
         raise _past()
-
-
-def _fenced(core: Core, verb: Callable[Concatenate[Tx, P], T]) -> Callable[Concatenate[Tx, P], T]:
-    held = fences.around(core)
-    return partial(locks.fenced, held, verb) if held else verb
 
 
 def _past() -> ReadOnly:

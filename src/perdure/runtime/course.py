@@ -114,8 +114,9 @@ def journal_of(reads: Reads, stream: Stream, after: int) -> Journal:
 
 
 def cut(
-    tx: Tx, stream: Stream, prepared: checkpoints.Prepared, since: int, noted: dict[str, Any] | None
-) -> tuple[int, int]:
+    tx: Tx, stream: Stream, prepared: checkpoints.Prepared, since: int, noted: dict[str, Any] | None,
+    about: tuple[str, ...] = (),
+) -> tuple[int, int]:  # fmt: skip
     """Save a state and begin the journal anew: the number of the cut, and its event. Refused while anything is open.
 
     Only between branches: an ask, a sleep or a signal that is still open was waited for in one that was stopped (it lost a
@@ -128,7 +129,7 @@ def cut(
         raise Refused(f"a checkpoint would lose sight of {in_the_way}", path="checkpoint", hint=hint)
     for each in waits.waiting(tx, stream):
         waits.withdraw(tx, stream, each.seq, "a checkpoint")
-    checkpoints.save(tx, stream, prepared)
+    checkpoints.save(tx, stream, prepared, about=about)
     return runs.cut(tx, stream, noted), tx.seq(stream)
 
 

@@ -6,17 +6,19 @@ Generators over the `Driving` of a run, as in `placing`. Callers: `Run`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from perdure.effects.commands import Read, Steps, Work, write
 from perdure.effects.ledger import error_of
 from perdure.errors import Refused
+from perdure.model.lazily import lazily
 from perdure.model.limits import check_name
+from perdure.planes import subjects
 from perdure.planes.execution import steps
 from perdure.planes.recovery import checkpoints
-from perdure.runtime import course, workspace
+from perdure.runtime import course
 from perdure.runtime.agent import Policy
 from perdure.runtime.driving import Driving
 from perdure.runtime.pausing import TROUBLES
@@ -24,8 +26,13 @@ from perdure.runtime.places import Branch
 from perdure.runtime.placing import arrive, check_real, hold_up
 from perdure.runtime.undoing import undo_left
 
+if TYPE_CHECKING:
+    from perdure.runtime import workspace
+else:
+    (workspace,) = lazily("perdure.runtime", "workspace")
 
-def checkpoint(driving: Driving, branch: Branch, state: Any, *, now: bool) -> Steps[bool]:
+
+def checkpoint(driving: Driving, branch: Branch, state: Any, *, now: bool, about: tuple[str, ...] = ()) -> Steps[bool]:
     """Save a state to go on from, if the agent's policy says so, or `now`; gives whether it was."""
     yield from hold_up(driving)
     replay = driving.replay
@@ -52,8 +59,14 @@ def checkpoint(driving: Driving, branch: Branch, state: Any, *, now: bool) -> St
     noted = None
     if driving.agent.workspace is not None:
         noted = {"workspace": msgspec.to_builtins((yield Work(workspace.look, (driving.agent.workspace,))))}
-    driving.begin_cut(*(yield write(course.cut, prepared, replay.cut_seq, noted)))
+    driving.begin_cut(*(yield write(course.cut, prepared, replay.cut_seq, noted, about)))
     return True
+
+
+def add_subjects(driving: Driving, about: tuple[str, ...]) -> Steps[tuple[str, ...]]:
+    """The whole run is about these. No step: saying it again changes nothing."""
+    yield from hold_up(driving)
+    return (yield write(subjects.add_to_run, about))
 
 
 def patched(driving: Driving, name: str) -> Steps[bool]:

@@ -6,21 +6,27 @@ or to whoever has it now. Callers: the shells, for `store.drive`, `recover` and 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from perdure.effects.commands import CallProgram, Read, Steps, Work, write
 from perdure.effects.ending import end_run
 from perdure.errors import Damaged, Parked, Stale
 from perdure.model.crash_points import reach
 from perdure.model.instants import instant_us
+from perdure.model.lazily import lazily
 from perdure.model.records.runs import RunStatus
 from perdure.model.values import decode, encode
 from perdure.planes.reading.durations import store_now
 from perdure.planes.recovery import checkpoints
-from perdure.runtime import course, resting, workspace
+from perdure.runtime import course, resting
 from perdure.runtime.course import Drive
 from perdure.runtime.driving import Driving
 from perdure.runtime.undoing import settle_open, stop_branches, undo_left
+
+if TYPE_CHECKING:
+    from perdure.runtime import workspace
+else:
+    (workspace,) = lazily("perdure.runtime", "workspace")
 
 
 def drive(driving: Driving) -> Steps[Drive]:
@@ -85,7 +91,8 @@ def _call(driving: Driving) -> Steps[Any]:
     result: Any = None
     error: BaseException | None = None
     try:
-        result, error = yield CallProgram()
+        came = yield CallProgram()
+        result, error = came.result, came.error
         yield from stop_branches(driving)
         driving.trunk.tasks.clear()
         if error is None:

@@ -85,41 +85,31 @@ def awaited(value: Any) -> Any:
         return thread.submit(contextvars.copy_context().run, asyncio.run, wait()).result()
 
 
-class Invoker:
-    """Calls functions from sync code."""
+def read(fn: Callable[..., Any], args: Any, kwargs: Any, *, is_async: bool) -> Any:
+    """Call a function that sends nothing, and has no deadline."""
+    token = enter(None)
+    try:
+        return awaited(fn(*args, **kwargs)) if is_async else fn(*args, **kwargs)
+    finally:
+        leave(token)
 
-    __slots__ = ("_living",)
 
-    def __init__(self, living: Living | None) -> None:
-        self._living = living
-
-    def call(self, fn: Callable[[], Any], late: Late | None = None) -> Any:  # noqa: ARG002 - it cannot be left behind
-        """Call a function that has no deadline."""
-        with standing_in(None):
-            return awaited(fn())
-
-    def read(self, fn: Callable[..., Any], args: Any, kwargs: Any, *, is_async: bool) -> Any:
-        """Call a function that sends nothing."""
-        token = enter(None)
-        try:
-            return awaited(fn(*args, **kwargs)) if is_async else fn(*args, **kwargs)
-        finally:
-            leave(token)
-
-    def call_within(
-        self, fn: Callable[[], Any], seconds: float, check: Check, late: Late | None = None, *, is_async: bool = False  # noqa: ARG002 - either
-    ) -> Any:  # fmt: skip
-        """Call a function with a deadline. Overdue when it is not kept; what `check` raises meanwhile ends the waiting, too."""
-        ended = threading.Event()
-        flight = Flight(fn, self._living, ended.set)
-        try:
-            in_time = _wait(ended, seconds, check)
-        except BaseException as error:
-            error.quiet = not flight.abandon(late)  # type: ignore[attr-defined] - as Overdue says it
-            raise
-        if not in_time and flight.abandon(late):
-            raise Overdue(seconds, quiet=False)
-        return flight.outcome()
+def call(
+    fn: Callable[[], Any], seconds: float | None, check: Check, late: Late | None = None, living: Living | None = None
+) -> Any:
+    """Call a function. Overdue when it does not keep its deadline; what `check` raises meanwhile ends the waiting, too."""
+    if seconds is None:
+        return read(fn, (), {}, is_async=True)  # in this thread: it cannot be left behind
+    ended = threading.Event()
+    flight = Flight(fn, living, ended.set)
+    try:
+        in_time = _wait(ended, seconds, check)
+    except BaseException as error:
+        error.quiet = not flight.abandon(late)  # type: ignore[attr-defined] - as Overdue says it
+        raise
+    if not in_time and flight.abandon(late):
+        raise Overdue(seconds, quiet=False)
+    return flight.outcome()
 
 
 def _wait(ended: threading.Event, seconds: float, check: Check) -> bool:
@@ -131,60 +121,53 @@ def _wait(ended: threading.Event, seconds: float, check: Check) -> bool:
     return True
 
 
-class AsyncInvoker:
-    """Calls functions from async code: never blocks the event loop."""
-
-    __slots__ = ("_living",)
-
-    def __init__(self, living: Living | None) -> None:
-        self._living = living
-
-    async def call(self, fn: Callable[[], Any], late: Late | None = None, *, is_async: bool = False) -> Any:
-        """Call a function that has no deadline."""
+async def aread(fn: Callable[..., Any], args: Any, kwargs: Any, *, is_async: bool) -> Any:
+    """Call a function that sends nothing, from async code: a sync one on a thread that others have used."""
+    token = enter(None)
+    try:
         if is_async:
-            with standing_in(None):  # in this very task: nothing else of it runs meanwhile
-                return await fn()
-        return await self._flown(fn, None, late)
+            return await fn(*args, **kwargs)
+        from asyncio import to_thread  # noqa: PLC0415 - only who uses it pays for it
 
-    async def read(self, fn: Callable[..., Any], args: Any, kwargs: Any, *, is_async: bool) -> Any:
-        """Call a function that sends nothing: a sync one on a thread that others have used."""
-        token = enter(None)
-        try:
-            if is_async:
-                return await fn(*args, **kwargs)
-            from asyncio import to_thread  # noqa: PLC0415 - only who uses it pays for it
+        return await to_thread(lambda: awaited(fn(*args, **kwargs)))
+    finally:
+        leave(token)
 
-            return await to_thread(lambda: awaited(fn(*args, **kwargs)))
-        finally:
-            leave(token)
 
-    async def call_within(
-        self, fn: Callable[[], Any], seconds: float, check: Check, late: Late | None = None, *, is_async: bool = False  # noqa: ARG002
-    ) -> Any:  # fmt: skip
-        """Call a function with a deadline. Overdue when it is not kept."""
-        return await _finish(fn, seconds, late) if is_async else await self._flown(fn, seconds, late)
+async def acall(
+    fn: Callable[[], Any], seconds: float | None, late: Late | None = None, living: Living | None = None, *, is_async: bool
+) -> Any:  # fmt: skip
+    """Call a function from async code, which never blocks the event loop. Overdue when it does not keep its deadline."""
+    if not is_async:
+        return await _flown(fn, seconds, late, living)
+    if seconds is None:
+        with standing_in(None):  # in this very task: nothing else of it runs meanwhile
+            return await fn()
+    return await _finish(fn, seconds, late)
 
-    async def _flown(self, fn: Callable[[], Any], seconds: float | None, late: Late | None) -> Any:
-        import asyncio  # noqa: PLC0415 - as above
 
-        loop = asyncio.get_running_loop()
-        ended = asyncio.Event()
+async def _flown(fn: Callable[[], Any], seconds: float | None, late: Late | None, living: Living | None) -> Any:
+    """Wait for a sync function in a thread of its own."""
+    import asyncio  # noqa: PLC0415 - as above
 
-        def tell() -> None:
-            with contextlib.suppress(RuntimeError):  # the loop was closed: nobody is waiting any more
-                loop.call_soon_threadsafe(ended.set)
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
 
-        flight = Flight(fn, self._living, tell)
-        try:
-            with standing_in(None):  # wait_for may make a task, which is no branch of the run
-                await asyncio.wait_for(ended.wait(), seconds)
-        except TimeoutError:
-            if flight.abandon(late):
-                raise Overdue(seconds or 0.0, quiet=False) from None
-        except asyncio.CancelledError as error:
-            error.quiet = not flight.abandon(late)  # type: ignore[attr-defined] - as Overdue says it
-            raise
-        return flight.outcome()
+    def tell() -> None:
+        with contextlib.suppress(RuntimeError):  # the loop was closed: nobody is waiting any more
+            loop.call_soon_threadsafe(ended.set)
+
+    flight = Flight(fn, living, tell)
+    try:
+        with standing_in(None):  # wait_for may make a task, which is no branch of the run
+            await asyncio.wait_for(ended.wait(), seconds)
+    except TimeoutError:
+        if flight.abandon(late):
+            raise Overdue(seconds or 0.0, quiet=False) from None
+    except asyncio.CancelledError as error:
+        error.quiet = not flight.abandon(late)  # type: ignore[attr-defined] - as Overdue says it
+        raise
+    return flight.outcome()
 
 
 async def _finish(fn: Callable[[], Any], seconds: float | None, late: Late | None) -> Any:

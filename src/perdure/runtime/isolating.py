@@ -13,8 +13,8 @@ from perdure.effects.child_process import IsolatedCall, Killed
 from perdure.effects.commands import Overdue
 from perdure.effects.tool import Tool
 from perdure.model.instants import SECOND_US
+from perdure.runtime import invoking
 from perdure.runtime.callers import Check
-from perdure.runtime.invoking import AsyncInvoker
 from perdure.stores.liveness import Living
 
 
@@ -42,39 +42,23 @@ def _sending(living: Living) -> Iterator[tuple[int, ...]]:
         living.sending(-1)
 
 
-class Isolator:
-    """Calls isolated tools from sync code."""
+def call(tool: Tool, args: Mapping[str, Any], handed: Mapping[str, Any], living: Living, check: Check) -> Any:
+    """Call it. Overdue when it did not answer in time and was killed; Failed and Unavailable as it raised them.
 
-    __slots__ = ("_living",)
-
-    def __init__(self, living: Living) -> None:
-        self._living = living
-
-    def call(self, tool: Tool, args: Mapping[str, Any], handed: Mapping[str, Any], check: Check) -> Any:
-        """Call it. Overdue when it did not answer in time and was killed; Failed and Unavailable as it raised them.
-
-        An exception of `check` meanwhile kills it, too.
-        """
-        with _sending(self._living) as lock:
-            return _result(IsolatedCall(tool, args, handed, lock), _seconds(tool), check)
+    An exception of `check` meanwhile kills it, too.
+    """
+    with _sending(living) as lock:
+        return _result(IsolatedCall(tool, args, handed, lock), _seconds(tool), check)
 
 
-class AsyncIsolator:
-    """Calls isolated tools from async code: a thread waits for the child, the event loop does not."""
+async def acall(tool: Tool, args: Mapping[str, Any], handed: Mapping[str, Any], living: Living) -> Any:
+    """Call it from async code: a thread waits for the child, the event loop does not. Cancelling kills it too, at once."""
+    from asyncio import CancelledError  # noqa: PLC0415 - only async callers pay for asyncio
 
-    __slots__ = ("_living",)
-
-    def __init__(self, living: Living) -> None:
-        self._living = living
-
-    async def call(self, tool: Tool, args: Mapping[str, Any], handed: Mapping[str, Any]) -> Any:
-        """Call it. Overdue when it did not answer in time and was killed. Cancelling kills it too, at once."""
-        from asyncio import CancelledError  # noqa: PLC0415 - only async callers pay for asyncio
-
-        with _sending(self._living) as lock:
-            child = IsolatedCall(tool, args, handed, lock)
-            try:
-                return await AsyncInvoker(None).call(lambda: _result(child, _seconds(tool)))
-            except CancelledError as error:
-                error.quiet = child.kill()  # type: ignore[attr-defined] - as Overdue says it
-                raise
+    with _sending(living) as lock:
+        child = IsolatedCall(tool, args, handed, lock)
+        try:
+            return await invoking.acall(lambda: _result(child, _seconds(tool)), None, is_async=False)
+        except CancelledError as error:
+            error.quiet = child.kill()  # type: ignore[attr-defined] - as Overdue says it
+            raise

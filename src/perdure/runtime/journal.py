@@ -26,6 +26,7 @@ WAYS_ON = (
 )
 
 SHAPE_MAX_CHARS = 200
+SIZED = frozenset({str, bytes, list, tuple, dict, set})  # kinds of which the length is said
 
 _brief = Repr()
 _brief.maxstring = _brief.maxother = 80
@@ -153,13 +154,15 @@ def _by_branch(left: Mapping[str, JournalEntry]) -> dict[str, deque[tuple[int, s
 
 def shape_of(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
     """Arguments as they may be kept and shown, whatever they say: names, types and lengths, and no content."""
-    parts = [*map(_shape, args), *(f"{name}={_shape(value)}" for name, value in kwargs.items())]
+    parts = [_shape(value) if type(value) in SIZED else type(value).__name__ for value in args]
+    if kwargs:
+        parts += [f"{name}={_shape(value)}" for name, value in kwargs.items()]
     return ", ".join(parts)[:SHAPE_MAX_CHARS]
 
 
 def _shape(value: Any) -> str:
     kind = type(value)
-    return f"{kind.__name__}[{len(value)}]" if kind in (str, bytes, list, tuple, dict, set) else kind.__name__
+    return f"{kind.__name__}[{len(value)}]" if kind in SIZED else kind.__name__
 
 
 def _given_now(what: str, digest: str, given: Any) -> str:

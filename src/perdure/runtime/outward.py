@@ -10,6 +10,8 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
+import msgspec
+
 from perdure.effects import approvals, ledger
 from perdure.effects.acting import FORGOTTEN, STRAYED
 from perdure.effects.batch import BatchCall, calls_in, keep_and_plan, mean, next_free, nothing_next, tools_by_name
@@ -38,7 +40,7 @@ UNASKED: Approval = (None, None)
 
 def act(
     driving: Driving, branch: Branch, tool: Tool, args: dict[str, Any], approve: Approval = UNASKED,
-    undoes: EffectRecord | None = None,
+    undoes: EffectRecord | None = None, about: tuple[str, ...] = (),
 ) -> Steps[Any]:  # fmt: skip
     """Do something outside, once, whatever crashes; gives what it gave."""
     if driving.hold.refusals:
@@ -46,6 +48,8 @@ def act(
     if tool.kind is ToolKind.READ:
         raise Refused(f"{tool.name} only reads", path="tool", hint=f"run.step({tool.name}, …)")
     intent, found = _intend(driving, branch, tool, args)
+    if about:
+        intent = msgspec.structs.replace(intent, about=about)
     if found is None:
         driving.hold.check_going()
     meant: EffectRecord | Intent

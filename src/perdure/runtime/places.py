@@ -62,7 +62,8 @@ class Branch:
 
     def next_place(self, cut: int) -> str:
         """The place of what is done next. After a cut it counts from the beginning."""
-        self._count_in(cut)
+        if cut != self._cut:
+            self._count_in(cut)
         self._ordinal += 1
         return f"{cut}/{self.path}/{self._ordinal}"
 

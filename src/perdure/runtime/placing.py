@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, NoReturn
 
-from perdure.effects.commands import Came, Pause, Read, Stay, Steps, Write
+from perdure.effects.commands import Consult, Pause, Read, Stay, Steps, Write
 from perdure.effects.consulting import Known, consult, within
 from perdure.effects.ledger import error_of
 from perdure.effects.tool import digest_of_parts
@@ -125,23 +125,31 @@ def step(
     keep: records it with more than the step.
     """
     mark = digest_of_parts(args=list(args), kwargs=kwargs)
-    place, found = yield from arrive(driving, branch, "step", known.name, mark, (args, kwargs))
-    driving.replay.steps += 1
+    hold, replay = driving.hold, driving.replay
+    if hold.refusals or replay.journal.interrupted:
+        place, found = yield from arrive(driving, branch, "step", known.name, mark, (args, kwargs))
+    else:  # mostly, and a generator less
+        place, found = take(driving, branch, "step", known.name, mark, (args, kwargs))
+    replay.steps += 1
     if found is not None:
         return (
             (yield from _read_again(driving, known, fn, args, kwargs, found))
             if found.gave is not None
             else course.replayed(found)
         )
+    hold.check_going()
     frozen = model_inputs.freeze(args, kwargs) if notes else None
     shape = shape_of(args, kwargs) if (args or kwargs) and not notes else ""
     value: Any = None
     driving.activity.begin()
     try:
-        came = yield from consult(known, fn, args, kwargs, driving.hold.check_going)
-        value = _given(
-            driving, came, lambda said: steps.document(place, known.name, mark, None, said, notes, shape=shape)
-        )
+        if known.retries:
+            came = yield from consult(known, fn, args, kwargs, hold.check_going)
+        else:
+            came = yield Consult(fn, kwargs, known.is_async, known.timeout_seconds, args, hold.check_going)
+        if came.error is not None:
+            _fail(driving, came.error, place, known.name, mark, notes, shape)
+        value = came.result
         noted = notes | {"usage": usage_of(value)} if notes else notes
         doc = steps.document(place, known.name, mark, value, None, noted, brief=known.brief, shape=shape)
         given = None if frozen is None else (yield Read(checkpoints.prepare, (frozen,)))
@@ -164,19 +172,18 @@ def step(
         driving.activity.busy -= 1
 
 
-def _given(driving: Driving, came: Came, noted: Callable[[EffectError], dict[str, Any]]) -> Any:
-    """The result of the function of a step; Failed with what it raised. noted: the record of that.
+def _fail(
+    driving: Driving, error: BaseException, place: str, name: str, mark: str, notes: dict[str, Any], shape: str
+) -> NoReturn:
+    """Raise Failed with what the function of a step raised.
 
     It is recorded only if the program goes on, so that a run that ends by it can try it again.
     """
-    if came.error is None:
-        return came.result
-    if not isinstance(came.error, Exception):
-        raise came.error
-    said = error_of(came.error)
-    doc = noted(said)
-    driving.hold.unsaid.append(doc)
-    raise course.failed_step(doc["place"], doc["name"], said) from came.error
+    if not isinstance(error, Exception):
+        raise error
+    said = error_of(error)
+    driving.hold.unsaid.append(steps.document(place, name, mark, None, said, notes, shape=shape))
+    raise course.failed_step(place, name, said) from error
 
 
 def _read_again(

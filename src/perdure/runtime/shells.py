@@ -1,9 +1,9 @@
 """Shells: carry out what the engine of effects and runs asks for (`effects.commands`). In both colours by hand, like the callers.
 
-A shell runs one generator of the engine: it does what the generator yields, and sends it the result or throws the error. Code
-that belongs to asyncio (the numbers of branches, stopping tasks, cancellation) stands in the async shells alone. Callers: the
-handles
-of sessions, and whoever drives runs: `store.drive`, `recover` and the worker.
+A shell runs one generator of the engine: it does what the generator yields, and sends it the result or throws the error. Each
+shell has a table of what it does with which command. Code that belongs to asyncio (the numbers of branches, stopping tasks,
+cancellation) stands in the async shells alone. Callers: the handles of sessions, and whoever drives runs: `store.drive`,
+`recover` and the worker.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 from perdure.effects.acting import Acting
 from perdure.effects.commands import (
@@ -35,23 +35,27 @@ from perdure.effects.commands import (
 from perdure.effects.kept_results import Keeping
 from perdure.errors import Stale, Unavailable
 from perdure.log.change import Stream
+from perdure.model.lazily import lazily
 from perdure.model.records.runs import RunRecord
 from perdure.planes.execution import runs
 from perdure.planes.recovery import leases
 from perdure.planes.recovery.leases import Lease
-from perdure.runtime import driver, places
+from perdure.runtime import driver, invoking, places
 from perdure.runtime.agent import Agent
 from perdure.runtime.callers import AsyncCaller, Caller, Check
 from perdure.runtime.course import Drive
 from perdure.runtime.driving import Driving
-from perdure.runtime.invoking import AsyncInvoker, Invoker, awaited
-from perdure.runtime.isolating import AsyncIsolator, Isolator
 from perdure.stores.lane import Job
+
+if TYPE_CHECKING:
+    from perdure.runtime import isolating
+else:
+    (isolating,) = lazily("perdure.runtime", "isolating")
 
 T = TypeVar("T")
 # The maker of the run that an agent's function gets, by its colour.
 See: TypeAlias = Callable[[Agent], Callable[..., Any]]
-READER, ASYNC_READER = Invoker(None), AsyncInvoker(None)
+Ways: TypeAlias = dict[type, Callable[[Any, Any], Any]]  # the method of a shell for each command
 
 
 def acting_in(caller: Caller | AsyncCaller, stream: Stream) -> Acting:
@@ -79,11 +83,12 @@ class Shell:
 
     def run(self, steps: Steps[T]) -> T:
         """Run it to its end; returns what it returns, raises what it raises."""
+        ways = self._ways
         try:
             command = next(steps)
             while True:
                 try:
-                    result = self._do(command)
+                    result = ways[type(command)](self, command)
                 except BaseException as error:  # noqa: BLE001 - the engine judges it
                     command = steps.throw(error)
                 else:
@@ -91,30 +96,9 @@ class Shell:
         except StopIteration as end:
             return end.value
 
-    def _do(self, command: Command) -> Any:  # noqa: PLR0911 - one line a command, the frequent ones first
-        if type(command) is Write:
-            return self._write(command)
-        if type(command) is Consult or type(command) is CallFunction or type(command) is CallIsolated:
-            try:
-                return Came(self._call(command))
-            except BaseException as error:  # noqa: BLE001 - the engine judges it by what its tool declared
-                return Came(None, error)
-        match command:
-            case Read(verb, args, kwargs):
-                return self.caller.read(verb, *args, **kwargs)
-            case Pause(seconds, watched, check):
-                return self.caller.pause(seconds, check or (self._staying if watched else None))
-            case Await(future):
-                return self.caller.until(future, self._staying)
-            case Work(task, args):
-                return self.caller.work(task, *args)
-            case IsStopped():
-                return False
-        return None  # a session has no lease to look at, and sync code no tasks
-
     def _write(self, command: Write) -> Any:
-        verb, args, kwargs, fenced, keep = command
-        if fenced:
+        verb, args, kwargs, keep = command.verb, command.args, command.kwargs, command.keep
+        if command.fenced:
             verb = self.caller.fenced(verb) if self._locked else verb
             write = partial(self.caller.write_in, self._stream, verb, args, kwargs, self._pin)
         else:
@@ -143,19 +127,45 @@ class Shell:
         finally:
             keeping.end(recorded=recorded)
 
-    def _call(self, command: CallFunction | CallIsolated | Consult) -> Any:
+    def _read(self, command: Read) -> Any:
+        verb, args, kwargs = command
+        return self.caller.read(verb, *args, **kwargs)
+
+    def _consult(self, command: Consult) -> Came:
+        function, args, kwargs, seconds = command.function, command.args, command.kwargs, command.seconds
+        try:
+            if seconds is None:
+                return Came(invoking.read(function, args, kwargs, is_async=command.is_async))
+            return Came(invoking.call(partial(function, *args, **kwargs), seconds, command.check or self._staying))
+        except BaseException as error:  # noqa: BLE001 - the engine judges it
+            return Came(None, error)
+
+    def _call(self, command: CallFunction | CallIsolated) -> Came:
         living = self.caller.core.living
-        match command:
-            case Consult(function, kwargs, is_async, seconds, args, check):
-                if seconds is None:
-                    return READER.read(function, args, kwargs, is_async=is_async)
-                return READER.call_within(partial(function, *args, **kwargs), seconds, check or self._staying)
-            case CallFunction(function, _, seconds, late):
-                if seconds is None:
-                    return Invoker(living).call(function, late)
-                return Invoker(living).call_within(function, seconds, self._staying, late)
-            case CallIsolated(tool, args, handed):
-                return Isolator(living).call(tool, args, handed, self._staying)
+        try:
+            if isinstance(command, CallIsolated):
+                return Came(isolating.call(*command, living, self._staying))
+            return Came(invoking.call(command.function, command.seconds, self._staying, command.late, living))
+        except BaseException as error:  # noqa: BLE001 - the engine judges it by what its tool declared
+            return Came(None, error)
+
+    def _pause(self, command: Pause) -> None:
+        self.caller.pause(command.seconds, command.check or (self._staying if command.watched else None))
+
+    _ways: ClassVar[Ways] = {
+        Write: _write,
+        Read: _read,
+        Consult: _consult,
+        CallFunction: _call,
+        CallIsolated: _call,
+        Pause: _pause,
+        Await: lambda self, command: self.caller.until(command.future, self._staying),
+        Work: lambda self, command: self.caller.work(command.task, *command.args),
+        CheckLease: lambda _self, _command: None,  # a session has no lease to look at
+        StopBranches: lambda _self, _command: None,  # and sync code no tasks
+        IsStopped: lambda _self, _command: False,
+        Stay: lambda _self, _command: None,
+    }
 
 
 class RunShell(Shell):
@@ -169,36 +179,28 @@ class RunShell(Shell):
         self._hold = driving.hold
         self._program = program
 
-    def _do(self, command: Command) -> Any:
-        if type(command) is Write and command.fenced:
-            verb, args, kwargs, _, keep = command
-            hold, caller = self._hold, self.caller
-            verb, args, said = hold.begin_write(verb, args)
-            about = (hold.lease, verb, *args)
+    def _write(self, command: Write) -> Any:
+        verb, args, kwargs, keep = command.verb, command.args, command.kwargs, command.keep
+        if not command.fenced:
+            return super()._write(command)
+        hold, caller = self._hold, self.caller
+        verb, args, said = hold.begin_write(verb, args)
+        about = (hold.lease, verb, *args)
+        try:
             try:
-                try:
-                    job = Job(leases.fenced, about, kwargs, caller.actor, caller.tenant, "")
-                    result, seq = caller.core.lane.run(job)
-                except Unavailable as away:
-                    if not keep:
-                        raise
-                    result, seq = self._keep_trying(partial(caller.run, leases.fenced, about, kwargs, ""), away)
-            except BaseException as error:
-                hold.not_written(said, error)
-                raise
-            hold.wrote(seq)
-            return result
-        if type(command) is Read:
-            return self._read(*command)
-        if type(command) is CheckLease:
-            if not self._read(leases.holds, (self._hold.lease,)):
-                raise self._hold.troubled(lost(self._stream))
-            return None
-        if type(command) is CallProgram:
-            return self._call_program()
-        return super()._do(command)
+                result, seq = caller.core.lane.run(Job(leases.fenced, about, kwargs, caller.actor, caller.tenant))
+            except Unavailable as away:
+                if not keep:
+                    raise
+                result, seq = self._keep_trying(partial(caller.run, leases.fenced, about, kwargs, ""), away)
+        except BaseException as error:
+            hold.not_written(said, error)
+            raise
+        hold.wrote(seq)
+        return result
 
-    def _read(self, verb: Callable[..., T], args: tuple[Any, ...] = (), kwargs: Any = {}) -> T:  # noqa: B006 - not changed
+    def _read(self, command: Read) -> Any:
+        verb, args, kwargs = command
         self._hold.activity.begin()
         try:
             return self.caller.read(verb, *args, **kwargs)
@@ -207,7 +209,11 @@ class RunShell(Shell):
         finally:
             self._hold.activity.busy -= 1
 
-    def _call_program(self) -> Came:
+    def _check_lease(self, _command: CheckLease) -> None:
+        if not self._read(Read(leases.holds, (self._hold.lease,))):
+            raise self._hold.troubled(lost(self._stream))
+
+    def _call_program(self, _command: CallProgram) -> Came:
         driving = self._driving
         run = self._program(self, driving, driving.trunk)
         token = places.enter(driving.trunk)
@@ -217,6 +223,14 @@ class RunShell(Shell):
             return Came(None, error)
         finally:
             places.leave(token)
+
+    _ways: ClassVar[Ways] = {
+        **Shell._ways,
+        Write: _write,
+        Read: _read,
+        CheckLease: _check_lease,
+        CallProgram: _call_program,
+    }
 
 
 class AsyncShell:
@@ -235,11 +249,12 @@ class AsyncShell:
 
     async def run(self, steps: Steps[T]) -> T:
         """Run it to its end; returns what it returns, raises what it raises."""
+        ways = self._ways
         try:
             command = next(steps)
             while True:
                 try:
-                    result = await self._do(command)
+                    result = await ways[type(command)](self, command)
                 except GeneratorExit:  # nobody awaits this any more: it leaves what a killed process leaves
                     with suppress(RuntimeError):
                         steps.close()
@@ -251,28 +266,9 @@ class AsyncShell:
         except StopIteration as end:
             return end.value
 
-    async def _do(self, command: Command) -> Any:  # noqa: PLR0911 - as above
-        if type(command) is Write:
-            return await self._write(command)
-        if type(command) is Consult or type(command) is CallFunction or type(command) is CallIsolated:
-            try:
-                return Came(await self._call(command))
-            except BaseException as error:  # noqa: BLE001 - the engine judges it by what its tool declared
-                return Came(None, error)
-        match command:
-            case Read(verb, args, kwargs):
-                return await self.caller.read(verb, *args, **kwargs)
-            case Pause(seconds):
-                return await self.caller.pause(seconds)
-            case Await(future):
-                return await self.caller.until(future, self._staying)
-            case Work(task, args):
-                return await self.caller.work(task, *args)
-        return None  # a session has no lease to look at, and no branches
-
     async def _write(self, command: Write) -> Any:
-        verb, args, kwargs, fenced, keep = command
-        if fenced:
+        verb, args, kwargs, keep = command.verb, command.args, command.kwargs, command.keep
+        if command.fenced:
             verb = self.caller.fenced(verb) if self._locked else verb
             write = partial(self.caller.write_in, self._stream, verb, args, kwargs, self._pin)
         else:
@@ -301,20 +297,47 @@ class AsyncShell:
         finally:
             keeping.end(recorded=recorded)
 
-    async def _call(self, command: CallFunction | CallIsolated | Consult) -> Any:
+    async def _read(self, command: Read) -> Any:
+        verb, args, kwargs = command
+        return await self.caller.read(verb, *args, **kwargs)
+
+    async def _consult(self, command: Consult) -> Came:
+        function, args, kwargs, seconds = command.function, command.args, command.kwargs, command.seconds
+        try:
+            if seconds is None:
+                return Came(await invoking.aread(function, args, kwargs, is_async=command.is_async))
+            asked = partial(function, *args, **kwargs)
+            return Came(await invoking.acall(asked, seconds, is_async=command.is_async))
+        except BaseException as error:  # noqa: BLE001 - the engine judges it
+            return Came(None, error)
+
+    async def _call(self, command: CallFunction | CallIsolated) -> Came:
         living = self.caller.core.living
-        match command:
-            case Consult(function, kwargs, is_async, seconds, args, check):
-                if seconds is None:
-                    return await ASYNC_READER.read(function, args, kwargs, is_async=is_async)
-                asked = partial(function, *args, **kwargs)
-                return await ASYNC_READER.call_within(asked, seconds, check or self._staying, is_async=is_async)
-            case CallFunction(function, is_async, seconds, late):
-                if seconds is None:
-                    return await AsyncInvoker(living).call(function, late, is_async=is_async)
-                return await AsyncInvoker(living).call_within(function, seconds, self._staying, late, is_async=is_async)
-            case CallIsolated(tool, args, handed):
-                return await AsyncIsolator(living).call(tool, args, handed)
+        try:
+            if isinstance(command, CallIsolated):
+                return Came(await isolating.acall(*command, living))
+            function, is_async, seconds, late = command
+            return Came(await invoking.acall(function, seconds, late, living, is_async=is_async))
+        except BaseException as error:  # noqa: BLE001 - the engine judges it by what its tool declared
+            return Came(None, error)
+
+    async def _nothing(self, command: Command) -> None:
+        """A session has no lease to look at, and no branches."""
+
+    _ways: ClassVar[Ways] = {
+        Write: _write,
+        Read: _read,
+        Consult: _consult,
+        CallFunction: _call,
+        CallIsolated: _call,
+        Pause: lambda self, command: self.caller.pause(command.seconds),
+        Await: lambda self, command: self.caller.until(command.future, self._staying),
+        Work: lambda self, command: self.caller.work(command.task, *command.args),
+        CheckLease: _nothing,
+        StopBranches: _nothing,
+        IsStopped: _nothing,
+        Stay: _nothing,
+    }
 
 
 class AsyncRunShell(AsyncShell):
@@ -328,46 +351,29 @@ class AsyncRunShell(AsyncShell):
         self._hold = driving.hold
         self._program = program
 
-    async def _do(self, command: Command) -> Any:
-        if type(command) is Write and command.fenced:
-            verb, args, kwargs, _, keep = command
-            hold, caller = self._hold, self.caller
-            verb, args, said = hold.begin_write(verb, args)
-            about = (hold.lease, verb, *args)
+    async def _write(self, command: Write) -> Any:
+        verb, args, kwargs, keep = command.verb, command.args, command.kwargs, command.keep
+        if not command.fenced:
+            return await super()._write(command)
+        hold, caller = self._hold, self.caller
+        verb, args, said = hold.begin_write(verb, args)
+        about = (hold.lease, verb, *args)
+        try:
             try:
-                try:
-                    job = Job(leases.fenced, about, kwargs, caller.actor, caller.tenant, "")
-                    result, seq = await caller.core.lane.submit(job)
-                except Unavailable as away:
-                    if not keep:
-                        raise
-                    result, seq = await self._keep_trying(partial(caller.run, leases.fenced, about, kwargs, ""), away)
-            except BaseException as error:
-                hold.not_written(said, error)
-                raise
-            hold.wrote(seq)
-            return result
-        if type(command) is Read:
-            return await self._read(*command)
-        if type(command) is CheckLease:
-            if not await self._read(leases.holds, (self._hold.lease,)):
-                raise self._hold.troubled(lost(self._stream))
-            return None
-        return await self._do_of_tasks(command)
+                job = Job(leases.fenced, about, kwargs, caller.actor, caller.tenant)
+                result, seq = await caller.core.lane.submit(job)
+            except Unavailable as away:
+                if not keep:
+                    raise
+                result, seq = await self._keep_trying(partial(caller.run, leases.fenced, about, kwargs, ""), away)
+        except BaseException as error:
+            hold.not_written(said, error)
+            raise
+        hold.wrote(seq)
+        return result
 
-    async def _do_of_tasks(self, command: Command) -> Any:
-        match command:
-            case CallProgram():
-                return await self._call_program()
-            case StopBranches(tasks):
-                return await _stop(tasks)
-            case IsStopped():
-                return _is_being_cancelled()
-            case Stay():
-                return await _for_ever()
-        return await super()._do(command)
-
-    async def _read(self, verb: Callable[..., T], args: tuple[Any, ...] = (), kwargs: Any = {}) -> T:  # noqa: B006
+    async def _read(self, command: Read) -> Any:
+        verb, args, kwargs = command
         self._hold.activity.begin()
         try:
             return await self.caller.read(verb, *args, **kwargs)
@@ -376,7 +382,11 @@ class AsyncRunShell(AsyncShell):
         finally:
             self._hold.activity.busy -= 1
 
-    async def _call_program(self) -> Came:
+    async def _check_lease(self, _command: CheckLease) -> None:
+        if not await self._read(Read(leases.holds, (self._hold.lease,))):
+            raise self._hold.troubled(lost(self._stream))
+
+    async def _call_program(self, _command: CallProgram) -> Came:
         from asyncio import get_running_loop  # noqa: PLC0415 - only async agents pay for asyncio
 
         driving = self._driving
@@ -390,27 +400,35 @@ class AsyncRunShell(AsyncShell):
         finally:
             places.leave(token)
 
+    async def _stop_branches(self, command: StopBranches) -> None:
+        from asyncio import current_task, gather  # noqa: PLC0415 - as above
 
-async def _stop(tasks: Any) -> None:
-    from asyncio import current_task, gather  # noqa: PLC0415 - as above
+        left = [task for task in command.tasks if task is not current_task()]
+        for task in left:
+            task.cancel()
+        await gather(*left, return_exceptions=True)
 
-    left = [task for task in tasks if task is not current_task()]
-    for task in left:
-        task.cancel()
-    await gather(*left, return_exceptions=True)
+    async def _is_stopped(self, _command: IsStopped) -> bool:
+        from asyncio import current_task  # noqa: PLC0415 - as above
 
+        task = current_task()
+        return task is not None and task.cancelling() > 0
 
-def _is_being_cancelled() -> bool:
-    from asyncio import current_task  # noqa: PLC0415 - as above
+    async def _stay(self, _command: Stay) -> None:
+        from asyncio import Event  # noqa: PLC0415 - as above
 
-    task = current_task()
-    return task is not None and task.cancelling() > 0
+        await Event().wait()
 
-
-async def _for_ever() -> None:
-    from asyncio import Event  # noqa: PLC0415 - as above
-
-    await Event().wait()
+    _ways: ClassVar[Ways] = {
+        **AsyncShell._ways,
+        Write: _write,
+        Read: _read,
+        CheckLease: _check_lease,
+        CallProgram: _call_program,
+        StopBranches: _stop_branches,
+        IsStopped: _is_stopped,
+        Stay: _stay,
+    }
 
 
 def lost(stream: Stream) -> Stale:
@@ -428,7 +446,7 @@ def drive(caller: Caller, agent: Agent, lease: Lease, see: See, record: RunRecor
     """
     if agent.is_async:
         there = AsyncCaller(caller.core, caller.actor, caller.tenant, caller.heartbeat)
-        return awaited(adrive(there, agent, lease, see, record))
+        return invoking.awaited(adrive(there, agent, lease, see, record))
     if record is None or not lease.first:
         record = caller.read(runs.run, lease.stream)
     driving = Driving(

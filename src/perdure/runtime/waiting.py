@@ -22,12 +22,14 @@ from perdure.runtime.placing import arrive, check_real
 
 
 def await_one(
-    driving: Driving, branch: Branch, kind: WaitKind, doc: dict[str, Any], mark: str, timeout: Duration | None
-) -> Steps[WaitRecord]:
+    driving: Driving, branch: Branch, kind: WaitKind, doc: dict[str, Any], mark: str, timeout: Duration | None,
+    about: tuple[str, ...] = (),
+) -> Steps[WaitRecord]:  # fmt: skip
     """Wait for an answer, or for a time; gives the wait when it is over."""
     place, found = yield from arrive(driving, branch, kind.value, "", mark, doc.get("question"))
     if found is None:
-        found = yield write(waits.open_wait, kind, place=place, name="", doc=doc, timeout=timeout, mark=mark)
+        opening = {"place": place, "name": "", "doc": doc, "timeout": timeout, "mark": mark, "about": about}
+        found = yield write(waits.open_wait, kind, **opening)
     return (yield from until_over(driving, branch, found))
 
 
@@ -105,8 +107,9 @@ def _take(driving: Driving, taking: Write) -> Steps[WaitRecord | None]:
 
 
 def start(
-    driving: Driving, branch: Branch, agent: Agent, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Steps[WaitRecord]:
+    driving: Driving, branch: Branch, agent: Agent, args: tuple[Any, ...], kwargs: dict[str, Any],
+    about: tuple[str, ...] = (),
+) -> Steps[WaitRecord]:  # fmt: skip
     """Start another run of one's own: begun once, whatever crashes. Gives the wait for its end."""
     mark = digest_of_parts(agent=agent.name, args=list(args), kwargs=kwargs)
     place, found = yield from arrive(driving, branch, "child", agent.name, mark)
@@ -122,6 +125,7 @@ def start(
             parent=name,
             program=agent.program,
             timeout=agent.timeout,
+            about=about,
         )
         found = yield write(waits.start_child, wanted, driving.core.epoch, place, mark)
     return found

@@ -69,6 +69,7 @@ class Continuity(Epochs):
             return
         with self._mutex:
             last = self.last
+            connection.tenants = () if last is None else (last.tenant,)
             epoch, server, digest = self._engine.look_back(
                 connection, NOTHING if last is None else (last.stream, last.seq)
             )

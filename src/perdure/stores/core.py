@@ -218,6 +218,7 @@ class Core:
 
     def _read_once(self, verb: Callable[..., T], tenant: int, args: Sequence[Any], kwargs: Mapping[str, Any]) -> T:
         connection = self._take()
+        connection.tenants = (tenant,)
         reader = self._reader(connection, tenant)
         try:
             try:

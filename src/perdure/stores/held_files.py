@@ -105,7 +105,9 @@ def _statx(file: bytes, found: bytearray) -> Callable[[], int] | None:
         return None
     import ctypes  # noqa: PLC0415 - only who writes to a file pays for it
 
-    return partial(call, _AT_FDCWD, file, 0, _STATX_INO, (ctypes.c_char * _STATX_BYTES).from_buffer(found))
+    # Converted once: each look would convert them anew.
+    where, mask = (ctypes.c_int(_AT_FDCWD), ctypes.c_char_p(file)), (ctypes.c_int(0), ctypes.c_uint(_STATX_INO))
+    return partial(call, *where, *mask, ctypes.byref((ctypes.c_char * _STATX_BYTES).from_buffer(found)))
 
 
 @cache
@@ -115,11 +117,9 @@ def _statx_call() -> Callable[..., int] | None:
     import ctypes  # noqa: PLC0415 - as above
 
     try:
-        call = ctypes.CDLL(None).statx
+        return ctypes.CDLL(None).statx
     except (OSError, AttributeError):
         return None
-    call.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_uint, ctypes.c_void_p]
-    return call
 
 
 def enter(connection: HeldFile, place: Place, wal: Place | None) -> None:

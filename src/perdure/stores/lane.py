@@ -343,6 +343,7 @@ class Lane:
         try:
             connection = self._connection or self._connect()
             batch = Batch(connection, self._blobs, self._entropy, self._hints, self.actors)
+            connection.tenants = sorted({job.tenant for job in jobs})
             connection.begin()
             if lock:
                 batch.lock_heads(lock)
@@ -460,6 +461,7 @@ class Lane:
         # An engine gives out a new connection only when nothing of the lost one can still happen.
         connection = self._connection or self._connect()
         connection.rollback()
+        connection.tenants = (event.tenant,)
         found = connection.query(LOG.event_tx, {"stream": event.stream, "seq": event.seq})
         return bool(found) and bytes(found[0][0]) == event.tx
 

@@ -28,9 +28,11 @@ from perdure.log.table import Table
 from perdure.model.ids import new_uid
 from perdure.model.limits import BLOB_IN_DATABASE_MAX_BYTES
 from perdure.stores.dialect import BLOB_COLUMNS, EVENT_COLUMNS, STREAM_COLUMNS, conflict_key, listed, upsert_tail
+from perdure.stores.postgres_ears import PostgresEars
 from perdure.stores.postgres_faults import fault_of
 from perdure.stores.postgres_session import AskedFor, options_in, refuses_options
 from perdure.stores.postgres_types import type_of
+from perdure.stores.postgres_wall import names_tenants
 from perdure.stores.statements import Statement
 from perdure.stores.store import (
     Fault,
@@ -128,7 +130,6 @@ _IN_ORDER = """ AND NOT EXISTS (SELECT 1 FROM events e WHERE e.stream = s.id AND
 _GUARD = "SELECT 1 / (CASE WHEN (SELECT count(*) FROM moved) = %s THEN 1 ELSE 0 END)"
 _ANNOUNCE = ", pg_notify('perdure_' || (hashtext(current_schema()) & 2147483647), '')"  # with the commit, or not at all
 _ASK = "SELECT set_config('perdure.tenant', %s, true), set_config('statement_timeout', %s, true)"
-_LISTEN = "SELECT 'perdure_' || (hashtext(%s) & 2147483647)"
 _LOOK_BACK = """SELECT (SELECT value FROM meta WHERE name = 'epoch'), (SELECT value FROM meta WHERE name = 'server'),
   (SELECT hash FROM events WHERE stream = %s AND seq = %s)"""
 
@@ -189,18 +190,27 @@ class PostgresConnection:
     """One connection in autocommit mode; a transaction is begun with the first statement that locks or writes.
 
     `lost` collects the names of connections that were let go in the middle of something. `brought`: behind a pooler, the
-    statement with which each transaction begins; everything is in a transaction there (`postgres_session`).
+    statement with which each transaction begins; everything is in a transaction there (`postgres_session`). So it is behind the
+    wall around tenants: each transaction names its `tenants` (`postgres_wall`).
     """
 
     dialect = "postgres"
+    tenants: Sequence[int] = ()
 
     def __init__(self, made: Dialled, lost: set[str] | None = None) -> None:
         self.raw: Any = made.raw  # its types want literal texts; ours are made from our own declarations
         self.history = made.history
-        self.brought = made.brought
+        self.pooled = bool(made.brought)
+        self.walled = made.walled
+        self._settings = made.brought
         self._name = made.name
         self._lost = lost
         self._wants_begin = False
+
+    @property
+    def brought(self) -> str:
+        """The statement with which each transaction begins; "" where it need not be one."""
+        return self._settings + names_tenants(self.tenants) if self.walled else self._settings
 
     def query(self, statement: Statement, params: Params) -> Rows:
         """Run one read. It needs no transaction: nothing is locked by it, and the flush verifies what was read."""
@@ -218,7 +228,7 @@ class PostgresConnection:
             raise fault_of(error) from error
 
     def _fetch_inside(self, text: str, params: Any) -> Rows:
-        """Behind a pooler: in the transaction of who writes, or in one of its own."""
+        """Behind a pooler, or the wall: in the transaction of who writes, or in one of its own."""
         self._begin_now()
         alone = self.raw.info.transaction_status == TransactionStatus.IDLE
         try:
@@ -399,38 +409,6 @@ def _announces(writes: Writes) -> bool:
     return False
 
 
-class PostgresEars:
-    """A connection that hears of announcements: readable when there is one. See `stores/watch.py`."""
-
-    def __init__(self, made: Dialled, schema: str) -> None:
-        self._raw: Any = made.raw
-        if made.brought:
-            self.close()
-            raise Fault(FaultKind.REFUSED, "nothing is heard through a pooler")
-        try:
-            (channel,) = self._raw.execute(_LISTEN, (schema,)).fetchone()
-            self._raw.execute(f"LISTEN {channel}")
-        except psycopg.Error as error:
-            self.close()
-            raise fault_of(error) from error
-
-    def fileno(self) -> int:
-        """The descriptor to wait for."""
-        return self._raw.fileno()
-
-    def heard(self) -> bool:
-        """Whether anything was announced since the last call. LOST when the connection is gone."""
-        try:
-            return bool([*self._raw.notifies(timeout=0)])
-        except psycopg.Error as error:
-            raise fault_of(error) from error
-
-    def close(self) -> None:
-        """Let the connection go."""
-        with contextlib.suppress(psycopg.Error):
-            self._raw.close()
-
-
 def _columns(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
     return [list(column) for column in zip(*rows, strict=True)]
 
@@ -441,12 +419,16 @@ def _stream_row(new: NewStream) -> tuple[Any, ...]:
 
 
 class Dialled(NamedTuple):
-    """A connection as it was made. brought: what each transaction must bring, "" where the server itself answers."""
+    """A connection as it was made. brought: what each transaction must bring, "" where the server itself answers.
+
+    walled: row-level security holds for its role.
+    """
 
     raw: psycopg.Connection[Any]
     name: str
     history: History
     brought: str = ""
+    walled: bool = False
 
 
 class PostgresEngine(WithoutLines):
@@ -572,11 +554,11 @@ class PostgresEngine(WithoutLines):
         if found.direct:
             if found.transaction_timeout != "0":
                 raw.execute("SET transaction_timeout = 0")
-            return Dialled(raw, name, found.history)
+            return Dialled(raw, name, found.history, walled=found.walled)
         raw.prepare_threshold = None
         brought = self._session.brought(name)
         self._session.check_brought(raw, name, brought)
-        return Dialled(raw, name, found.history, brought)
+        return Dialled(raw, name, found.history, brought, found.walled)
 
     def _check_newest(self, history: History) -> None:
         """A server that was replaced, and does not know it, is neither read nor written any more."""

@@ -42,7 +42,9 @@ _TARGETS = (
     "recovery_target_xid",
 )
 # Few functions, and nothing that is computed: a new backend looks up each of them first.
-_LOOK = "SELECT pg_backend_pid(), pg_is_in_recovery(), pg_last_wal_receive_lsn() IS NOT NULL, {history}, {settings}"
+# row_security_active is strict: NULL as long as there is no such table.
+_LOOK = """SELECT pg_backend_pid(), pg_is_in_recovery(), pg_last_wal_receive_lsn() IS NOT NULL,
+  row_security_active(to_regclass('{schema}.streams')), {history}, {settings}"""
 _FACTS = ("transaction_timeout", "synchronous_standby_names", *_TARGETS)
 
 POOLER = (
@@ -52,12 +54,15 @@ POOLER = (
 
 
 class InForce(NamedTuple):
-    """The state of a new connection. missing: settings that are not as asked. direct: the server itself answers."""
+    """The state of a new connection. missing: settings that are not as asked. direct: the server itself answers. walled:
+    row-level security holds for its role.
+    """
 
     direct: bool
     transaction_timeout: str
     missing: list[str]
     history: History
+    walled: bool = False
 
 
 class AskedFor:
@@ -103,7 +108,7 @@ class AskedFor:
                 raise
             self._tells = False
             return self.look(raw, name)
-        pid, recovers, received, system, line, *values = row
+        pid, recovers, received, walled, system, line, *values = row
         found = dict(zip((*_FACTS, *self.settings, "client_encoding", "application_name"), values, strict=True))
         wanted = {**self.settings, "client_encoding": "UTF8", "application_name": name}
         missing = [each for each, value in wanted.items() if _plain(each, found[each]) != value]
@@ -111,12 +116,12 @@ class AskedFor:
         synchronous = bool(found["synchronous_standby_names"])
         history = History(system, None if line is None else int(line, 16), recovers, synchronous, followed)
         direct = pid == raw.info.backend_pid and not missing
-        return InForce(direct, found["transaction_timeout"] or "0", missing, history)
+        return InForce(direct, found["transaction_timeout"] or "0", missing, history, bool(walled))
 
     def _look_text(self) -> str:
         names = (*_FACTS, *self.settings, "client_encoding", "application_name")
         settings = ", ".join(f"current_setting('{name}', true)" for name in names)
-        return _LOOK.format(history=_HISTORY if self._tells else _NO_HISTORY, settings=settings)
+        return _LOOK.format(schema=self.schema, history=_HISTORY if self._tells else _NO_HISTORY, settings=settings)
 
     # -- behind a pooler -----------------------------------------------------------------------------------------------------
 

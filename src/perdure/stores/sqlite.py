@@ -116,6 +116,7 @@ class SqliteConnection:
     """One connection to one file. Not for two threads at once; it may go from one to the other."""
 
     dialect = "sqlite"
+    tenants: Sequence[int] = ()
     is_cache = False  # whether what it keeps can be made again, so that nothing of others belongs into it
 
     def __init__(self, connection: apsw.Connection, still: Path | None = None) -> None:

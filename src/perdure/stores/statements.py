@@ -7,8 +7,8 @@
     SELECT …
 
 A line that ends in `--? name` is left out unless that parameter is given (not None): filters come from this closed text, never
-from input. `:now` is the store's clock, `named(e)` the actor of an event as people know it. Overrides (`@sqlite`, `@postgres`)
-need a reason; a test counts them.
+from input. `:now` is the store's clock, `named(e)` the actor of an event as people know it, `about(t)` whether a record is about
+the subject `:about`. Overrides (`@sqlite`, `@postgres`) need a reason; a test counts them.
 """
 
 from __future__ import annotations
@@ -26,6 +26,15 @@ _PARAM = re.compile(r"(?<![:\w]):([a-z_]\w*)")
 NAMED = (
     r"\bnamed\((\w+)\)",
     r"coalesce((SELECT min(who.name) FROM actors who WHERE who.tenant = \1.tenant AND who.actor = \1.actor), \1.actor)",
+)
+# `about(t)`: the record `t` is about the subject that was asked for, by itself or because all of its stream is (log/subjects.py).
+# `about_all(t)`: anything in its stream is. `about_before(t)`: anything up to it is, for a state that may hold all of that.
+_WHO = r"EXISTS (SELECT 1 FROM subjects who WHERE who.tenant = \1.tenant AND who.subject = :about AND who.stream = \1.stream"
+_WORDS = (
+    NAMED,
+    (r"\babout\((\w+)\)", rf"({_WHO} AND who.seq = \1.seq) OR {_WHO} AND who.whole = 1))"),
+    (r"\babout_before\((\w+)\)", rf"({_WHO} AND who.seq <= \1.seq) OR {_WHO} AND who.whole = 1))"),
+    (r"\babout_all\((\w+)\)", rf"{_WHO})"),
 )
 _POSTGRES_NOW = "coalesce(%(now)s::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint)"
 
@@ -58,7 +67,9 @@ class Statement:
     def _render(self, dialect: str, given: frozenset[str]) -> str:
         source = self.overrides[dialect][1] if dialect in self.overrides else self.source
         lines = [_OPTIONAL.sub("", line) for line in source.splitlines() if _wanted(line, given)]
-        text = re.sub(*NAMED, "\n".join(lines))
+        text = "\n".join(lines)
+        for word, meaning in _WORDS:
+            text = re.sub(word, meaning, text)
         text = to_postgres(text) if dialect == "postgres" else text
         if not any(map(_OPTIONAL.search, source.splitlines())):
             self._fixed[dialect] = text

@@ -154,9 +154,13 @@ class History(NamedTuple):
 
 
 class Connection(Protocol):
-    """One connection. Every method raises Fault and nothing else when the database fails."""
+    """One connection. Every method raises Fault and nothing else when the database fails.
+
+    tenants: whose rows the next transaction may see and write, for a database that has a wall of its own around tenants.
+    """
 
     dialect: str
+    tenants: Sequence[int]
 
     def query(self, statement: Statement, params: Params) -> Rows:
         """Run one read; inside `begin` it sees the transaction."""

@@ -216,13 +216,11 @@ def _address(table: Table, owner: int, key: _Key) -> list[Any]:
 class Tx:
     """One job's transaction: all of it is committed, or none. `now` is the instant of all its events."""
 
-    __slots__ = ("_batch", "_lease_clock", "actor", "buffer", "clocks", "flushed_early", "lease_us", "looks", "named", "now",
-                 "pin", "read", "seen", "tenant", "uid")  # fmt: skip
+    __slots__ = ("_batch", "actor", "buffer", "clocks", "flushed_early", "looks", "named", "now", "pin", "read", "seen",
+                 "tenant", "uid")  # fmt: skip
 
     def __init__(self, batch: Batch, actor: str, tenant: int, clocks: Clocks, pin: str = "") -> None:
         self._batch = batch
-        self._lease_clock = clocks.store
-        self.lease_us = clocks.lease_us
         self.clocks = clocks
         self.actor = actor
         self.tenant = tenant
@@ -296,12 +294,13 @@ class Tx:
     def _follow(self, table: Table | None, stream: Stream, body: Body, seq: int, *, pruned: bool = False) -> None:
         """The row that an event changes, and what is derived from it."""
         done = None
-        if table is not None:
+        if table is not None and not table.rowless:
             done = step(table, body, seq, partial(self._find, table, stream.id, stream.tenant), pruned=pruned)
             if done is not None:
                 self._put(table, stream, done.key, done.new)
-        for derived, row, gone in derive(table, seq, body, done):
-            self._put(derived, stream, derived.key_of(row), None if gone else row)
+        if done is not None or body.refs or body.blobs:
+            for derived, row, gone in derive(table, seq, body, done):
+                self._put(derived, stream, derived.key_of(row), None if gone else row)
 
     def _move_out(self, body: Body) -> bytes:
         """A large document becomes a blob; the body keeps its address."""
@@ -377,9 +376,14 @@ class Tx:
 
     def head(self, stream: Stream) -> Head:
         """The head with the hash of that event: which event it is, whatever became of others with its number."""
-        self._decide_by(stream.id)
-        self.looks += 1  # it may be where this process saw it last: alone it is as good as two states
-        return self._head(stream.id)
+        own = self.buffer.heads.get(stream.id)
+        if own is not None:
+            return own
+        batch = self._batch
+        seen = batch.head(stream.id)  # as `_decide_by` has it
+        self.read.add(stream.id)
+        self.looks += 2  # it may be where this process saw it last: alone it is as good as two states
+        return batch.buffer.heads.get(stream.id) or seen
 
     def _head(self, stream: int) -> Head:
         batch = self._batch
@@ -469,7 +473,7 @@ class Tx:
             if table.streamed and stream:
                 self._decide_by(stream)
         if statement.uses_now:
-            params["now"] = self._lease_clock()
+            params["now"] = self.clocks.store()
         return batch.connection.query(statement, params)
 
     def blob(self, address: str) -> bytes:
@@ -549,9 +553,15 @@ def _known_as(tx: Tx, tenant: int) -> str:
     return tx.named[who]
 
 
+def is_buffered(tx: Tx, table: Table) -> bool:
+    """Whether rows of a table, of whatever stream, have not reached the database."""
+    return any(each is table for buffer in (tx.buffer, tx._batch.buffer) for each, _ in buffer.rows)
+
+
 def introduce(tx: Tx, own: Stream, actor: str, name: str) -> None:
-    """Record in a tenant's own stream whose random name this is."""
-    tx.record(Change(NAMED, own, ACTORS, Op.INSERT, {"actor": actor}, {"name": name}, mark="seq"))
+    """Record in a tenant's own stream whose random name this is, and what the tenant is called (docs/decisions/0036)."""
+    doc = {"tenant": tx.query(LOG.tenant_name, tenant=own.tenant)[0][0]}
+    tx.record(Change(NAMED, own, ACTORS, Op.INSERT, {"actor": actor}, {"name": name}, doc=doc, mark="seq"))
 
 
 def own_stream(tx: Tx, tenant: int) -> Stream:

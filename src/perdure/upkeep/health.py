@@ -283,12 +283,27 @@ def _pragma(connection: SqliteConnection, name: str, *value: Any) -> Any:
         raise fault_of(error, connection.file) from error
 
 
+def _wall(connection: Any) -> Findings:
+    """The wall around tenants, where one was raised."""
+    from perdure.stores.postgres_wall import look  # noqa: PLC0415 - an extra, loaded where it is used
+
+    state = look(connection.raw, connection.query(Q.schema, {})[0][0])
+    fix = "perdure migrate --roles, as a superuser"
+    if state.raised:
+        yield from (wrong("tenants", gap, fix) for gap in state.gaps)
+        says = "servers and workers connect as perdure_app; this role is for upkeep"
+        yield from (warning("tenants", why, says) for why in state.sees_through)
+        if not state.gaps and not state.sees_through:
+            yield ok("tenants", "row-level security walls tenants off, and holds for this role")
+
+
 def _settings(connection: Connection, _advice: Remedy) -> Findings:
     if not isinstance(connection, SqliteConnection):
         yield from server(connection.query(Q.server, {})[0])
         between: Any = connection
-        yield pooler(pooled=bool(between.brought))
+        yield pooler(pooled=between.pooled)
         yield history(between.history)
+        yield from _wall(between)
         return
     journal, synchronous = (_pragma(connection, name) for name in ("journal_mode", "synchronous"))
     if journal in ("wal", "memory"):

@@ -28,3 +28,9 @@ SELECT current_setting('server_version_num'), current_setting('server_version'),
 
 -- server @sqlite: there is no server.
 SELECT 'none'
+
+-- schema: the schema that is looked at; SQLite has one.
+SELECT 'main'
+
+-- schema @postgres: the one of the search path.
+SELECT current_schema()

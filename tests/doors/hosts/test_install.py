@@ -11,7 +11,7 @@ import pytest
 
 from perdure.doors.hosts import checking, configuring, plans
 from perdure.doors.hosts.known import HOSTS
-from perdure.doors.hosts.plans import Wanted
+from perdure.doors.hosts.plans import Wanted, expanded
 from perdure.errors import Invalid, NotFound, Refused
 
 WANTED = Wanted(("/usr/bin/perdure",), "sqlite:////srv/agent.db")
@@ -113,6 +113,28 @@ def test_another_store_is_written_over_the_first_and_undone_whole(root: Path, ho
     assert not [text for text in commands if b"agent.db" in text]
     configuring.undo(HOSTS[host], root, home)
     assert tree(root) == before
+
+
+@pytest.mark.parametrize(
+    ("host", "path", "written"),
+    [
+        ("claude-code", ".mcp.json", "${HOME}"),
+        ("gemini", ".gemini/settings.json", "${HOME}"),
+        ("cursor", ".cursor/mcp.json", "${userHome}"),
+        ("generic", "mcp.json", "/people/ann"),
+    ],
+)
+def test_a_file_that_others_may_get_names_no_folder_of_the_user_where_the_host_expands_it(
+    root: Path, home: Path, host: str, path: str, written: str
+) -> None:
+    command = ("/people/ann/venv/bin/perdure", "--x=/mnt/people/ann/x", "/people/anna/y")
+    install(host, root, home, Wanted(command, "sqlite:////people/ann/.perdure/agent.db", "/people/ann"))
+    server = json.loads((root / path).read_text())["mcpServers"]["perdure"]
+    others = ["--x=/mnt/people/ann/x", "/people/anna/y", "mcp", "--store"]
+    assert server["command"] == f"{written}/venv/bin/perdure"
+    assert server["args"] == [*others, f"sqlite:///{written}/.perdure/agent.db"]
+    again = expanded([server["command"], *server["args"]], Path("/people/ann"))
+    assert again == [command[0], *others, "sqlite:////people/ann/.perdure/agent.db"]
 
 
 def test_a_file_that_was_changed_since_keeps_the_change(root: Path, home: Path) -> None:

@@ -8,6 +8,8 @@ import pytest
 
 import perdure
 from doors.http.serving_kit import client
+from perdure.planes.access import limits
+from perdure.planes.access.tokens import CONTROL
 
 
 @pytest.fixture
@@ -243,3 +245,53 @@ def test_a_body_that_is_too_large_is_refused(http) -> None:
 def test_headers_that_make_no_sense_are_refused(http, headers, path) -> None:
     answer = http.post("/v1/sessions/s/tasks", json={"title": "t"}, headers=headers)
     assert (answer.status_code // 100, answer.json()["path"]) == (4, path)
+
+
+# -- artifacts, metrics, limits ------------------------------------------------------------------------------------
+
+
+def test_the_bytes_of_an_artifact(http) -> None:
+    data = bytes(range(256)) * 1_000
+    headers = {"Content-Type": "application/x-test"}
+    kept = made(http.put("/v1/sessions/s/artifacts/build.log", content=data, headers=headers), 200)
+    assert made(http.put("/v1/sessions/s/artifacts/build.log", content=data, headers=headers), 200) == kept
+    path = f"/v1/artifacts/{kept['hash']}/content"
+    whole = http.get(path)
+    assert (whole.content, whole.headers["content-type"]) == (data, "application/octet-stream")
+    assert http.get(path, headers={"If-None-Match": whole.headers["etag"]}).status_code == 304
+    for asked, first, last in (("0-9", 0, 9), ("255990-", 255_990, 255_999), ("-5", 255_995, 255_999), ("5-5", 5, 5)):
+        part = http.get(path, headers={"Range": f"bytes={asked}"})
+        assert (part.status_code, part.content) == (206, data[first : last + 1])
+        assert part.headers["content-range"] == f"bytes {first}-{last}/256000"
+    for asked in ("bytes=9-1", "bytes=-", "bytes=256000-", "lines=1-2", "bytes=0-1,5-6"):
+        assert http.get(path, headers={"Range": asked}).status_code == 416
+
+
+def test_metrics_are_bounded_and_told_as_text(http) -> None:
+    made(http.post("/v1/runs", json={"agent": 'odd "name"\\'}))
+    made(http.post("/v1/sessions/s/asks", json={"question": "q?"}))
+    told = http.get("/metrics").text
+    assert 'perdure_runs{agent="odd \\"name\\"\\\\",status="ready"} 1' in told
+    assert "perdure_asks_open 1" in told
+    assert 'perdure_http_answers_total{status="2xx"}' in told
+
+
+def test_a_tenant_is_limited_and_told_when_to_come_back(url) -> None:
+    with perdure.open(url, tenant=CONTROL) as store:
+        store._caller.write(limits.set_limits, "default", {"requests": 2, "runs": 1})
+    with client(url) as http:
+        now = [0.0]
+        http.app.state.serving.admission._clock = lambda: now[0]
+        assert http.post("/v1/runs", json={"agent": "a"}).status_code == 201
+        full = http.post("/v1/runs", json={"agent": "a"})
+        assert (full.status_code, full.json()["facts"]["limit"]) == (429, "runs")
+        answers = [http.get("/v1/whoami").status_code for _ in range(4)]
+        assert answers == [200, 200, 429, 429]  # two seconds' worth at once, two of which are used
+        refused = http.get("/v1/whoami")
+        assert (refused.status_code, int(refused.headers["retry-after"]) >= 1) == (429, True)
+        now[0] = 60.0
+        assert http.get("/v1/whoami").status_code == 200
+
+
+def test_control_without_limits_nothing_is_refused(http) -> None:
+    assert {http.get("/v1/whoami").status_code for _ in range(30)} == {200}

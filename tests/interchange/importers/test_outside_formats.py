@@ -13,7 +13,7 @@ import pytest
 
 DIARY = """
 from perdure.interchange.importers.formats import ImportFormat
-from perdure.interchange.importers.items import ImportedFrom, ImportedTurn, LeftOut, Opened
+from perdure.interchange.importers.items import ImportedFrom, ImportedTurn, LeftOut, ImportedSession
 from perdure.interchange.importers.reading import each_record
 
 
@@ -25,7 +25,7 @@ def _items(record):
     if "diary" not in record.data:
         yield LeftOut(record.place, "no entry")
         return
-    yield Opened("diary", "diary", record.place)
+    yield ImportedSession("diary", "diary", record.place)
     day = record.data["diary"]
     yield ImportedTurn("diary", day, "user", record.data["text"], ImportedFrom("diary", day), record.place)
 

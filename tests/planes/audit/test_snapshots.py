@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import perdure
-from perdure.planes.conversation import turns
+from perdure.planes.conversation import pending
 from perdure.planes.execution import tasks
 from perdure.stores.core import Reader
 from perdure.stores.postgres import PostgresConnection
@@ -59,7 +59,7 @@ def test_what_is_pending_is_of_one_state(two, overtaken):
 def test_control_without_a_snapshot_it_is_of_none(two, overtaken):
     mine, theirs = two
     overtaken("turns_back", lambda: answer_and_ask_on(theirs))
-    assert mine._read(turns.pending.__wrapped__) is None  # there was always something to wait for
+    assert mine._read(pending.pending.__wrapped__) is None  # there was always something to wait for
 
 
 def test_what_is_ready_is_shown_once(url, overtaken):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from perdure.doors.cli.options import StoreOptions, command, pages, reads, spans, writes
+from perdure.doors.cli.options import StoreOptions, about_option, command, pages, reads, spans, writes
 from perdure.doors.cli.output import bytes_size, note, say_facts, say_json
 from perdure.doors.cli.progress import progress
 from perdure.doors.cli.show import records
@@ -44,6 +44,7 @@ COLUMNS = (
     metavar="HASH PATH",
     help="Instead of a list: write this content to a file, verified. The first 8 digits will do if no other begins so.",
 )
+@about_option
 @spans
 @pages
 @reads

@@ -9,7 +9,7 @@ import click
 from perdure.doors.cli.finding import whole_id
 from perdure.doors.cli.identified import identified, say_identified
 from perdure.doors.cli.names import argument, open_asks
-from perdure.doors.cli.options import StoreOptions, command, pages, reads, writes
+from perdure.doors.cli.options import StoreOptions, about_option, command, pages, reads, subjects_option, writes
 from perdure.doors.cli.output import note, say_facts, say_json
 from perdure.doors.cli.tables import Column, folded, prose
 from perdure.doors.cli.tables import state as state_column
@@ -32,13 +32,16 @@ COLUMNS = (
 @command("asks", "perdure asks", "perdure asks --all --limit 200", "perdure asks --json | jq -r '.items[].id'")
 @click.option("--state", type=click.Choice([state.value for state in WaitState]), default="open", help="Default: open.")
 @click.option("--all", "everything", is_flag=True, help="In whatever state.")
+@about_option
 @pages
 @reads
 def asks(asked: StoreOptions, *, state: WaitStateName, everything: bool, **page: Any) -> None:
     """List questions to people, newest first: asks of runs, and approvals of calls to external systems."""
     with asked.open() as store:
         found = store.asks(state=None if everything else state, **page)
-        say_identified(found, COLUMNS, as_json=asked.as_json, what="asks", filtered=not everything)
+        say_identified(
+            found, COLUMNS, as_json=asked.as_json, what="asks", filtered=not everything or page["about"] is not None
+        )
     if not asked.as_json and any(ask.state is WaitState.OPEN for ask in found):
         note("answer one: perdure answer ASK VALUE")
 
@@ -51,11 +54,12 @@ def asks(asked: StoreOptions, *, state: WaitStateName, everything: bool, **page:
 @argument("ask", open_asks)
 @click.argument("value")
 @click.option("--by", metavar="NAME", help="Person who answers; default: the actor.")
+@subjects_option
 @writes
-def answer(asked: StoreOptions, *, ask: str, value: str, by: str | None) -> None:
+def answer(asked: StoreOptions, *, ask: str, value: str, by: str | None, about: tuple[str, ...]) -> None:
     """Answer ASK with VALUE, one of its choices or any text if it has none; once. Its run continues."""
     with asked.open() as store:
-        record = store.answer(whole_id(store, ask), value, by=by)
+        record = store.answer(whole_id(store, ask), value, by=by, about=about)
     if asked.as_json:
         say_json(identified(record))
         return

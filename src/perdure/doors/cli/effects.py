@@ -12,7 +12,7 @@ import click
 from perdure.doors.cli.finding import whole_id
 from perdure.doors.cli.identified import identified, say_identified
 from perdure.doors.cli.names import argument, open_effects
-from perdure.doors.cli.options import StoreOptions, command, pages, reads, spans, writes
+from perdure.doors.cli.options import StoreOptions, about_option, command, pages, reads, spans, writes
 from perdure.doors.cli.output import note, say_facts, say_json
 from perdure.doors.cli.show import records
 from perdure.doors.cli.tables import Column, folded, is_filtered, prose, say_table, state
@@ -59,6 +59,7 @@ COLUMNS = (
 @click.option("--tool", metavar="NAME", help="Only those of this tool.")
 @click.option("--errors", is_flag=True, help="Only those with which something went wrong.")
 @click.option("--what-if", is_flag=True, help="Also those that a what-if fork copied: nothing was done for them.")
+@about_option
 @spans
 @pages
 @reads

@@ -9,7 +9,7 @@ import click
 
 from perdure.doors.cli.finding import of_stream
 from perdure.doors.cli.names import argument, session_names, stream_names
-from perdure.doors.cli.options import StoreOptions, command, pages, reads, spans
+from perdure.doors.cli.options import StoreOptions, about_option, command, pages, reads, spans
 from perdure.doors.cli.output import compact, moment, note, plain, say_json_line
 from perdure.doors.cli.tables import Column, is_filtered, prose, say_damaged, say_page
 from perdure.errors import Damaged
@@ -55,6 +55,7 @@ COLUMNS = (
 @click.option("--actor", metavar="NAME", help="Only those of this actor.")
 @click.option("--session", metavar="NAME", help="Only those of this session: as NAME.", shell_complete=session_names)
 @click.option("--emitted", is_flag=True, default=None, help="Only what session.emit made.")
+@about_option
 @spans
 @pages
 @reads

@@ -91,10 +91,10 @@ def _wanted(store: str) -> Wanted:
     command = ("perdure",) if found is not None and Path(found).resolve() == ours else (sys.executable, "-m", "perdure")
     if url.without_password(store) != store:
         note("the store's URL has a password, which is not written down: set PERDURE_STORE where the host is started")
-        return Wanted(command, "")
+        return Wanted(command, "", str(Path.home()))
     path = url.parse(store).path
     scheme = store.partition("://")[0]
-    return Wanted(command, store if path is None else f"{scheme}:///{path.resolve()}")
+    return Wanted(command, store if path is None else f"{scheme}:///{path.resolve()}", str(Path.home()))
 
 
 def _show(changes: list[FileChange], *, as_json: bool) -> None:

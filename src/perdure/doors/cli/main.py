@@ -61,6 +61,8 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "memories": ("perdure.doors.cli.memory", "Memories: what outlives a run."),
         "artifacts": ("perdure.doors.cli.artifacts", "Artifacts: list them, save one."),
         "events": ("perdure.doors.cli.feed", "Events across all sessions: the audit trail."),
+        "subjects": ("perdure.doors.cli.people", "Persons and things that records are about."),
+        "actors": ("perdure.doors.cli.people", "The directory of actors: list it, forget one."),
         "query": ("perdure.doors.cli.query", "SQL of your own, which only reads."),
     },
     "Decide": {
@@ -125,6 +127,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Serve": {
         "serve": ("perdure.doors.cli.serve", "Serve the store over HTTP."),
         "token": ("perdure.doors.cli.tokens", "Tokens for the server: make, list, revoke."),
+        "tenant": ("perdure.doors.cli.tenants", "Tenants and their limits."),
     },
     "Coding agents": {
         "mcp": ("perdure.doors.cli.mcp", "Serve a store to a coding agent as tools (Model Context Protocol)."),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from pathlib import Path
 
 import click
@@ -10,6 +11,7 @@ import click
 from perdure.doors.cli.options import StoreOptions, command, writes
 from perdure.errors import Invalid, Refused
 
+PLUGINS = "PYDANTIC_DISABLE_PLUGINS"
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -36,6 +38,8 @@ def mcp(asked: StoreOptions, *, session: str, http: bool, host: str, port: int) 
             hint="there is no token here: let a tunnel or a proxy do that",
         )
     gc.disable()  # a tenth of the start: thousands of classes are made, and none of them goes
+    plugins = os.environ.get(PLUGINS)
+    os.environ[PLUGINS] = "__all__"  # another tenth: to look for them, pydantic reads all that is installed
     try:
         import anyio  # noqa: PLC0415 - an extra, loaded where it is used
         import mcp.server.mcpserver  # noqa: F401, PLC0415 - as above
@@ -46,6 +50,10 @@ def mcp(asked: StoreOptions, *, session: str, http: bool, host: str, port: int) 
     from perdure.doors.mcp.door import Door  # noqa: PLC0415
     from perdure.doors.mcp.server import serve_http, serve_stdio  # noqa: PLC0415
 
+    if plugins is None:
+        del os.environ[PLUGINS]
+    else:
+        os.environ[PLUGINS] = plugins
     gc.freeze()
     gc.enable()
     made_folder(asked.store)

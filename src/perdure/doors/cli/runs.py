@@ -10,7 +10,7 @@ import click
 from perdure.doors.cli.finding import find_run, run_id
 from perdure.doors.cli.identified import say_identified
 from perdure.doors.cli.names import argument, run_names, session_names
-from perdure.doors.cli.options import StoreOptions, command, pages, reads, spans, writes
+from perdure.doors.cli.options import StoreOptions, about_option, command, pages, reads, spans, writes
 from perdure.doors.cli.output import note, say_facts, say_json
 from perdure.doors.cli.show import records
 from perdure.doors.cli.tables import Column, is_filtered, prose, state
@@ -58,6 +58,7 @@ def _columns(lost: Mapping[str, StrandedRecord]) -> tuple[Column, ...]:
 @click.option("--agent", metavar="NAME", help="Only those of this agent.")
 @click.option("--session", metavar="NAME", help="Only those of this session.", shell_complete=session_names)
 @click.option("--parent", metavar="RUN", help="Only those that this run started.", shell_complete=run_names)
+@about_option
 @spans
 @pages
 @reads

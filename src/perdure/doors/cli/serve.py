@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -24,18 +25,20 @@ EXISTING = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--port", type=click.IntRange(1, 65_535), default=8_930, show_default=True)
 @click.option("--tls-certificate", "certificate", type=EXISTING, help="A PEM file with the certificate and its chain.")
 @click.option("--tls-key", "private_key", type=EXISTING, help="A PEM file with the private key.")
+@click.option("--one-tenant", is_flag=True, help="Serve only --tenant: PostgreSQL then needs no wall between tenants.")
 @click.option("--behind-proxy", is_flag=True, help="A proxy in front of this server has the certificate.")
 @click.option("--drain", type=click.IntRange(0, 3_600), default=20, show_default=True, metavar="SECONDS",
               help="How long requests under way may take after SIGTERM.")  # fmt: skip
 @writes
 def serve(
     asked: StoreOptions, *, host: str, port: int, certificate: Path | None, private_key: Path | None,
-    behind_proxy: bool, drain: int,
+    one_tenant: bool, behind_proxy: bool, drain: int,
 ) -> None:  # fmt: skip
     """Serve the store over HTTP: every verb, an event stream, an OpenAPI document at /openapi.json.
 
     Every request shows a token: `perdure token create` makes one. It listens on loopback; any other address needs TLS or
-    --behind-proxy. On SQLite a tenant is a file of its own: a URL with {tenant} in it serves many.
+    --behind-proxy. On SQLite a tenant is a file of its own: a URL with {tenant} in it serves many. PostgreSQL is served as a role
+    for which row-level security holds (`perdure migrate --roles`), or with --one-tenant.
     """
     if (certificate is None) != (private_key is None):
         raise Invalid("a certificate and its key go together", path="tls", hint="give --tls-certificate and --tls-key")
@@ -54,5 +57,25 @@ def serve(
         drain_seconds=drain,
     )  # fmt: skip
     check_listening(at)
+    if not one_tenant:
+        _check_walled(asked)
     note(f"serving {without_password(asked.store)} at {at.address}; `perdure token create` makes a token")
-    run(Serving(asked.store, tenant=asked.tenant, actor=asked.actor), at)
+    run(Serving(asked.store, tenant=asked.tenant, actor=asked.actor, alone=one_tenant), at)
+
+
+def _check_walled(asked: StoreOptions) -> None:
+    """Refused for a PostgreSQL role that could see every tenant."""
+    from perdure.stores import core, schema_upgrade, url  # noqa: PLC0415 - help must not load the stores
+
+    if url.parse(asked.store).scheme != "postgresql":
+        return
+    from perdure.stores.postgres_wall import check_wall, look  # noqa: PLC0415 - an extra, loaded where it is used
+
+    engine: Any = core.engine_for(url.parse(asked.store))
+    with schema_upgrade.told("store"):
+        connection = engine.reader()
+        try:
+            check_wall(look(connection.raw, engine.schema))
+        finally:
+            connection.close()
+            engine.close()

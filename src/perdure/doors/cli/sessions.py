@@ -8,7 +8,7 @@ import click
 
 from perdure.doors.cli.finding import existing_session
 from perdure.doors.cli.names import argument, session_names
-from perdure.doors.cli.options import StoreOptions, command, pages, reads, spans, writes
+from perdure.doors.cli.options import StoreOptions, about_option, command, pages, reads, spans, writes
 from perdure.doors.cli.output import note, plain, say_facts, say_json
 from perdure.doors.cli.retain import say_report
 from perdure.doors.cli.tables import Column, is_filtered, prose, say_page, state
@@ -40,6 +40,7 @@ COLUMNS = (
 @click.option("--creator", metavar="NAME", help="Only those that this actor created.")
 @click.option("--expired", is_flag=True, help="Also those whose ttl is over.")
 @click.option("--archived", is_flag=True, help="Also those that were archived.")
+@about_option
 @spans
 @pages
 @reads

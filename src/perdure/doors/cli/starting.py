@@ -9,7 +9,7 @@ import click
 
 from perdure.doors.cli.finding import find_run
 from perdure.doors.cli.names import argument, run_names, session_names
-from perdure.doors.cli.options import StoreOptions, command, writes
+from perdure.doors.cli.options import StoreOptions, command, subjects_option, writes
 from perdure.doors.cli.output import counted, note, say_facts, say_heading, say_json
 from perdure.doors.cli.tables import Column, prose, say_table, state
 from perdure.doors.cli.values import value_of
@@ -38,7 +38,7 @@ def _pairs(_ctx: click.Context, _param: click.Parameter, given: tuple[str, ...])
     pairs = [each.partition("=") for each in given]
     if any(not (name.isidentifier() and equals) for name, equals, _ in pairs):
         raise click.BadParameter("expected NAME=VALUE")
-    if own := [name for name, _, _ in pairs if name in ("key", "session")]:
+    if own := [name for name, _, _ in pairs if name in ("key", "session", "about")]:
         raise click.BadParameter(f"--{own[0]} says it: no agent has a parameter of that name")
     return {name: value_of(value, name) for name, _, value in pairs}
 
@@ -57,10 +57,11 @@ def _pairs(_ctx: click.Context, _param: click.Parameter, given: tuple[str, ...])
 @click.option("--key", metavar="KEY", help="The same key and arguments again: the same run.")
 @click.option("--session", metavar="NAME", help="The session that it works for.", shell_complete=session_names)
 @click.option("--text", "as_text", is_flag=True, help="Take ARGS as text, also if they are JSON.")
+@subjects_option
 @writes
 def start(
     asked: StoreOptions, *, target: str, args: tuple[str, ...], kwargs: dict[str, Any], key: str | None, session: str | None,
-    as_text: bool,
+    as_text: bool, about: tuple[str, ...],
 ) -> None:  # fmt: skip
     """Begin a run of AGENT with ARGS, and leave it to the workers.
 
@@ -69,7 +70,7 @@ def start(
     agent = _agent(target)
     given = [value_of(each, f"args[{place}]", as_text=as_text) for place, each in enumerate(args)]
     with asked.open() as store:
-        record = store.start(agent, *given, key=key, session=session, **kwargs).record
+        record = store.start(agent, *given, key=key, session=session, about=about, **kwargs).record
     if asked.as_json:
         say_json(record)
         return
@@ -96,13 +97,14 @@ def _agent(target: str) -> Agent:
 @argument("run", run_names)
 @click.argument("name")
 @click.argument("payload", required=False, metavar="[JSON]")
+@subjects_option
 @writes
-def signal(asked: StoreOptions, *, run: str, name: str, payload: str | None) -> None:
+def signal(asked: StoreOptions, *, run: str, name: str, payload: str | None, about: tuple[str, ...]) -> None:
     """Send RUN the signal NAME, with JSON (or text; -: standard input) as its payload. It waits there until it is taken."""
     sent = None if payload is None else value_of(payload, "payload")
     with asked.open() as store:
         handle = find_run(store, run)
-        handle.signal(name, sent)
+        handle.signal(name, sent, about=about)
         record = handle.refresh().record
     if asked.as_json:
         say_json(record)

@@ -8,7 +8,7 @@ import click
 
 from perdure.doors.cli.finding import find_session
 from perdure.doors.cli.names import session_names
-from perdure.doors.cli.options import StoreOptions, command, pages, reads, spans
+from perdure.doors.cli.options import StoreOptions, about_option, command, pages, reads, spans
 from perdure.doors.cli.show import records
 from perdure.doors.cli.tables import Column, is_filtered, prose, say_page, state
 from perdure.model.records.decisions import DecisionStatus
@@ -53,6 +53,7 @@ TASK_COLUMNS = (
 )
 @click.option("--actor", metavar="NAME", help="Only those that this actor made.")
 @click.option("--tag", metavar="NAME", help="Only those with this tag.")
+@about_option
 @spans
 @pages
 @reads
@@ -77,6 +78,7 @@ def decisions(asked: StoreOptions, **filters: Any) -> None:
 @click.option("--stuck", is_flag=True, help="Only those that need a failed or cancelled task.")
 @click.option("--ready", is_flag=True, help="Only those that can be begun now, by priority; needs --session.")
 @click.option("--session", metavar="NAME", help="Of this session alone.", shell_complete=session_names)
+@about_option
 @spans
 @pages
 @reads
@@ -96,7 +98,7 @@ def tasks(asked: StoreOptions, *, session: str | None, ready: bool, **filters: A
 
 def _of_session(session: Session, filters: dict[str, Any], *, ready: bool) -> Any:
     """The filters of a session are fewer; those that do not fit are refused rather than passed over."""
-    fitting = ("limit", "label") if ready else ("limit", "label", "status", "stuck", "after")
+    fitting = ("limit", "label") if ready else ("limit", "label", "status", "stuck", "about", "after")
     wrong = [name for name, value in filters.items() if value and name not in fitting]
     if wrong:
         raise click.UsageError(f"--{wrong[0]} does not go together with --{'ready' if ready else 'session'}")

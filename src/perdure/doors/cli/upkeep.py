@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -13,6 +13,7 @@ from perdure.doors.cli.options import StoreOptions, command, json_option, log_op
 from perdure.doors.cli.output import bytes_size, counted, note, say_facts, say_json
 from perdure.doors.cli.progress import progress
 from perdure.doors.cli.tables import Column, say_table
+from perdure.errors import Invalid
 
 if TYPE_CHECKING:
     from perdure.handles.restoring import WrittenBack
@@ -20,15 +21,22 @@ if TYPE_CHECKING:
 STEPS = (Column("number", lambda step: step.number), Column("step", lambda step: step.name))
 
 
-@command("migrate", "perdure migrate --dry-run", "perdure migrate --store sqlite:///agent.db")
+@command(
+    "migrate",
+    "perdure migrate --dry-run",
+    "perdure migrate --store sqlite:///agent.db",
+    "perdure migrate --roles --store postgresql://postgres@db/agents",
+)
 @click.option("--dry-run", is_flag=True, help="Only say what would be applied.")
+@click.option("--roles", is_flag=True, help="PostgreSQL: also make roles and wall tenants off by row-level security.")
 @store_option
 @json_option
 @log_options
-def migrate(*, store: str, dry_run: bool, as_json: bool) -> None:
+def migrate(*, store: str, dry_run: bool, roles: bool, as_json: bool) -> None:
     """Bring a store to the schema of this version. On SQLite a copy of the old file is kept beside it.
 
-    Forward only, all of it or nothing. A store that a newer Perdure wrote is refused.
+    Forward only, all of it or nothing. A store that a newer Perdure wrote is refused. --roles: perdure_owner has the tables,
+    perdure_app is for servers and workers, perdure_keeper for upkeep; run it again after every migration.
     """
     import perdure.planes.tables  # noqa: PLC0415, F401 - a log that has no cache yet is folded into these
     from perdure.stores import core, schema_upgrade, url  # noqa: PLC0415 - help must not load the stores
@@ -40,6 +48,8 @@ def migrate(*, store: str, dry_run: bool, as_json: bool) -> None:
         with schema_upgrade.told("store"):
             engine.prepare()  # of a files store: its cache may have to be made first
             steps = schema_upgrade.plan(engine) if dry_run else schema_upgrade.bring_up_to_date(engine)
+            if roles and not dry_run:
+                _raise_wall(engine)
     finally:
         engine.close()
     if as_json:
@@ -51,6 +61,22 @@ def migrate(*, store: str, dry_run: bool, as_json: bool) -> None:
     applied = "would be applied" if dry_run else "applied"
     newest = f"schema {latest(migrations())} is the newest: nothing to do"
     note(f"{counted(len(steps), 'step')} {applied}" if steps else newest)
+
+
+def _raise_wall(engine: Any) -> None:
+    if engine.dialect != "postgres":
+        hint = "on SQLite a tenant is a file of its own: perdure serve --store 'sqlite:///folder/{tenant}.db'"
+        raise Invalid("only PostgreSQL has roles", path="roles", hint=hint)
+    from perdure.stores.postgres_wall import raise_wall  # noqa: PLC0415 - an extra, loaded where it is used
+
+    connection = engine.connect()
+    try:
+        raise_wall(connection.raw, engine.schema)
+    finally:
+        connection.close()
+    note(
+        "tenants are walled off: give perdure_app and perdure_keeper a password (ALTER ROLE … PASSWORD), and connect so"
+    )
 
 
 @command("backup", "perdure backup agent-$(date +%F).bak", "perdure backup agent.bak --json")

@@ -11,7 +11,7 @@ import click
 
 from perdure.doors.cli.finding import existing_session
 from perdure.doors.cli.names import argument, session_names
-from perdure.doors.cli.options import Body, StoreOptions, command, writes
+from perdure.doors.cli.options import Body, StoreOptions, command, subjects_option, writes
 from perdure.doors.cli.output import compact, note, say_facts, say_json
 from perdure.doors.cli.values import text_of, value_of
 from perdure.errors import NotFound
@@ -54,12 +54,15 @@ def _opened(store: Store, name: str, *, new: bool) -> Session:
 @click.argument("text")
 @click.option("--role", type=click.Choice(SPEAKERS), default="user", show_default=True, help="Role of the speaker.")
 @_keyed
+@subjects_option
 @writes
-def say(asked: StoreOptions, *, session: str, new: bool, text: str, role: Any, key: str | None) -> None:
+def say(
+    asked: StoreOptions, *, session: str, new: bool, text: str, role: Any, key: str | None, about: tuple[str, ...]
+) -> None:
     """Add a turn with TEXT (-: standard input) to SESSION."""
     said = text_of(text, "text")
     with asked.open() as store:
-        turn = _opened(store, session, new=new).say(role, said, key=key)
+        turn = _opened(store, session, new=new).say(role, said, key=key, about=about)
     if asked.as_json:
         say_json(turn)
     else:
@@ -78,13 +81,14 @@ def say(asked: StoreOptions, *, session: str, new: bool, text: str, role: Any, k
 @click.option("--needs", multiple=True, type=int, metavar="ID", help="A task that must be done before; repeatable.")
 @click.option("--detail", metavar="JSON", help="More about it: JSON or text.")
 @_keyed
+@subjects_option
 @writes
 def task(asked: StoreOptions, *, session: str, new: bool, title: str, detail: str | None, **given: Any) -> None:
     """Write a task with TITLE (-: standard input) down in SESSION."""
     called = text_of(title, "title")
-    about = None if detail is None else value_of(detail, "detail")
+    more = None if detail is None else value_of(detail, "detail")
     with asked.open() as store:
-        record = _opened(store, session, new=new).task(called, detail=about, **given).record
+        record = _opened(store, session, new=new).task(called, detail=more, **given).record
     if asked.as_json:
         say_json(record)
         return
@@ -102,6 +106,7 @@ def task(asked: StoreOptions, *, session: str, new: bool, title: str, detail: st
 @click.option("--because", required=True, metavar="TEXT", help="Why.")
 @click.option("--then", metavar="TEXT", help="The step that is to follow.")
 @click.option("--tag", "tags", multiple=True, metavar="NAME", help="A tag; repeatable.")
+@subjects_option
 @writes
 def decide(asked: StoreOptions, *, session: str, new: bool, text: str, **given: Any) -> None:
     """Write the decision TEXT (-: standard input) down in SESSION, before anything is done about it. Twice makes two."""
@@ -132,6 +137,7 @@ def decide(asked: StoreOptions, *, session: str, new: bool, text: str, **given: 
     "--expect", type=click.IntRange(0), metavar="VERSION", help="Only if this is its version now; 0: if there is none."
 )
 @click.option("--ttl", metavar="TIME", help="It is gone after this time (90s, 24h, 7d).")
+@subjects_option
 @writes
 def set_(
     asked: StoreOptions, *, session: str, name: str, value: str, new: bool, scope: bool, as_text: bool, **given: Any

@@ -121,7 +121,7 @@ def _server_of(host: Host, root: Path) -> list[str] | None:
         else:
             files = {"claude-code": ".mcp.json", "cursor": ".cursor/mcp.json", "gemini": ".gemini/settings.json"}
             found = _json(root / files.get(host.name, "mcp.json"))["mcpServers"][plans.NAME]
-        return [str(found["command"]), *map(str, found["args"])]
+        return plans.expanded([str(found["command"]), *map(str, found["args"])], Path.home())
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

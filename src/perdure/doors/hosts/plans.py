@@ -6,14 +6,18 @@ A piece of JSON is merged into what is there: our entries under our names, every
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from perdure.doors.hosts import skill
 from perdure.doors.hosts.known import HOSTS, Host
 from perdure.errors import Invalid
 
+# The folder of the user, as Claude Code and Gemini, and as Cursor expands it.
+HOME, CURSORS_HOME = "${HOME}", "${userHome}"
 NAME = "perdure"
 BEGIN, END = "# >>> perdure", "# <<< perdure"
 OPENCODE_PAGE = ".opencode/perdure.md"
@@ -24,10 +28,14 @@ CODEX_END_SECONDS = 3  # this host allows no more at the end
 
 
 class Wanted(NamedTuple):
-    """An install that is wanted: the command line of perdure, and the store; an empty one comes from the environment."""
+    """An install that is wanted: the command line of perdure, and the store; an empty one comes from the environment.
+
+    home: the folder of the user, which no file that others may get names where its host can say it otherwise.
+    """
 
     command: tuple[str, ...]
     store: str
+    home: str = ""
 
 
 class PlannedFile(NamedTuple):
@@ -143,9 +151,22 @@ def _line(wanted: Wanted, host: str, part: int = 1) -> str:
     return shlex.join([*_args(wanted, "hook", host), *(["--part", str(part)] if part > 1 else [])])
 
 
-def _server(wanted: Wanted, **more: Any) -> dict[str, Any]:
-    command, *args = _args(wanted, "mcp")
+def _server(wanted: Wanted, home: str = "", **more: Any) -> dict[str, Any]:
+    """The entry of our server. home: how the host writes the user's folder, if it does: the file may be shared."""
+    command, *args = _shared(_args(wanted, "mcp"), wanted.home.rstrip("/"), home)
     return {"command": command, "args": args, **more}
+
+
+def _shared(words: list[str], own: str, home: str) -> list[str]:
+    """Words that are right for another user of the workspace too, whose own folder is another one."""
+    if not home or not own:
+        return words
+    return [re.sub(rf"(?<![\w.-]){re.escape(own)}(?=/)", lambda _: home, word) for word in words]
+
+
+def expanded(words: list[str], home: Path) -> list[str]:
+    """Words of a host's configuration as it starts them."""
+    return [word.replace(HOME, str(home)).replace(CURSORS_HOME, str(home)) for word in words]
 
 
 def _entries(wanted: Wanted, host: str, matcher: str | None, timeout: int, **more: Any) -> list[dict[str, Any]]:
@@ -163,7 +184,9 @@ def _claude_code(wanted: Wanted) -> list[PlannedFile]:
         return _entries(wanted, "claude-code", matcher, timeout)
 
     return [
-        merged(".mcp.json", _put(_server(wanted, type="stdio", alwaysLoad=True, timeout=60_000), "mcpServers", NAME)),
+        merged(
+            ".mcp.json", _put(_server(wanted, HOME, type="stdio", alwaysLoad=True, timeout=60_000), "mcpServers", NAME)
+        ),
         merged(
             ".claude/settings.local.json",
             _hooked("SessionStart", entries("startup|resume|clear|compact|fork", START_SECONDS)),
@@ -208,7 +231,7 @@ def _cursor(wanted: Wanted) -> list[PlannedFile]:
         return [{"command": _line(wanted, "cursor"), "timeout": timeout}]
 
     return [
-        merged(".cursor/mcp.json", _put(_server(wanted, env={}), "mcpServers", NAME)),
+        merged(".cursor/mcp.json", _put(_server(wanted, CURSORS_HOME, env={}), "mcpServers", NAME)),
         merged(
             ".cursor/hooks.json",
             lambda document: document.setdefault("version", 1) and None,
@@ -229,7 +252,7 @@ def _gemini(wanted: Wanted) -> list[PlannedFile]:
     return [
         merged(
             ".gemini/settings.json",
-            _put(_server(wanted, timeout=30_000, trust=False), "mcpServers", NAME),
+            _put(_server(wanted, HOME, timeout=30_000, trust=False), "mcpServers", NAME),
             _hooked("SessionStart", entries("startup|resume|clear", START_SECONDS)),
             _hooked("PreCompress", entries(None, KEEP_SECONDS)),
             _hooked("AfterTool", entries("write_file|replace|run_shell_command", 10)),

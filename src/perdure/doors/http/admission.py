@@ -45,6 +45,7 @@ class Admission:
         self._buckets: dict[str, Bucket] = {}
         self.streams: dict[str, int] = {}
         self.refused = 0
+        self.answers: dict[str, int] = {}  # by the first digit of their status
 
     def enter(self, tenant: str, limits: TenantLimits) -> None:
         """A request of a tenant. Limited if it has asked too often."""
@@ -57,6 +58,11 @@ class Admission:
         wait = bucket.take(self._clock())
         if wait:
             raise self._limited(f"more than {limits.requests} requests in a second", "requests", wait)
+
+    def answered(self, status: int) -> None:
+        """Count an answer."""
+        kind = f"{status // 100}xx"
+        self.answers[kind] = self.answers.get(kind, 0) + 1
 
     def check_stream(self, tenant: str) -> None:
         """Limited if a tenant has as many streams as it may have."""
@@ -72,6 +78,10 @@ class Admission:
             yield
         finally:
             self.streams[tenant] -= 1
+
+    def counts_runs(self, tenant: str) -> bool:
+        """Whether a tenant's runs are limited, so that they must be counted."""
+        return self._limits.get(tenant, DEFAULT).runs is not None
 
     def check_runs(self, tenant: str, unfinished: int) -> None:
         """Limited if a tenant has as many runs that are not over as it may have."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
@@ -25,6 +26,8 @@ from perdure.doors.http import (
     access,
     administering,
     bodies,
+    contents,
+    metrics,
     observing,
     openapi,
     operating,
@@ -45,7 +48,7 @@ from perdure.planes.audit import feed
 log = logging.getLogger("perdure.http")
 
 TABLE: tuple[Route, ...] = tuple(ROUTES)  # complete: the modules with verbs were imported above
-_MODULES = (administering, observing, operating, reading, streams, writing)
+_MODULES = (administering, contents, metrics, observing, operating, reading, streams, writing)
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -135,11 +138,13 @@ def _open_routes(serving: Serving, routes: Sequence[Route]) -> list[BaseRoute]:
 def _endpoint(serving: Serving, route: Route) -> Endpoint:
     async def answer(request: Request) -> Response:
         try:
-            return await _answer(serving, route, request)
+            found = await _answer(serving, route, request)
         except Error as error:
-            return response_to(error, status=_exact_status(route, request, error))
+            found = response_to(error, status=_exact_status(route, request, error))
         except ClientDisconnect:
-            return Response(status_code=499)
+            found = Response(status_code=499)
+        serving.admission.answered(found.status_code)
+        return found
 
     return answer
 
@@ -161,6 +166,7 @@ async def _answer(serving: Serving, route: Route, request: Request) -> Response:
             hint="use a token with another role: `perdure token create --role …`",
         )  # fmt: skip
     call = HttpCall(serving, identity, _parts(request), request.headers)
+    call.read = partial(bodies.read_body, request)
     bodies.read_conditions(route, call)
     given: dict[str, Any] = {}
     if route.query.__struct_fields__ or request.url.query:

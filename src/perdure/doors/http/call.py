@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from perdure.doors.http.serving import Serving, Visitor
@@ -21,13 +21,17 @@ from perdure.runtime.callers import AsyncCaller
 HIDDEN_SCOPES = ("requests/",)  # marks of requests, which are no values of anybody
 
 
+async def _nothing(_most: int) -> bytes:
+    return b""
+
+
 class HttpCall:
     """A request that was let in. key: its Idempotency-Key. version: of a value, by If-Match (0: it must not be there).
 
-    head: the sequence number that the session must be at, by If-Match.
+    head: the sequence number that the session must be at, by If-Match. read: reads the body, up to so many bytes.
     """
 
-    __slots__ = ("head", "headers", "identity", "key", "parts", "serving", "version")
+    __slots__ = ("head", "headers", "identity", "key", "parts", "read", "serving", "version")
 
     def __init__(
         self, serving: Serving, identity: Visitor, parts: Mapping[str, str], headers: Mapping[str, str]
@@ -39,6 +43,7 @@ class HttpCall:
         self.key: str | None = None
         self.version: int | None = None
         self.head: int | None = None
+        self.read: Callable[[int], Awaitable[bytes]] = _nothing
 
     @property
     def store(self) -> AsyncStore:

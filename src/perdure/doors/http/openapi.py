@@ -65,6 +65,9 @@ def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
         found["requestBody"] = {
             "required": True, "content": {"application/json": {"schema": schemas[repr(route.body)]}},
         }  # fmt: skip
+    if route.takes:
+        content = {route.takes: {"schema": {"type": "string", "format": "binary"}}}
+        found["requestBody"] = {"required": True, "content": content}
     return found
 
 

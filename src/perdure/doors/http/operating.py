@@ -34,7 +34,7 @@ from perdure.handles.atomic import Atomic
 from perdure.log.change import Stream
 from perdure.model.records.effects import Absent, Declined, EffectState, Happened, Verdict
 from perdure.model.records.runs import RunRecord
-from perdure.planes.execution import runs, waits
+from perdure.planes.execution import runs, waits, workers
 from perdure.planes.execution.runs import RunRequest
 
 RUN, EFFECT, ASK, SESSION = MarkedIn.RUN, MarkedIn.EFFECT, MarkedIn.ASK, MarkedIn.SESSION
@@ -51,6 +51,9 @@ async def start_run(call: HttpCall, body: RunInput) -> Any:
         agent=body.agent, args=value_from(body.args, "body.args"), kwargs=value_from(body.kwargs, "body.kwargs"),
         key=call.key, session=body.session, timeout=body.timeout,
     )  # fmt: skip
+    tenant = call.identity.token.tenant
+    if call.serving.admission.counts_runs(tenant):
+        call.serving.admission.check_runs(tenant, await call.caller.read(workers.unfinished))
     stream, _ = await call.caller.write(runs.start, wanted, call.caller.core.epoch)
     return run_answer(await call.caller.read(runs.run, stream))
 

@@ -22,8 +22,11 @@ def url_of(url: str, tenant: str) -> str:
     return url.replace(PLACE, tenant)
 
 
-def check_serves(url: str, served: str, tenant: str) -> None:
-    """Refused for a second tenant in one file: nothing but our own predicates would stand between the two."""
-    if PLACE not in url and parse(url).scheme != "postgresql" and tenant != served:
+def check_serves(url: str, served: str, tenant: str, *, alone: bool = False) -> None:
+    """Refused for a second tenant in one file: nothing but our own predicates would stand between the two.
+
+    alone: only the one tenant is served, wherever it lies.
+    """
+    if PLACE not in url and (alone or parse(url).scheme != "postgresql") and tenant != served:
         hint = f"serve sqlite:///folder/{PLACE}.db, a file for each tenant, or PostgreSQL"
         raise Refused(f"{without_password(url)} is served for the tenant {served!r} alone", path="tenant", hint=hint)

@@ -36,11 +36,12 @@ class Visitor(NamedTuple):
 
 
 class Serving:
-    """The open stores of a server. tenant: the one that a store in a single file is served for."""
+    """The open stores of a server. tenant: the one that a store in a single file, or with `alone` any store, is served for."""
 
-    def __init__(self, url: str, *, tenant: str = "default", actor: str = "server") -> None:
+    def __init__(self, url: str, *, tenant: str = "default", actor: str = "server", alone: bool = False) -> None:
         self.url = url
         self.tenant = tenant
+        self.alone = alone
         self._actor = actor
         self._control: AsyncStore | None = None
         self._stores: OrderedDict[str, AsyncStore] = OrderedDict()
@@ -104,7 +105,7 @@ class Serving:
 
     async def store(self, tenant: str) -> AsyncStore:
         """The store of a tenant, opened when it is first asked for. NotFound for a tenant that is not there."""
-        check_serves(self.url, self.tenant, tenant)
+        check_serves(self.url, self.tenant, tenant, alone=self.alone)
         async with self._opening:
             store = self._stores.get(tenant)
             if store is None:

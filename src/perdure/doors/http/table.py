@@ -87,6 +87,7 @@ class Route(NamedTuple):
     tag: str
     media_type: str
     match: IfMatch
+    takes: str
 
     @property
     def about(self) -> str:
@@ -113,10 +114,12 @@ def route(
     takes_key: bool = False,
     media_type: str = "application/json",
     match: IfMatch | None = None,
+    takes: str = "",
     into: list[Route] = ROUTES,
 ) -> Callable[[F], F]:
     """Enter a verb into the table. Its parameters `query` and `body` say by their types what it takes.
 
+    takes: the media type of a body that the verb reads itself.
     into: a table of another door, such as the console's, which is then passed to `make_app`.
     """
 
@@ -127,7 +130,7 @@ def route(
             name=verb.__name__, method=method, path=path, right=right, verb=verb, answer=answer,
             query=hints.get("query", NoQuery), body=hints.get("body"), status=status, target=target,
             takes_key=takes_key or target is not None, tag=tag, media_type=media_type,
-            match=match or (IfMatch.HEAD if target is MarkedIn.SESSION else IfMatch.NONE),
+            takes=takes, match=match or (IfMatch.HEAD if target is MarkedIn.SESSION else IfMatch.NONE),
         )  # fmt: skip
         into.append(entry)
         return verb

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from perdure.effects import adopting
 from perdure.handles.aio.base import AsyncStoreHandle
 from perdure.handles.aio.runs import AsyncRunHandle
+from perdure.model.lazily import lazily
 from perdure.model.records.envelope import Envelope
 from perdure.planes.execution import runs
+
+if TYPE_CHECKING:
+    from perdure.effects import adopting
+else:
+    (adopting,) = lazily("perdure.effects", "adopting")
 
 
 class AsyncAdopting(AsyncStoreHandle):

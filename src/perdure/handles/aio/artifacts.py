@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from perdure.artifacts.local import Source, save_file
 from perdure.handles.aio.base import AsyncStoreHandle, AsyncStreamHandle
+from perdure.model.lazily import lazily
 from perdure.model.records.artifacts import ArtifactRecord
 from perdure.model.refs import Ref
-from perdure.planes.conversation import artifacts
 from perdure.planes.reading.durations import Instant
 from perdure.planes.reading.paging import Page
 from perdure.runtime.callers import AsyncCaller
+
+if TYPE_CHECKING:
+    from perdure.planes.conversation import artifacts
+else:
+    (artifacts,) = lazily("perdure.planes.conversation", "artifacts")
 
 
 class AsyncArtifact:
@@ -122,11 +128,11 @@ class AsyncArtifacts(AsyncStreamHandle):
         return AsyncArtifact(self._caller, await self._write(artifacts.attach, details, row, core.holder))
 
     async def artifacts(
-        self, name: str | None = None, *, limit: int = 50, after: str | None = None
+        self, name: str | None = None, *, about: str | None = None, limit: int = 50, after: str | None = None
     ) -> Page[AsyncArtifact]:
         """The artifacts of this session, newest first, all versions. `after=page.next` gives the next
         page."""
-        found = await self._read(artifacts.listing, name=name, limit=limit, after=after)
+        found = await self._read(artifacts.listing, name=name, about=about, limit=limit, after=after)
         return found.each(lambda record: AsyncArtifact(self._caller, record))
 
     async def artifact(self, name: str) -> AsyncArtifact:
@@ -152,12 +158,20 @@ class AsyncArtifactsAcross(AsyncStoreHandle):
         media_type: str | None = None,
         actor: str | None = None,
         name: str | None = None,
+        about: str | None = None,
         since: Instant | None = None,
         until: Instant | None = None,
         limit: int = 50,
         after: str | None = None,
     ) -> Page[AsyncArtifact]:
         """The artifacts of all sessions, newest first. `after=page.next` gives the next page."""
-        filters = {"media_type": media_type, "actor": actor, "name": name, "since": since, "until": until}
+        filters = {
+            "media_type": media_type,
+            "actor": actor,
+            "name": name,
+            "about": about,
+            "since": since,
+            "until": until,
+        }
         found = await self._caller.read(artifacts.across, **filters, limit=limit, after=after)
         return found.each(lambda record: AsyncArtifact(self._caller, record))

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from perdure.boot import checking, making
-from perdure.boot.manifest import PackManifest
-from perdure.boot.pack import Pack
 from perdure.handles.aio.base import AsyncStreamHandle
+from perdure.model.lazily import lazily
+
+if TYPE_CHECKING:
+    from perdure.boot import checking, making
+    from perdure.boot.manifest import PackManifest
+    from perdure.boot.pack import Pack
+else:
+    checking, making = lazily("perdure.boot", "checking", "making")
 
 
 class AsyncBooting(AsyncStreamHandle):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from perdure.handles.aio.base import AsyncStreamHandle
@@ -16,15 +17,15 @@ class AsyncCheckpoints(AsyncStreamHandle):
 
     __slots__ = ()
 
-    async def checkpoint(self, state: Any, *, name: str = "default") -> CheckpointRecord:
+    async def checkpoint(self, state: Any, *, name: str = "default", about: Iterable[str] = ()) -> CheckpointRecord:
         """Save the whole state, any value; it costs what changed since the states that are stored already.
 
         Atomic. Saving the same state again makes a new checkpoint with the same hash and adds no node. After
         a crash it is there whole or not at all. The state is taken as it is at the call. Raises Invalid or
-        TooLarge with the path inside it.
+        TooLarge with the path inside it. about: whom it is about, besides those of all that is in the session so far.
         """
         prepared = await self._caller.read(checkpoints.prepare, checkpoints.freeze(state))
-        return await self._write(checkpoints.save, prepared, name)
+        return await self._write(checkpoints.save, prepared, name, about=about)
 
     async def restore(self, seq: int | None = None, *, name: str = "default", default: Any = None) -> Any:
         """The state of the newest checkpoint of this name, `default` when there is none; with `seq`, of that
@@ -36,10 +37,12 @@ class AsyncCheckpoints(AsyncStreamHandle):
         return await self._read(checkpoints.restore, seq, name=name, default=default)
 
     async def checkpoints(
-        self, name: str | None = None, *, limit: int = 50, before: int | str | None = None
+        self, name: str | None = None, *, about: str | None = None, limit: int = 50, before: int | str | None = None
     ) -> Page[CheckpointRecord]:
-        """The checkpoints, newest first, a fork's parents included. `.next`, for `before=`, is None when that was all."""
-        return await self._read(checkpoints.listing, name=name, limit=limit, before=before)
+        """The checkpoints, newest first, a fork's parents included. `.next`, for `before=`, is None when that was all. about:
+        those that may hold something about a subject.
+        """
+        return await self._read(checkpoints.listing, name=name, about=about, limit=limit, before=before)
 
     async def prune_checkpoints(
         self, *, keep: int, name: str | None = None, older_than: Duration | None = None, dry_run: bool = False

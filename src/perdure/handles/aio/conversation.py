@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Concatenate, Never, NoReturn, ParamSpec
+from typing import TYPE_CHECKING, Any, Concatenate, Never, NoReturn, ParamSpec
 
 from perdure.effects.storable import storable
 from perdure.errors import Invalid, TimedOut, TooLarge
 from perdure.handles.aio.base import AsyncStoreHandle, AsyncStreamHandle
 from perdure.log.change import Stream
 from perdure.model.instants import SECOND_US, duration_us
+from perdure.model.lazily import lazily
 from perdure.model.records.conversation import (
     Call,
     Cover,
@@ -27,11 +28,17 @@ from perdure.model.records.conversation import (
     StatusName,
     Turn,
 )
-from perdure.planes.conversation import sessions, summaries, turns
-from perdure.planes.conversation.transcript import Transcript
+from perdure.planes import subjects as adding
+from perdure.planes.conversation import pending, sessions, turns
 from perdure.planes.reading.durations import Duration, Instant
 from perdure.planes.reading.paging import Page
 from perdure.stores.tx import Tx
+
+if TYPE_CHECKING:
+    from perdure.planes.conversation import summaries
+    from perdure.planes.conversation.transcript import Transcript
+else:
+    (summaries,) = lazily("perdure.planes.conversation", "summaries")
 
 P = ParamSpec("P")
 FIRST_LOOK_SECONDS, LAST_LOOK_SECONDS = 0.001, 0.05
@@ -93,23 +100,26 @@ class AsyncConversation(AsyncStreamHandle):
 
     async def result(
         self, call_id: str, value: Any, *, error: bool = False, key: str | None = None,
-        native: tuple[str, Any] | Native | None = None,
+        native: tuple[str, Any] | Native | None = None, about: Iterable[str] = (),
     ) -> Turn:  # fmt: skip
         """Add the result of a call, as a tool turn. Idempotent: a call has one result.
 
         An id that was used again names the newest call. key: names this result, so that it is found also after that. native:
         as of `say`. The same result again gives the turn that stands; another one raises KeyReused. NotFound if no turn
         made the call. Parts that no store takes (NUL, a lone surrogate, an object) are kept as text, as in the result of an
-        effect, because the call was made: {"unstorable": its type, "text": what it says}. TooLarge is raised as ever.
+        effect, because the call was made: {"unstorable": its type, "text": what it says}. TooLarge is raised as ever. about: as
+        for `say`; it is also about whom the turn is that made the call.
         """
         try:
-            return await self._speak(turns.result, call_id, value, error=error, key=key, native=native)
+            return await self._speak(turns.result, call_id, value, error=error, key=key, native=native, about=about)
         except Invalid as refused:
             if isinstance(refused, TooLarge) or not refused.path.startswith("value"):
                 raise
-        return await self._speak(turns.result, call_id, storable(value), error=error, key=key, native=native)
+        return await self._speak(
+            turns.result, call_id, storable(value), error=error, key=key, native=native, about=about
+        )
 
-    async def retract(self, *turns_: Turn | int, because: str | None = None) -> int:
+    async def retract(self, *turns_: Turn | int, because: str | None = None, about: Iterable[str] = ()) -> int:
         """Take turns back: nothing shows them any more (turns, transcript, pending, search, boot), and their keys are free again.
         Returns how many this call took back. Idempotent.
 
@@ -117,7 +127,7 @@ class AsyncConversation(AsyncStreamHandle):
         is taken back waits for one again. A fork that was made before still has them; a fork that takes back what it shares
         hides it for itself. A summary that was made of them stays as it is. NotFound if one is no turn of this session.
         """
-        return await self._write(turns.retract, turns_, because)
+        return await self._write(turns.retract, turns_, because, about=about)
 
     async def line(self, head: Turn | int, *, limit: int = 100) -> list[Turn]:
         """The branch that ends with a turn, in order, the newest `limit` of it: each turn follows its `parent`, or else the
@@ -145,15 +155,17 @@ class AsyncConversation(AsyncStreamHandle):
         *,
         after: int | str | None = None,
         before: int | str | None = None,
+        about: str | None = None,
         limit: int = 100,
     ) -> Page[Turn]:
         """Turns in order: the `last` so many; or up to `limit` of those after or before a sequence number.
 
         Without arguments, the last 100. At most 1,000 at once; `perdure.every(session.turns)` goes through all. `.next` of
         what it gives is None when that was all; else there are more: further on, for `after=`, if `after` was given (0: from
-        the first), or earlier ones, for `before=`. A fork shows the turns of what it was forked from.
+        the first), or earlier ones, for `before=`. A fork shows the turns of what it was forked from. about: only those that are
+        about this subject.
         """
-        return await self._read(turns.turns, last=last, after=after, before=before, limit=limit)
+        return await self._read(turns.turns, last=last, after=after, before=before, about=about, limit=limit)
 
     async def said(self, key: str) -> Turn | None:
         """The turn that was said under a key, if there is one."""
@@ -167,10 +179,16 @@ class AsyncConversation(AsyncStreamHandle):
         """The open end of the conversation: the results of calls, or the answer to a turn; None when nothing. Raises NotFound in
         a past, or in a fork made there, whose last turns were pruned since.
         """
-        return await self._read(turns.pending)
+        return await self._read(pending.pending)
 
     async def summarise(
-        self, upto: int, text: str, *, from_: int | None = None, keys: Iterable[str] | None = None
+        self,
+        upto: int,
+        text: str,
+        *,
+        from_: int | None = None,
+        keys: Iterable[str] | None = None,
+        about: Iterable[str] = (),
     ) -> Cover:
         """Let a text stand for the turns from `from_` (by default the first) to `upto`; they stay readable.
 
@@ -178,10 +196,10 @@ class AsyncConversation(AsyncStreamHandle):
         the range that the text does not say, so that none is lost; the most frequent 200 of them.
         A later summary may swallow earlier ones whole. Conflict if it would cross one, lie inside one, or
         part a call from its result. NotFound if there are no such turns. Not idempotent: the newest of two
-        equal ranges stands.
+        equal ranges stands. about: whom it is about besides those of the turns.
         """
         names = await self._read(summaries.keys_of, upto, text, from_=from_) if keys is None else keys
-        return await self._write(summaries.summarise, upto, text, from_=from_, keys=names)
+        return await self._write(summaries.summarise, upto, text, from_=from_, keys=names, about=about)
 
     async def lacking(self, cover: Cover) -> list[str]:
         """The identifiers of what a summary covers that neither its text nor its keys say. Writes nothing."""
@@ -195,11 +213,11 @@ class AsyncConversation(AsyncStreamHandle):
         """
         return await self._read(summaries.due, width=width, fan=fan)
 
-    async def covers(self, *, nested: bool = False) -> list[Cover]:
+    async def covers(self, *, nested: bool = False, about: str | None = None) -> list[Cover]:
         """The summaries that stand, in the order of what they cover; nested: also those that others have
         swallowed.
         """
-        return await self._read(summaries.covers, nested=nested)
+        return await self._read(summaries.covers, nested=nested, about=about)
 
     async def transcript(
         self, format: Shape = "openai", *, full: bool = False, last: int | None = None  # noqa: A002 - the users' word
@@ -273,9 +291,15 @@ class AsyncConversation(AsyncStreamHandle):
         """The goal of the session, if one was set."""
         return await self._read(sessions.get_goal)
 
-    async def set_goal(self, goal: str | None) -> None:
-        """Say what the session is for; None lets the goal go. Idempotent."""
-        await self._write(sessions.set_goal, goal)
+    async def set_goal(self, goal: str | None, *, about: Iterable[str] = ()) -> None:
+        """Say what the session is for; None lets the goal go. Idempotent. about: whom the whole session is about from here on."""
+        await self._write(sessions.set_goal, goal, about=about)
+
+    async def add_subjects(self, *subjects: str) -> tuple[str, ...]:
+        """The whole session is about these persons or things: everything in it, before and after, and its runs. Returns all of
+        its subjects. Idempotent.
+        """
+        return await self._write(adding.add_to_session, subjects)
 
     # async-only
     @property
@@ -297,9 +321,9 @@ class AsyncConversation(AsyncStreamHandle):
     # sync: def goal(self, goal: str | None) -> None:
     # sync:     self.set_goal(goal)
 
-    async def set_title(self, title: str) -> None:
-        """Give the session another title. Idempotent. Its name, by which it is opened, stays as it is."""
-        await self._write(sessions.set_title, title)
+    async def set_title(self, title: str, *, about: Iterable[str] = ()) -> None:
+        """Give the session another title. Idempotent. Its name, by which it is opened, stays as it is. about: as for a goal."""
+        await self._write(sessions.set_title, title, about=about)
 
     async def label(self, *labels: str) -> tuple[str, ...]:
         """Add labels; returns all of them. Idempotent."""
@@ -343,6 +367,7 @@ class AsyncConversationAcross(AsyncStoreHandle):
         status: Status | StatusName | None = None,
         label: str | None = None,
         creator: str | None = None,
+        about: str | None = None,
         since: Instant | None = None,
         until: Instant | None = None,
         expired: bool = False,
@@ -354,10 +379,11 @@ class AsyncConversationAcross(AsyncStoreHandle):
         all. They are headers: `info()` has the rest.
 
         since, until: when it was created, as an instant or an age ("7d"). Sessions whose `ttl` is over are
-        left out unless `expired`, and those that were archived unless `archived`.
+        left out unless `expired`, and those that were archived unless `archived`. about: only those in which anything is about
+        this subject.
         Raises Invalid with the path of a filter that makes no sense.
         """
         return await self._caller.read(
-            sessions.sessions, status=status, label=label, creator=creator, since=since, until=until,
+            sessions.sessions, status=status, label=label, creator=creator, about=about, since=since, until=until,
             expired=expired, archived=archived, limit=limit, after=after,
         )  # fmt: skip

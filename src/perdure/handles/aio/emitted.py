@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from perdure.errors import ReadOnly
 from perdure.handles.aio.base import AsyncStoreHandle, AsyncStreamHandle
 from perdure.handles.aio.feed import AsyncSubscription
+from perdure.model.lazily import lazily
 from perdure.model.records.emitted import EventRecord
-from perdure.planes.audit import feed, subscriptions
-from perdure.planes.audit import history as times
-from perdure.planes.conversation import emitted as own_events
 from perdure.planes.reading.durations import Duration, Instant, pauses
 from perdure.planes.reading.paging import Page
+
+if TYPE_CHECKING:
+    from perdure.planes.audit import feed, subscriptions
+    from perdure.planes.audit import history as times
+    from perdure.planes.conversation import emitted as own_events
+else:
+    (own_events,) = lazily("perdure.planes.conversation", "emitted")
+    feed, subscriptions, times = lazily("perdure.planes.audit", "feed", "subscriptions", "history")
 
 S = TypeVar("S")
 
@@ -43,14 +49,21 @@ class AsyncEmitted(AsyncStreamHandle):
         return await self._write(own_events.emit, kind, data, expect=expect, about=about, refs=refs)
 
     async def events(
-        self, after: int | str = 0, kind: str | None = None, *, emitted: bool | None = None, limit: int = 100
+        self,
+        after: int | str = 0,
+        kind: str | None = None,
+        *,
+        emitted: bool | None = None,
+        about: str | None = None,
+        limit: int = 100,
     ) -> Page[EventRecord]:
         """The events of this session after a sequence number, in order, at most `limit`; of a fork also those
         before it. `.next`, for `after=`, is None when that was all; what follows a full page may be empty.
 
-        kind: one kind, or all below a word: `deploy.*`. emitted=True: only your own. Raises Invalid.
+        kind: one kind, or all below a word: `deploy.*`. emitted=True: only your own. about: those about a subject.
+        Raises Invalid.
         """
-        return await self._read(own_events.events, after=after, kind=kind, emitted=emitted, limit=limit)
+        return await self._read(own_events.events, after=after, kind=kind, emitted=emitted, about=about, limit=limit)
 
     async def fold(
         self,
@@ -89,6 +102,7 @@ class AsyncEmittedAcross(AsyncStoreHandle):
         session: str | None = None,
         run: str | None = None,
         emitted: bool | None = None,
+        about: str | None = None,
         limit: int = 50,
         after: str | None = None,
     ) -> Page[EventRecord]:
@@ -106,6 +120,7 @@ class AsyncEmittedAcross(AsyncStoreHandle):
             session=session,
             run=run,
             emitted=emitted,
+            about=about,
             limit=limit,
             after=after,
         )

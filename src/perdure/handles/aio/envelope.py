@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from perdure.effects import envelope, timeline
-from perdure.effects.envelope import EnvelopeWitness
 from perdure.effects.tool import DECLARED
 from perdure.handles.aio.base import AsyncStreamHandle
+from perdure.model.lazily import lazily
 from perdure.model.records.envelope import Envelope
 from perdure.model.records.timeline import TimelineRecord
 from perdure.planes.reading.paging import Page
+
+if TYPE_CHECKING:
+    from perdure.effects import envelope, timeline
+else:
+    envelope, timeline = lazily("perdure.effects", "envelope", "timeline")
 
 
 class AsyncEnveloping(AsyncStreamHandle):
@@ -46,4 +50,4 @@ class AsyncEnveloping(AsyncStreamHandle):
         known = await self._read(envelope.holders)
         dead = frozenset(each for each in known if core.living.is_dead(each))
         probes = frozenset(name for name, tool in DECLARED.items() if tool.probe is not None)
-        return EnvelopeWitness(core.uid, core.epoch, dead, probes)
+        return envelope.EnvelopeWitness(core.uid, core.epoch, dead, probes)

@@ -6,19 +6,25 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from functools import partial
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from perdure.boot import checking, stale
 from perdure.handles.aio.base import AsyncStoreHandle, AsyncStreamHandle
 from perdure.log.change import Stream
+from perdure.model.lazily import lazily
 from perdure.model.records.checks import CheckResult, standing_of
 from perdure.model.records.memories import Found, Indexed, MemoryKind, MemoryRecord, MemoryStatus, Why
 from perdure.model.refs import Ref
-from perdure.planes.memory import making, memories, search, upkeep
-from perdure.planes.memory.search import Results
 from perdure.planes.reading.durations import Instant
 from perdure.planes.reading.paging import Page
 from perdure.runtime.callers import AsyncCaller
+
+if TYPE_CHECKING:
+    from perdure.boot import checking, stale
+    from perdure.planes.memory import making, memories, search, upkeep
+    from perdure.planes.memory.search import Results
+else:
+    checking, stale = lazily("perdure.boot", "checking", "stale")
+    making, memories, search, upkeep = lazily("perdure.planes.memory", "making", "memories", "search", "upkeep")
 
 
 class AsyncMemory(AsyncStreamHandle):
@@ -123,17 +129,17 @@ class AsyncMemory(AsyncStreamHandle):
         )  # fmt: skip
         return AsyncMemory(self._caller, self._stream, self._pin, new)
 
-    async def confirm(self, because: str | None = None) -> AsyncMemory:
+    async def confirm(self, because: str | None = None, *, about: Iterable[str] = ()) -> AsyncMemory:
         """Say that it still holds, now; returns itself. Atomic. Raises Conflict if it is live no more."""
-        self._record = await self._write(memories.confirm, self.seq, because=because)
+        self._record = await self._write(memories.confirm, self.seq, because=because, about=about)
         return self
 
-    async def forget(self, because: str) -> AsyncMemory:
+    async def forget(self, because: str, *, about: Iterable[str] = ()) -> AsyncMemory:
         """Let it be found no more; returns itself. Atomic; again it changes nothing.
 
         Its text stays in the log, which never changes; erasing is another verb. Raises Conflict if it was superseded.
         """
-        self._record = await self._write(memories.forget, self.seq, because=because)
+        self._record = await self._write(memories.forget, self.seq, because=because, about=about)
         return self
 
     def __repr__(self) -> str:
@@ -196,7 +202,7 @@ async def _recall(
         AsyncHit(AsyncMemory(caller, each.stream, "", each.memory), each.score, each.why, outcomes)
         for each, outcomes in zip(found, judged, strict=True)
     ]
-    return Results(hits, complete=found.complete, vectors=found.vectors)
+    return search.Results(hits, complete=found.complete, vectors=found.vectors)
 
 
 class AsyncMemories(AsyncStreamHandle):

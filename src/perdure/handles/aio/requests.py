@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from perdure.handles.aio.base import AsyncStreamHandle
 from perdure.handles.atomic import Atomic, run_atomic
 from perdure.model.functions import plain
+from perdure.model.lazily import lazily
 from perdure.model.records.runs import WaitRecord
-from perdure.planes.execution import requests, waits
+from perdure.planes.execution import waits
 from perdure.planes.reading.durations import Duration
+
+if TYPE_CHECKING:
+    from perdure.planes.execution import requests
+else:
+    (requests,) = lazily("perdure.planes.execution", "requests")
 
 T = TypeVar("T")
 
@@ -20,12 +26,13 @@ class AsyncRequests(AsyncStreamHandle):
 
     __slots__ = ()
 
-    async def once(self, key: str, fn: Callable[[Atomic], T], *, asked: Any = None) -> T:
+    async def once(self, key: str, fn: Callable[[Atomic], T], *, asked: Any = None, about: Iterable[str] = ()) -> T:
         """Run `fn(tx)` as `store.atomic` does, once for this key: again gives the answer that it gave then.
 
         Atomic: the answer is recorded in the commit of the work, so a crash leaves both or neither. asked: what the key
         stands for; a key that comes again with something else is KeyReused. The answer is plain data (Invalid if it is
-        not), and what `fn` raises is not kept: the same again tries again. Keys belong to the session.
+        not), and what `fn` raises is not kept: the same again tries again. Keys belong to the session. about: whom the answer
+        is about, besides those of the session.
         """
         work = plain(fn, "fn")
 
@@ -34,7 +41,7 @@ class AsyncRequests(AsyncStreamHandle):
             if known is not None:
                 return known.answer
             made = work(tx)
-            tx.inside(requests.keep, self._stream, key, asked, made)
+            tx.inside(requests.keep, self._stream, key, asked, made, about)
             return made
 
         done = await self._caller.write(self._caller.fenced(run_atomic), answer, self._caller)
@@ -43,13 +50,20 @@ class AsyncRequests(AsyncStreamHandle):
         return done.result
 
     async def ask(
-        self, question: str, *, choices: list[str] | None = None, detail: Any = None, timeout: Duration | None = None
+        self,
+        question: str,
+        *,
+        choices: list[str] | None = None,
+        detail: Any = None,
+        timeout: Duration | None = None,
+        about: Iterable[str] = (),
     ) -> WaitRecord:
         """Ask a person something. Atomic; two calls ask twice. `store.asks()` lists it, `store.answer(ask.id, …)` answers it.
 
-        choices: what may be answered; without, anything. timeout: after it nobody can answer any more. Raises Invalid.
+        choices: what may be answered; without, anything. timeout: after it nobody can answer any more. about: whom
+        the question is about, and so its answer. Raises Invalid.
         """
-        return await self._write(requests.ask, question, choices=choices, detail=detail, timeout=timeout)
+        return await self._write(requests.ask, question, choices=choices, detail=detail, timeout=timeout, about=about)
 
     async def asked(self, seq: int) -> WaitRecord:
         """The question with this number, as it stands now. Raises NotFound."""

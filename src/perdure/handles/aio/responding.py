@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from perdure.effects.responding import respond
 from perdure.handles.aio.effects import AsyncEffects
+from perdure.model.lazily import lazily
 from perdure.model.records.conversation import Call
 from perdure.model.records.effects import Answer
+from perdure.planes.subjects import named
 from perdure.runtime.shells import acting_in
+
+if TYPE_CHECKING:
+    from perdure.effects import responding
+else:
+    (responding,) = lazily("perdure.effects", "responding")
 
 
 class AsyncResponding(AsyncEffects):
@@ -24,6 +30,7 @@ class AsyncResponding(AsyncEffects):
         calls: Sequence[Call | Mapping[str, Any]],
         tools: Iterable[Callable[..., Any]],
         key: str | None = None,
+        about: Iterable[str] = (),
     ) -> list[Answer]:
         """Say what a model answered and carry out its calls, in order and each once. Returns an Answer for each.
 
@@ -31,9 +38,9 @@ class AsyncResponding(AsyncEffects):
         fails, is refused, or means nothing has an error for its answer, in the conversation too, and the others go on. Tools
         that only read are called where they stand. The same calls again, after a crash or after InDoubt or Waiting, go on where
         they were, known by the id of the first: `turn = session.pending().turn` has them. key: of the turn, as for `say`. calls:
-        each a Call, or a mapping of id, tool and args. Raises KeyReused when they were part of another turn, Invalid when one
-        has no id of its own.
+        each a Call, or a mapping of id, tool and args. about: whom the answer is about, and so its calls and their results.
+        Raises KeyReused when they were part of another turn, Invalid when one has no id of its own.
         """
         self._caller.check_may_send()
         acting = acting_in(self._caller, self._stream)
-        return await self._run(respond(acting, content, key, calls, tools))
+        return await self._run(responding.respond(acting, content, key, calls, tools, named(about)))

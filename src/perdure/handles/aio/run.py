@@ -27,6 +27,7 @@ from perdure.model.records.runs import RunRecord, WaitKind, WaitRecord, WaitStat
 from perdure.model.values import digest
 from perdure.planes.execution import waits
 from perdure.planes.reading.durations import Duration
+from perdure.planes.subjects import named
 from perdure.runtime import course, cutting, outward, places, undoing, waiting
 from perdure.runtime.agent import as_agent
 from perdure.runtime.driving import Driving
@@ -200,13 +201,17 @@ class AsyncRun:
     @overload
     async def act(
         self, tool: Callable[..., Coro[R]], /, *args: Any, approve: str | None, approve_within: Duration | None = None,
-        **kwargs: Any,
+        about: Iterable[str] = (), **kwargs: Any,
     ) -> R: ...  # fmt: skip
     @overload
     async def act(
         self, tool: Callable[..., R], /, *args: Any, approve: str | None, approve_within: Duration | None = None,
-        **kwargs: Any,
+        about: Iterable[str] = (), **kwargs: Any,
     ) -> R: ...  # fmt: skip
+    @overload
+    async def act(self, tool: Callable[..., Coro[R]], /, *args: Any, about: Iterable[str], **kwargs: Any) -> R: ...
+    @overload
+    async def act(self, tool: Callable[..., R], /, *args: Any, about: Iterable[str], **kwargs: Any) -> R: ...
     @overload
     async def act(self, tool: Callable[P, Coro[R]], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
     @overload
@@ -218,20 +223,22 @@ class AsyncRun:
         *args: Any,
         approve: str | None = None,
         approve_within: Duration | None = None,
+        about: Iterable[str] = (),
         **kwargs: Any,
     ) -> Any:
         """Do something outside, once, whatever crashes: intent first, then the call, then its result.
 
         approve: ask a person first; the answer binds to this very call. approve_within: no answer by then is a no. Doubt is
-        settled by the tool's rule; where that needs a person, the run waits. Raises Failed when it is known not to have
+        settled by the tool's rule; where that needs a person, the run waits. about: whom it is about, besides those of the run.
+        Raises Failed when it is known not to have
         happened.
         """
         found = as_tool(tool)
-        found.check_free(approve=approve, approve_within=approve_within)
+        found.check_free(approve=approve, approve_within=approve_within, about=about or None)
         if approve is not None:
             check_question(approve, "approve")
         given, asked = found.bind(args, kwargs), (approve, approve_within)
-        return await self._shell.run(outward.act(self._driving, self._here(), found, given, asked))
+        return await self._shell.run(outward.act(self._driving, self._here(), found, given, asked, about=named(about)))
 
     async def respond(
         self,
@@ -281,17 +288,18 @@ class AsyncRun:
         timeout: Duration | None = None,
         default: Any = ...,
         detail: Any = None,
+        about: Iterable[str] = (),
     ) -> Any:
         """Ask a person, and wait for the answer for as long as it takes, restarts and deploys included.
 
-        After `timeout`: the default, or TimedOut if there is none.
+        After `timeout`: the default, or TimedOut if there is none. about: whom the question and its answer are about.
         """
         given = None if default is ... else default
         doc = waits.ask_document(question, choices, given, detail)
         if choices and timeout is not None and given is not None and given not in choices:
             raise Invalid(f"{given!r} is none of the choices", path="default")
         mark = digest(doc, "ask").hex()
-        asking = waiting.await_one(self._driving, self._here(), WaitKind.ASK, doc, mark, timeout)
+        asking = waiting.await_one(self._driving, self._here(), WaitKind.ASK, doc, mark, timeout, named(about))
         found = await self._shell.run(asking)
         if found.state is WaitState.EXPIRED and default is ...:
             raise TimedOut(f"nobody answered {question!r} in time", path="ask")
@@ -316,32 +324,57 @@ class AsyncRun:
     async def start(
         self, agent: Callable[Concatenate[Any, P], R], /, *args: P.args, **kwargs: P.kwargs
     ) -> AsyncChild[R]: ...
-    async def start(self, agent: Callable[..., Any], /, *args: Any, **kwargs: Any) -> AsyncChild[Any]:
-        """Start another run of one's own: begun once, whatever crashes. `result` waits for it."""
+    @overload
+    async def start(
+        self, agent: Callable[..., Coro[R]], /, *args: Any, about: Iterable[str], **kwargs: Any
+    ) -> AsyncChild[R]: ...
+    @overload
+    async def start(
+        self, agent: Callable[..., R], /, *args: Any, about: Iterable[str], **kwargs: Any
+    ) -> AsyncChild[R]: ...
+    async def start(
+        self, agent: Callable[..., Any], /, *args: Any, about: Iterable[str] = (), **kwargs: Any
+    ) -> AsyncChild[Any]:
+        """Start another run of one's own: begun once, whatever crashes. `result` waits for it. about: whom it is about, besides
+        those of this run.
+        """
         made = as_agent(agent)
-        made.check(args, kwargs)
-        return AsyncChild(self, await self._shell.run(waiting.start(self._driving, self._here(), made, args, kwargs)))
+        made.check(args, kwargs, about=about or None)
+        starting = waiting.start(self._driving, self._here(), made, args, kwargs, named(about))
+        return AsyncChild(self, await self._shell.run(starting))
 
     @overload
     async def call(self, agent: Callable[Concatenate[Any, P], Coro[R]], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
     @overload
     async def call(self, agent: Callable[Concatenate[Any, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
-    async def call(self, agent: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        """Start another run and wait for its result."""
-        child = await self.start(agent, *args, **kwargs)
+    @overload
+    async def call(self, agent: Callable[..., Coro[R]], /, *args: Any, about: Iterable[str], **kwargs: Any) -> R: ...
+    @overload
+    async def call(self, agent: Callable[..., R], /, *args: Any, about: Iterable[str], **kwargs: Any) -> R: ...
+    async def call(self, agent: Callable[..., Any], /, *args: Any, about: Iterable[str] = (), **kwargs: Any) -> Any:
+        """Start another run and wait for its result. about: as for `start`."""
+        child = await self.start(agent, *args, about=about, **kwargs)
         return await child.result()
 
     # -- checkpoints and versions ----------------------------------------------------------------------------------------------
 
-    async def checkpoint(self, state: Any, *, now: bool = False) -> bool:
+    async def add_subjects(self, *subjects: str) -> tuple[str, ...]:
+        """The whole run is about these persons or things: its steps and all else in it, and the runs that it started. Returns all
+        of its subjects. Idempotent, and so safe at every replay.
+        """
+        return await self._shell.run(cutting.add_subjects(self._driving, named(subjects)))
+
+    async def checkpoint(self, state: Any, *, now: bool = False, about: Iterable[str] = ()) -> bool:
         """Offer a state to go on from: `run.restored` after a crash, and nothing before it is looked at again.
 
         It is saved when the agent's policy says so, or always if it has none, or `now`. Returns whether it was. Only between
         the branches of a run, outside its sagas, and when none of its effects and children is open: a policy then waits for
         another offer, any other is Refused. So is an agent that did not read `run.restored` before it did anything but steps:
-        after a crash it would repeat what came before the checkpoint.
+        after a crash it would repeat what came before the checkpoint. about: whom it is about, besides all that is in the run.
         """
-        return await self._shell.run(cutting.checkpoint(self._driving, self._here(), state, now=now))
+        return await self._shell.run(
+            cutting.checkpoint(self._driving, self._here(), state, now=now, about=named(about))
+        )
 
     async def patched(self, name: str) -> bool:
         """Whether this run goes the new way: True for runs that reach this place anew, False for those that were past it.

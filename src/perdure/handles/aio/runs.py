@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any, Concatenate, Generic, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, overload
 
-from perdure.effects import adopting, ending, ledger, operator_verbs, timeline, what_if
+from perdure.effects import ending, ledger, operator_verbs
 from perdure.effects.outcomes import in_doubt_about
 from perdure.effects.settling import settle_with
 from perdure.errors import (
@@ -29,6 +29,7 @@ from perdure.handles.programs import run_for
 from perdure.log.change import Stream
 from perdure.model.functions import Coro, P, R, R_co
 from perdure.model.instants import SECOND_US, instant_us
+from perdure.model.lazily import lazily
 from perdure.model.records.differences import RunDiff
 from perdure.model.records.effects import EffectState
 from perdure.model.records.runs import (
@@ -41,8 +42,8 @@ from perdure.model.records.runs import (
     WaitState,
     WaitStateName,
 )
-from perdure.planes.audit import diff, history
-from perdure.planes.execution import runs, steps, waits, workers
+from perdure.planes import subjects as adding
+from perdure.planes.execution import runs, steps, waits
 from perdure.planes.reading.durations import Duration, Instant, pauses, store_now
 from perdure.planes.reading.origins import check_seq
 from perdure.planes.reading.paging import Page
@@ -54,6 +55,15 @@ from perdure.runtime.callers import AsyncFrozenCaller
 from perdure.runtime.course import Drive
 from perdure.runtime.outward import DOUBT
 from perdure.stores.tx import Tx
+
+if TYPE_CHECKING:
+    from perdure.effects import adopting, timeline, what_if
+    from perdure.planes.audit import diff, history
+    from perdure.planes.execution import workers
+else:
+    adopting, timeline, what_if = lazily("perdure.effects", "adopting", "timeline", "what_if")
+    diff, history = lazily("perdure.planes.audit", "diff", "history")
+    (workers,) = lazily("perdure.planes.execution", "workers")
 
 CLAIMED_AT_ONCE = 50  # runs that one recovery looks at
 ANSWERED = (WaitKind.ASK, WaitKind.APPROVAL, WaitKind.SIGNAL)  # by somebody, at any time
@@ -163,9 +173,17 @@ class AsyncRunHandle(AsyncEnveloping, Generic[R_co]):
         """The input of the model of a step, by the number of its event: `args` and `kwargs`. NotFound if there is none."""
         return await self._read(steps.input_of, step)
 
-    async def signal(self, name: str, payload: Any = None) -> None:
-        """Send it a signal, which waits there until it is taken. Conflict when the run is over, or was handed over."""
-        await self._write(waits.signal, name, payload)
+    async def signal(self, name: str, payload: Any = None, *, about: Iterable[str] = ()) -> None:
+        """Send it a signal, which waits there until it is taken. Conflict when the run is over, or was handed over. about: whom
+        it is about, besides those of the run.
+        """
+        await self._write(waits.signal, name, payload, about=about)
+
+    async def add_subjects(self, *subjects: str) -> tuple[str, ...]:
+        """The whole run is about these persons or things: everything in it, and the runs that it started. Returns all of its
+        subjects. Idempotent.
+        """
+        return await self._write(adding.add_to_run, subjects)
 
     async def cancel(self, why: str = "") -> AsyncRunHandle[R_co]:
         """Ask it to end. Returns itself.
@@ -246,19 +264,35 @@ class AsyncRuns(AsyncStoreHandle):
 
     @overload
     async def start(
-        self, agent: Callable[..., Coro[R]], /, *args: Any, key: str | None, session: str | None = None, **kwargs: Any
+        self, agent: Callable[..., Coro[R]], /, *args: Any, key: str | None, session: str | None = None,
+        about: Iterable[str] = (), **kwargs: Any,
+    ) -> AsyncRunHandle[R]: ...  # fmt: skip
+    @overload
+    async def start(
+        self, agent: Callable[..., R], /, *args: Any, key: str | None, session: str | None = None,
+        about: Iterable[str] = (), **kwargs: Any,
+    ) -> AsyncRunHandle[R]: ...  # fmt: skip
+    @overload
+    async def start(
+        self,
+        agent: Callable[..., Coro[R]],
+        /,
+        *args: Any,
+        session: str | None,
+        about: Iterable[str] = (),
+        **kwargs: Any,
     ) -> AsyncRunHandle[R]: ...
     @overload
     async def start(
-        self, agent: Callable[..., R], /, *args: Any, key: str | None, session: str | None = None, **kwargs: Any
+        self, agent: Callable[..., R], /, *args: Any, session: str | None, about: Iterable[str] = (), **kwargs: Any
     ) -> AsyncRunHandle[R]: ...
     @overload
     async def start(
-        self, agent: Callable[..., Coro[R]], /, *args: Any, session: str | None, **kwargs: Any
+        self, agent: Callable[..., Coro[R]], /, *args: Any, about: Iterable[str], **kwargs: Any
     ) -> AsyncRunHandle[R]: ...
     @overload
     async def start(
-        self, agent: Callable[..., R], /, *args: Any, session: str | None, **kwargs: Any
+        self, agent: Callable[..., R], /, *args: Any, about: Iterable[str], **kwargs: Any
     ) -> AsyncRunHandle[R]: ...
     @overload
     async def start(
@@ -275,53 +309,62 @@ class AsyncRuns(AsyncStoreHandle):
         *args: Any,
         key: str | None = None,
         session: str | None = None,
+        about: Iterable[str] = (),
         **kwargs: Any,
     ) -> AsyncRunHandle:
-        """Begin a run and leave it to the workers. The same key and arguments again: the same run. Atomic.
+        """Begin a run and leave it to the workers. The same key and arguments again: the same run. Atomic. about: whom all of it
+        is about, besides those of its session.
 
         Raises KeyReused for the same key with other arguments, Invalid for what cannot be kept or does not fit the function.
         """
         made = as_agent(agent)
-        made.check(args, kwargs, key=key, session=session)
+        made.check(args, kwargs, key=key, session=session, about=about or None)
         wanted = runs.RunRequest(
-            agent=made.name,
-            args=list(args),
-            kwargs=kwargs,
-            key=key,
-            session=session,
-            parent=None,
-            program=made.program,
-            timeout=made.timeout,
-        )
+            agent=made.name, args=list(args), kwargs=kwargs, key=key, session=session, program=made.program,
+            timeout=made.timeout, about=adding.named(about),
+        )  # fmt: skip
         stream, begun = await self._caller.write(runs.start, wanted, self._caller.core.epoch)
         return await self._handle(stream) if begun is None else AsyncRunHandle(self._caller, stream, begun)
 
     @overload
     async def drive(
         self, agent: Callable[..., Coro[R]], /, *args: Any, key: str | None, session: str | None = None, wait: Duration
-        | bool | None = None, **kwargs: Any,
+        | bool | None = None, about: Iterable[str] = (), **kwargs: Any,
     ) -> R: ...  # fmt: skip
     @overload
     async def drive(
         self, agent: Callable[..., R], /, *args: Any, key: str | None, session: str | None = None, wait: Duration | bool
-        | None = None, **kwargs: Any,
+        | None = None, about: Iterable[str] = (), **kwargs: Any,
     ) -> R: ...  # fmt: skip
     @overload
     async def drive(
         self, agent: Callable[..., Coro[R]], /, *args: Any, session: str | None, wait: Duration | bool | None = None,
-        **kwargs: Any,
+        about: Iterable[str] = (), **kwargs: Any,
     ) -> R: ...  # fmt: skip
     @overload
     async def drive(
         self, agent: Callable[..., R], /, *args: Any, session: str | None, wait: Duration | bool | None = None,
+        about: Iterable[str] = (), **kwargs: Any,
+    ) -> R: ...  # fmt: skip
+    @overload
+    async def drive(
+        self, agent: Callable[..., Coro[R]], /, *args: Any, wait: Duration | bool | None, about: Iterable[str] = (),
         **kwargs: Any,
     ) -> R: ...  # fmt: skip
     @overload
     async def drive(
-        self, agent: Callable[..., Coro[R]], /, *args: Any, wait: Duration | bool | None, **kwargs: Any
+        self,
+        agent: Callable[..., R],
+        /,
+        *args: Any,
+        wait: Duration | bool | None,
+        about: Iterable[str] = (),
+        **kwargs: Any,
     ) -> R: ...
     @overload
-    async def drive(self, agent: Callable[..., R], /, *args: Any, wait: Duration | bool | None, **kwargs: Any) -> R: ...
+    async def drive(self, agent: Callable[..., Coro[R]], /, *args: Any, about: Iterable[str], **kwargs: Any) -> R: ...
+    @overload
+    async def drive(self, agent: Callable[..., R], /, *args: Any, about: Iterable[str], **kwargs: Any) -> R: ...
     @overload
     async def drive(self, agent: Callable[Concatenate[Any, P], Coro[R]], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
     @overload
@@ -334,18 +377,20 @@ class AsyncRuns(AsyncStoreHandle):
         key: str | None = None,
         session: str | None = None,
         wait: Duration | bool | None = None,
+        about: Iterable[str] = (),
         **kwargs: Any,
     ) -> Any:
         """Begin a run, or go on with the one under this key, here and now; gives its result.
 
         Children are driven in place, and a sleep is waited for if it ends within a minute. wait: within that time; True: however
-        long it is; False: not at all. Raises Waiting when a person, a signal or a later time must come first (call it again
-        afterwards), Failed, Cancelled or Parked if that is how it ends, Conflict while somebody else drives it.
+        long it is; False: not at all. about: as for `start`. Raises Waiting when a person, a signal or a later time must come
+        first (call it again afterwards), Failed, Cancelled or Parked if that is how it ends, Conflict while somebody else drives
+        it.
         """
         made = as_agent(agent)
         made.check(args, kwargs, wait=wait)
         patience_us = course.patience_us(wait)
-        handle = await self.start(made, *args, key=key, session=session, **kwargs)
+        handle = await self.start(made, *args, key=key, session=session, about=about, **kwargs)
         return await self._driven(handle, {**DECLARED, made.name: made}, patience_us)
 
     async def _driven(
@@ -515,38 +560,42 @@ class AsyncRuns(AsyncStoreHandle):
         session: str | None = None,
         parent: str | None = None,
         errors: bool = False,
+        about: str | None = None,
         since: Instant | None = None,
         until: Instant | None = None,
         limit: int = 100,
         after: str | None = None,
     ) -> Page[AsyncRunHandle]:
         """The runs of this tenant, newest first. errors: those that failed or are parked, the last trouble first; `since` and
-        `until` are then of when a run went wrong.
+        `until` are then of when a run went wrong. about: those in which anything is about a subject.
         """
         found = await self._caller.read(
-            runs.runs_of_store, status=status, agent=agent, session=session, parent=parent, errors=errors, since=since,
-            until=until, limit=limit, after=after,
+            runs.runs_of_store, status=status, agent=agent, session=session, parent=parent, errors=errors, about=about,
+            since=since, until=until, limit=limit, after=after,
         )  # fmt: skip
         return found.each(lambda each: AsyncRunHandle(self._caller, each[0], each[1]))
 
     async def asks(
-        self, *, state: WaitState | WaitStateName | None = "open", limit: int = 100, after: str | None = None
+        self, *, state: WaitState | WaitStateName | None = "open", about: str | None = None, limit: int = 100,
+        after: str | None = None,
     ) -> Page[WaitRecord]:  # fmt: skip
         """The questions to people, and approvals, newest first. `.next`, for `after=`, is None when that was all."""
-        return await self._caller.read(waits.asks, state=state, limit=limit, after=after)
+        return await self._caller.read(waits.asks, state=state, about=about, limit=limit, after=after)
 
-    async def answer(self, ask: str, value: Any, *, by: str | None = None) -> WaitRecord:
-        """Answer an ask or an approval, once. by: who says so; default: the actor of this store.
+    async def answer(self, ask: str, value: Any, *, by: str | None = None, about: Iterable[str] = ()) -> WaitRecord:
+        """Answer an ask or an approval, once. by: who says so; default: the actor of this store. about: whom
+        the answer is about, besides those of the question.
 
         Raises Conflict if it was answered, expired or withdrawn, or its run was handed over, Invalid if it is no choice,
         NotFound if there is none.
         """
         stream, seq = await self._caller.read(operator_verbs.locate, ask, "ask")
-        return await self._caller.write(waits.answer, stream, seq, value, self._caller.actor if by is None else by)
+        who = self._caller.actor if by is None else by
+        return await self._caller.write(waits.answer, stream, seq, value, who, about)
 
-    async def signal(self, run: str, name: str, payload: Any = None) -> None:
-        """Send a signal to a run. Conflict when it is over, or was handed over."""
-        await (await self.run(run)).signal(name, payload)
+    async def signal(self, run: str, name: str, payload: Any = None, *, about: Iterable[str] = ()) -> None:
+        """Send a signal to a run. Conflict when it is over, or was handed over. about: as for `run.signal`."""
+        await (await self.run(run)).signal(name, payload, about=about)
 
     async def effect(self, name: str) -> AsyncEffect:
         """The effect that people call so: `run:4f1c/12`."""

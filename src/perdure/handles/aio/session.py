@@ -15,6 +15,7 @@ from perdure.handles.aio.requests import AsyncRequests
 from perdure.handles.aio.responding import AsyncResponding
 from perdure.handles.aio.tasks import AsyncWork
 from perdure.handles.aio.values import AsyncValues
+from perdure.planes import subjects as adding
 
 
 class AsyncSession(
@@ -52,3 +53,7 @@ class AsyncScope(AsyncValues, AsyncMemories, AsyncPast):
     """Values and memories that outlive a session, under a name such as `user:alice` or `project:acme`."""
 
     __slots__ = ()
+
+    async def add_subjects(self, *subjects: str) -> tuple[str, ...]:
+        """Everything in the scope, before and after, is about these persons or things. Returns all of them. Idempotent."""
+        return await self._write(adding.add_to_scope, subjects)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from perdure.handles import colours
 from perdure.handles.aio.adopting import AsyncAdopting
@@ -21,13 +21,18 @@ from perdure.handles.aio.session import AsyncScope, AsyncSession
 from perdure.handles.aio.tasks import AsyncWorkAcross
 from perdure.handles.atomic import Atomic, run_atomic, run_inside, run_on
 from perdure.model.functions import plain
+from perdure.model.lazily import lazily
 from perdure.model.limits import check_name
 from perdure.planes.conversation import sessions
 from perdure.planes.memory import values
 from perdure.planes.reading.durations import Duration
 from perdure.runtime.callers import AsyncCaller
 from perdure.stores.url import without_password
-from perdure.stores.user_query import ask
+
+if TYPE_CHECKING:
+    from perdure.stores import user_query
+else:
+    (user_query,) = lazily("perdure.stores", "user_query")
 
 T = TypeVar("T")
 
@@ -85,22 +90,26 @@ class AsyncStore(
         goal: str | None = None,
         ttl: Duration | None = None,
         pins: Mapping[str, Any] | None = None,
+        about: Iterable[str] = (),
     ) -> AsyncSession:
         """Get the session of this name, or create it: atomic, and of many who try at once one creates it.
 
-        The options are for its creation. A session that exists is only read: they change nothing about it.
+        The options are for its creation. A session that exists is only read: they change nothing about it. about: whom all of
+        it is about, with its runs; a session that exists gets those that it lacks.
         ttl: after this time it is left out of listings; it can still be opened by its name. pins: software
         versions, see `session.pin`. Raises Invalid with the path of what is wrong.
         """
-        options = {"title": title, "labels": labels, "goal": goal, "ttl": ttl, "pins": pins}
-        found = await self._caller.read(sessions.find_session, name)
+        options = {"title": title, "labels": labels, "goal": goal, "ttl": ttl, "pins": pins, "about": about}
+        found = None if about else await self._caller.read(sessions.find_session, name)
         stream, pin = found or await self._caller.write(sessions.open_session, name, **options)
         return AsyncSession(self._caller, stream, pin)
 
-    async def scope(self, name: str) -> AsyncScope:
-        """Values that outlive a session: `user:alice`, `project:acme`. Opening one that exists writes nothing."""
-        found = await self._caller.read(values.find_scope, name)
-        return AsyncScope(self._caller, found or await self._caller.write(values.open_scope, name))
+    async def scope(self, name: str, *, about: Iterable[str] = ()) -> AsyncScope:
+        """Values that outlive a session: `user:alice`, `project:acme`. Opening one that exists writes nothing, but for subjects
+        (about: whom everything in it is about) that it lacks.
+        """
+        found = None if about else await self._caller.read(values.find_scope, name)
+        return AsyncScope(self._caller, found or await self._caller.write(values.open_scope, name, about))
 
     async def atomic(self, fn: Callable[[Atomic], T], *, on: Any = None) -> T:
         """Several verbs in one commit: `fn(tx)` gets the same verbs through `tx.session(…)` and
@@ -136,7 +145,8 @@ class AsyncStore(
         timeout: seconds, by default the store's; TimedOut after that. Raises Refused for a statement that does anything but
         read, Invalid for one that the database does not understand.
         """
-        return await self._caller.work(ask, self._caller.core, self._caller.tenant, sql, params or {}, limit, timeout)
+        core, tenant = self._caller.core, self._caller.tenant
+        return await self._caller.work(user_query.ask, core, tenant, sql, params or {}, limit, timeout)
 
     async def beat(self) -> None:
         """Say now that this store is alive. A thread does it by itself, unless a clock was passed to

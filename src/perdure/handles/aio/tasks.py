@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from perdure.boot import checking
 from perdure.handles.aio.base import AsyncStoreHandle, AsyncStreamHandle
 from perdure.log.change import Stream
+from perdure.model.lazily import lazily
 from perdure.model.records.tasks import TaskRecord, TaskStatus, TaskStatusName
 from perdure.model.refs import Ref
-from perdure.planes.execution import task_needs as needing
-from perdure.planes.execution import tasks
 from perdure.planes.reading.durations import Duration, Instant
 from perdure.planes.reading.paging import Page
 from perdure.runtime.callers import AsyncCaller
+
+if TYPE_CHECKING:
+    from perdure.boot import checking
+    from perdure.planes.execution import task_needs as needing
+    from perdure.planes.execution import tasks
+else:
+    needing, tasks = lazily("perdure.planes.execution", "task_needs", "tasks")
+    (checking,) = lazily("perdure.boot", "checking")
 
 
 class AsyncTask(AsyncStreamHandle):
@@ -161,32 +167,32 @@ class AsyncTask(AsyncStreamHandle):
         """Give it back: it is todo again. Raises Stale or Conflict if it is not this handle's to give."""
         return await self._move("release")
 
-    async def done(self, note: str | None = None) -> AsyncTask:
+    async def done(self, note: str | None = None, *, about: Iterable[str] = ()) -> AsyncTask:
         """Say that it is done; what needs it may become ready. Raises Stale or Conflict."""
-        return await self._move("done", note)
+        return await self._move("done", note, about)
 
-    async def fail(self, note: str | None = None) -> AsyncTask:
+    async def fail(self, note: str | None = None, *, about: Iterable[str] = ()) -> AsyncTask:
         """Say that it failed; what needs it is stuck until it is reopened. Raises Stale or Conflict."""
-        return await self._move("fail", note)
+        return await self._move("fail", note, about)
 
-    async def block(self, reason: str) -> AsyncTask:
+    async def block(self, reason: str, *, about: Iterable[str] = ()) -> AsyncTask:
         """Put it aside until something outside happens; a claim on it ends. Raises Stale or Conflict."""
-        return await self._move("block", reason)
+        return await self._move("block", reason, about)
 
-    async def unblock(self, note: str | None = None) -> AsyncTask:
+    async def unblock(self, note: str | None = None, *, about: Iterable[str] = ()) -> AsyncTask:
         """Its obstacle is gone: it is todo again. Raises Conflict if it is not blocked."""
-        return await self._move("unblock", note)
+        return await self._move("unblock", note, about)
 
-    async def cancel(self, note: str | None = None) -> AsyncTask:
+    async def cancel(self, note: str | None = None, *, about: Iterable[str] = ()) -> AsyncTask:
         """It is not to be done any more. Anybody may say so; who is at it is told by Stale."""
-        return await self._move("cancel", note)
+        return await self._move("cancel", note, about)
 
-    async def reopen(self, note: str | None = None) -> AsyncTask:
+    async def reopen(self, note: str | None = None, *, about: Iterable[str] = ()) -> AsyncTask:
         """Try again what failed or was cancelled: it is todo. Raises Conflict if it is neither."""
-        return await self._move("reopen", note)
+        return await self._move("reopen", note, about)
 
-    async def _move(self, verb: str, note: str | None = None) -> AsyncTask:
-        self._record = await self._write(tasks.move, self.id, verb, note=note, token=self._token)
+    async def _move(self, verb: str, note: str | None = None, about: Iterable[str] = ()) -> AsyncTask:
+        self._record = await self._write(tasks.move, self.id, verb, note=note, token=self._token, about=about)
         self._token = None
         return self
 
@@ -197,14 +203,15 @@ class AsyncTask(AsyncStreamHandle):
         priority: int | None = None,
         labels: Iterable[str] | None = None,
         detail: Any = ...,
+        about: Iterable[str] = (),
     ) -> AsyncTask:
         """Change what it says; what is not given stays. Atomic; repeating it changes nothing.
 
-        A `key` goes on standing for what the task was first written down with. Raises Stale or Conflict as the moves do, and
-        Invalid with the path of what is wrong.
+        A `key` goes on standing for what the task was first written down with. about: whom it is about from here on too. Raises
+        Stale or Conflict as the moves do, and Invalid with the path of what is wrong.
         """
         given = {"title": title, "priority": priority, "labels": labels, "detail": detail}
-        self._record = await self._write(tasks.edit, self.id, token=self._token, **given)
+        self._record = await self._write(tasks.edit, self.id, token=self._token, about=about, **given)
         return self
 
     async def need(self, other: AsyncTask | TaskRecord | int) -> AsyncTask:
@@ -242,17 +249,19 @@ class AsyncWork(AsyncStreamHandle):
         detail: Any = None,
         key: str | None = None,
         checks: Iterable[object] = (),
+        about: Iterable[str] = (),
     ) -> AsyncTask:
         """Write a task down. Atomic; without a key two calls make two tasks.
 
         needs: tasks of this session that must be done before. priority: higher comes first. detail: any
         value. key: makes it idempotent, also after a crash: the same key, title, priority, labels and detail
         give the task that stands, as it is by now; others raise KeyReused. checks: what must be so for it to make sense
-        (`perdure.GitRef` …), looked at when the session is booted and by `store.checked`. Raises Invalid, TooLarge or
-        NotFound with the path of what is wrong; nothing is written then.
+        (`perdure.GitRef` …), looked at when the session is booted and by `store.checked`. about: whom it is about;
+        all that becomes of it is about them too. Raises Invalid, TooLarge or NotFound with the path of what is wrong; nothing is
+        written then.
         """
         record = await self._write(
-            tasks.add, title, needs=needs, parent=parent, priority=priority, labels=labels, detail=detail, key=key,
+            tasks.add, title, needs=needs, parent=parent, priority=priority, labels=labels, detail=detail, key=key, about=about,
             checks=await self._caller.work(checking.observed, checks) if checks else (),
         )  # fmt: skip
         return AsyncTask(self._caller, self._stream, self._pin, record)
@@ -270,12 +279,13 @@ class AsyncWork(AsyncStreamHandle):
         label: str | None = None,
         parent: AsyncTask | TaskRecord | int | None = None,
         stuck: bool = False,
+        about: str | None = None,
         limit: int = 100,
         after: str | None = None,
     ) -> Page[AsyncTask]:
         """The tasks of this session, newest first. stuck: those that need a failed or cancelled one."""
         found = await self._read(
-            tasks.tasks, status=status, label=label, parent=parent, stuck=stuck, limit=limit, after=after
+            tasks.tasks, status=status, label=label, parent=parent, stuck=stuck, about=about, limit=limit, after=after
         )
         return found.each(lambda record: AsyncTask(self._caller, self._stream, self._pin, record))
 
@@ -305,6 +315,7 @@ class AsyncWorkAcross(AsyncStoreHandle):
         label: str | None = None,
         actor: str | None = None,
         stuck: bool = False,
+        about: str | None = None,
         since: Instant | None = None,
         until: Instant | None = None,
         limit: int = 100,
@@ -315,7 +326,7 @@ class AsyncWorkAcross(AsyncStoreHandle):
         since, until: instants ("2026-01-31", a datetime) or ages ("7d"). The page's `next` goes into `after`.
         """
         found = await self._caller.read(
-            tasks.tasks_of_store, status=status, label=label, actor=actor, stuck=stuck, since=since,
+            tasks.tasks_of_store, status=status, label=label, actor=actor, stuck=stuck, about=about, since=since,
             until=until, limit=limit, after=after,
         )  # fmt: skip
         return found.each(lambda each: AsyncTask(self._caller, each[0], "", each[1]))

@@ -6,15 +6,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from perdure.artifacts.local import Source, save_file
 from perdure.handles.sync.base import StoreHandle, StreamHandle
+from perdure.model.lazily import lazily
 from perdure.model.records.artifacts import ArtifactRecord
 from perdure.model.refs import Ref
-from perdure.planes.conversation import artifacts
 from perdure.planes.reading.durations import Instant
 from perdure.planes.reading.paging import Page
 from perdure.runtime.callers import Caller
+
+if TYPE_CHECKING:
+    from perdure.planes.conversation import artifacts
+else:
+    (artifacts,) = lazily("perdure.planes.conversation", "artifacts")
 
 
 class Artifact:
@@ -120,10 +126,12 @@ class Artifacts(StreamHandle):
         row = self._caller.work(artifacts.take_in, core.blobs, tenant, data)
         return Artifact(self._caller, self._write(artifacts.attach, details, row, core.holder))
 
-    def artifacts(self, name: str | None = None, *, limit: int = 50, after: str | None = None) -> Page[Artifact]:
+    def artifacts(
+        self, name: str | None = None, *, about: str | None = None, limit: int = 50, after: str | None = None
+    ) -> Page[Artifact]:
         """The artifacts of this session, newest first, all versions. `after=page.next` gives the next
         page."""
-        found = self._read(artifacts.listing, name=name, limit=limit, after=after)
+        found = self._read(artifacts.listing, name=name, about=about, limit=limit, after=after)
         return found.each(lambda record: Artifact(self._caller, record))
 
     def artifact(self, name: str) -> Artifact:
@@ -149,12 +157,20 @@ class ArtifactsAcross(StoreHandle):
         media_type: str | None = None,
         actor: str | None = None,
         name: str | None = None,
+        about: str | None = None,
         since: Instant | None = None,
         until: Instant | None = None,
         limit: int = 50,
         after: str | None = None,
     ) -> Page[Artifact]:
         """The artifacts of all sessions, newest first. `after=page.next` gives the next page."""
-        filters = {"media_type": media_type, "actor": actor, "name": name, "since": since, "until": until}
+        filters = {
+            "media_type": media_type,
+            "actor": actor,
+            "name": name,
+            "about": about,
+            "since": since,
+            "until": until,
+        }
         found = self._caller.read(artifacts.across, **filters, limit=limit, after=after)
         return found.each(lambda record: Artifact(self._caller, record))

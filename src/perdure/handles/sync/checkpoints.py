@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from perdure.handles.sync.base import StreamHandle
@@ -17,15 +18,15 @@ class Checkpoints(StreamHandle):
 
     __slots__ = ()
 
-    def checkpoint(self, state: Any, *, name: str = "default") -> CheckpointRecord:
+    def checkpoint(self, state: Any, *, name: str = "default", about: Iterable[str] = ()) -> CheckpointRecord:
         """Save the whole state, any value; it costs what changed since the states that are stored already.
 
         Atomic. Saving the same state again makes a new checkpoint with the same hash and adds no node. After
         a crash it is there whole or not at all. The state is taken as it is at the call. Raises Invalid or
-        TooLarge with the path inside it.
+        TooLarge with the path inside it. about: whom it is about, besides those of all that is in the session so far.
         """
         prepared = self._caller.read(checkpoints.prepare, checkpoints.freeze(state))
-        return self._write(checkpoints.save, prepared, name)
+        return self._write(checkpoints.save, prepared, name, about=about)
 
     def restore(self, seq: int | None = None, *, name: str = "default", default: Any = None) -> Any:
         """The state of the newest checkpoint of this name, `default` when there is none; with `seq`, of that
@@ -37,10 +38,12 @@ class Checkpoints(StreamHandle):
         return self._read(checkpoints.restore, seq, name=name, default=default)
 
     def checkpoints(
-        self, name: str | None = None, *, limit: int = 50, before: int | str | None = None
+        self, name: str | None = None, *, about: str | None = None, limit: int = 50, before: int | str | None = None
     ) -> Page[CheckpointRecord]:
-        """The checkpoints, newest first, a fork's parents included. `.next`, for `before=`, is None when that was all."""
-        return self._read(checkpoints.listing, name=name, limit=limit, before=before)
+        """The checkpoints, newest first, a fork's parents included. `.next`, for `before=`, is None when that was all. about:
+        those that may hold something about a subject.
+        """
+        return self._read(checkpoints.listing, name=name, about=about, limit=limit, before=before)
 
     def prune_checkpoints(
         self, *, keep: int, name: str | None = None, older_than: Duration | None = None, dry_run: bool = False

@@ -5,16 +5,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
+from typing import TYPE_CHECKING
 
-from perdure.boot import checking
 from perdure.handles.sync.base import StoreHandle, StreamHandle
 from perdure.log.change import Stream
+from perdure.model.lazily import lazily
 from perdure.model.records.decisions import DecisionRecord, DecisionStatus, DecisionStatusName, Reference
 from perdure.model.refs import Ref
-from perdure.planes.execution import decisions
 from perdure.planes.reading.durations import Instant
 from perdure.planes.reading.paging import Page
 from perdure.runtime.callers import Caller
+
+if TYPE_CHECKING:
+    from perdure.boot import checking
+    from perdure.planes.execution import decisions
+else:
+    (decisions,) = lazily("perdure.planes.execution", "decisions")
+    (checking,) = lazily("perdure.boot", "checking")
 
 
 class Decision(StreamHandle):
@@ -121,12 +128,13 @@ class Decision(StreamHandle):
         self._record = self._read(decisions.decision, self.seq)
         return self
 
-    def close(self, outcome: str, note: str | None = None) -> Decision:
+    def close(self, outcome: str, note: str | None = None, *, about: Iterable[str] = ()) -> Decision:
         """Say what came of it; returns itself. Atomic; the same outcome and note again change nothing.
 
-        Raises Conflict if it was closed with another outcome, or superseded.
+        about: whom the outcome is about besides those of the decision. Raises Conflict if it was closed with another outcome, or
+        superseded.
         """
-        self._record = self._write(decisions.close, self.seq, outcome, note=note)
+        self._record = self._write(decisions.close, self.seq, outcome, note=note, about=about)
         return self
 
     def supersede(
@@ -138,14 +146,15 @@ class Decision(StreamHandle):
         refs: Iterable[object] = (),
         tags: Iterable[str] | None = None,
         checks: Iterable[object] = (),
+        about: Iterable[str] = (),
     ) -> Decision:
         """Replace it by a new decision, which is returned; each names the other. Atomic.
 
-        Without `tags` the new one has those of the old. Raises Conflict if it was superseded already (its
-        `facts` say by which): so repeating it after a crash is refused rather than done twice.
+        Without `tags` the new one has those of the old. It is about whom the old one is, and `about`. Raises Conflict if it was
+        superseded already (its `facts` say by which): so repeating it after a crash is refused rather than done twice.
         """
         self._record, new = self._write(
-            decisions.supersede, self.seq, text, because=because, then=then, refs=refs, tags=tags,
+            decisions.supersede, self.seq, text, because=because, then=then, refs=refs, tags=tags, about=about,
             checks=self._caller.work(checking.observed, checks) if checks else (),
         )  # fmt: skip
         return Decision(self._caller, self._stream, self._pin, new)
@@ -172,16 +181,20 @@ class Decisions(StreamHandle):
         refs: Iterable[object] = (),
         tags: Iterable[str] = (),
         checks: Iterable[object] = (),
+        about: Iterable[str] = (),
     ) -> Decision:
         """Write a decision down before anything is done about it. Atomic; two calls make two decisions.
 
         then: what is to follow. refs: turns, decisions, tasks, artifacts (anything with a `ref`) or Refs; one
         to another session is kept as it is, for it may be in another store. checks: what must be so for it to hold
-        (`perdure.FileHash` …), looked at when the session is booted and by `store.checked`. Raises Invalid, TooLarge, or
+        (`perdure.FileHash` …), looked at when the session is booted and by `store.checked`. about: whom it is about; it is
+        also about whom its refs are. Raises Invalid, TooLarge, or
         NotFound (a ref to what this session has not) with the path of what is wrong; nothing is written then.
         """
         seen = self._caller.work(checking.observed, checks) if checks else ()
-        record = self._write(decisions.decide, text, because=because, then=then, refs=refs, tags=tags, checks=seen)
+        record = self._write(
+            decisions.decide, text, because=because, then=then, refs=refs, tags=tags, checks=seen, about=about
+        )
         return Decision(self._caller, self._stream, self._pin, record)
 
     def decision(self, seq: int) -> Decision:
@@ -194,11 +207,14 @@ class Decisions(StreamHandle):
         *,
         open: bool | None = None,  # noqa: A002 - the word that users know
         tag: str | None = None,
+        about: str | None = None,
         limit: int = 100,
         after: str | None = None,
     ) -> Page[Decision]:
-        """The decisions of this session, newest first; open=True: those left open, False: the others."""
-        found = self._read(decisions.decisions, open=open, tag=tag, limit=limit, after=after)
+        """The decisions of this session, newest first; open=True: those left open, False: the others. about: those about a
+        subject.
+        """
+        found = self._read(decisions.decisions, open=open, tag=tag, about=about, limit=limit, after=after)
         return found.each(lambda record: Decision(self._caller, self._stream, self._pin, record))
 
     def referring(self, thing: object, *, limit: int = 100, after: str | None = None) -> Page[Reference]:
@@ -217,6 +233,7 @@ class DecisionsAcross(StoreHandle):
         status: DecisionStatus | DecisionStatusName | None = None,
         actor: str | None = None,
         tag: str | None = None,
+        about: str | None = None,
         since: Instant | None = None,
         until: Instant | None = None,
         limit: int = 100,
@@ -227,7 +244,7 @@ class DecisionsAcross(StoreHandle):
         since, until: instants ("2026-01-31", a datetime) or ages ("7d"). The page's `next` goes into `after`.
         """
         found = self._caller.read(
-            decisions.decisions_of_store, status=status, actor=actor, tag=tag, since=since, until=until,
+            decisions.decisions_of_store, status=status, actor=actor, tag=tag, about=about, since=since, until=until,
             limit=limit, after=after,
         )  # fmt: skip
         return found.each(lambda each: Decision(self._caller, each[0], "", each[1]))

@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from perdure.effects import approvals, ledger, operator_verbs, orphaned, settling
+from perdure.effects import approvals, ledger, operator_verbs, settling
 from perdure.effects.commands import Steps
 from perdure.effects.composed import Ends, answering, checkpointing, of
 from perdure.effects.intents import intend, named_args
@@ -18,6 +18,7 @@ from perdure.errors import Conflict, Invalid, Refused
 from perdure.handles.sync.base import StoreHandle, StreamHandle
 from perdure.log.change import Stream
 from perdure.model.functions import Coro, P, R
+from perdure.model.lazily import lazily
 from perdure.model.limits import check_name, check_question
 from perdure.model.records.conversation import Call
 from perdure.model.records.effects import (
@@ -34,9 +35,15 @@ from perdure.model.records.effects import (
 from perdure.planes.reading.durations import Duration, Instant, store_now
 from perdure.planes.reading.paging import Page
 from perdure.planes.recovery import checkpoints
+from perdure.planes.subjects import named
 from perdure.runtime.callers import Caller
 from perdure.runtime.shells import Shell, acting_in
 from perdure.stores.rollback_guard import Dispatch
+
+if TYPE_CHECKING:
+    from perdure.effects import orphaned
+else:
+    (orphaned,) = lazily("perdure.effects", "orphaned")
 
 T = TypeVar("T")
 
@@ -94,11 +101,6 @@ class Effect(Acting):
         return self._record.sent_key
 
     @property
-    def handed(self) -> str:
-        """The older name of `sent_key`."""
-        return self._record.sent_key
-
-    @property
     def tool(self) -> str:
         """The name of the tool."""
         return self._record.tool
@@ -140,28 +142,32 @@ class Effect(Acting):
         self._caller.heartbeat.after_commit(partial(self._caller.core.tide.note, dispatch))
         return self
 
-    def commit(self, result: Any = None, *, checkpoint: Any = ...) -> Effect:
-        """It happened, with this result. checkpoint: the state after it, saved in the same commit."""
-        return self._end("commit", ledger.commit, Outcome(result), checkpoint)
+    def commit(self, result: Any = None, *, checkpoint: Any = ..., about: Iterable[str] = ()) -> Effect:
+        """It happened, with this result. checkpoint: the state after it, saved in the same commit. about: whom the result is
+        about, besides those of the effect.
+        """
+        return self._end("commit", ledger.commit, Outcome(result, about=named(about)), checkpoint)
 
-    def fail(self, error: str | BaseException = "failed") -> Effect:
-        """It is known not to have happened."""
+    def fail(self, error: str | BaseException = "failed", *, about: Iterable[str] = ()) -> Effect:
+        """It is known not to have happened. about: as for `commit`."""
         said = error_of(error) if isinstance(error, BaseException) else EffectError("Failed", error)
-        return self._end("fail", ledger.fail, Outcome(error=said))
+        return self._end("fail", ledger.fail, Outcome(error=said, about=named(about)))
 
-    def settle(self, verdict: Verdict, *, by: str | None = None, force: bool = False) -> Effect:
+    def settle(
+        self, verdict: Verdict, *, by: str | None = None, force: bool = False, about: Iterable[str] = ()
+    ) -> Effect:
         """Say what became of an effect in doubt: Happened(result), Absent() (it may be tried again), Declined(reason).
 
         Of two who settle at once one does, the other gets Conflict. by: who says so; default: the actor of this store. A run
         that waits for it goes on. Conflict for Absent while the process that sent it lives on this machine, stopped or not: it
-        may still send it. force: you know that it will not.
+        may still send it. force: you know that it will not. about: as for `commit`.
         """
         who = check_name(self._caller.actor if by is None else by, "by")
         operator_verbs.check_verdict(verdict)
         self._record = self._run(acting_in(self._caller, self._stream).looked_at(self._record))
         if isinstance(verdict, Absent) and not force:
             self._check_quiet()
-        self._record = self._write(operator_verbs.settle, self._record.seq, verdict, who)
+        self._record = self._write(operator_verbs.settle, self._record.seq, verdict, who, named(about))
         return self
 
     def _end(self, arrow: str, verb: Ends[int, int, Outcome], outcome: Outcome, state: Any = ...) -> Effect:
@@ -207,21 +213,33 @@ class Effects(Acting):
     @overload
     def act(
         self, tool: Callable[..., Coro[R]], /, *args: Any, key: str | None, call: Call | None = None, approve: str |
-        None = None, approve_within: Duration | None = None, **kwargs: Any,
+        None = None, approve_within: Duration | None = None, about: Iterable[str] = (), **kwargs: Any,
     ) -> R: ...  # fmt: skip
     @overload
     def act(
         self, tool: Callable[..., R], /, *args: Any, key: str | None, call: Call | None = None, approve: str | None =
-        None, approve_within: Duration | None = None, **kwargs: Any,
+        None, approve_within: Duration | None = None,
+        about: Iterable[str] = (), **kwargs: Any,
     ) -> R: ...  # fmt: skip
     @overload
     def act(
         self, tool: Callable[..., Coro[R]], /, *args: Any, call: Call | None, approve: str | None = None,
-        approve_within: Duration | None = None, **kwargs: Any,
+        approve_within: Duration | None = None,
+        about: Iterable[str] = (), **kwargs: Any,
     ) -> R: ...  # fmt: skip
     @overload
     def act(
         self, tool: Callable[..., R], /, *args: Any, call: Call | None, approve: str | None = None, approve_within:
+        Duration | None = None, about: Iterable[str] = (), **kwargs: Any,
+    ) -> R: ...  # fmt: skip
+    @overload
+    def act(
+        self, tool: Callable[..., Coro[R]], /, *args: Any, about: Iterable[str], approve: str | None = None, approve_within:
+        Duration | None = None, **kwargs: Any,
+    ) -> R: ...  # fmt: skip
+    @overload
+    def act(
+        self, tool: Callable[..., R], /, *args: Any, about: Iterable[str], approve: str | None = None, approve_within:
         Duration | None = None, **kwargs: Any,
     ) -> R: ...  # fmt: skip
     @overload
@@ -237,6 +255,7 @@ class Effects(Acting):
         call: Call | None = None,
         approve: str | None = None,
         approve_within: Duration | None = None,
+        about: Iterable[str] = (),
         **kwargs: Any,
     ) -> Any:
         """Do something outside, once: intent first, then the call, then its result. Returns the result.
@@ -244,15 +263,16 @@ class Effects(Acting):
         key: the same key and arguments again give the stored result; other arguments are KeyReused. call: the tool call that
         this answers; its result turn lands in the same commit. Without either, every call is a new action. After a crash,
         calling it again with the same key settles what is in doubt by the tool's rule. approve: ask a person first; Waiting
-        until there is an answer, then call it again with the same key; approve_within: no answer by then is a no. Raises
+        until there is an answer, then call it again with the same key; approve_within: no answer by then is a no. about: whom
+        it is about; so is its result, and what it undoes. Raises
         Failed for a clear no, InDoubt when a person must settle it, Invalid when an approval has no key to be found by.
         """
         self._caller.check_may_send()
         found = as_tool(tool)
-        found.check_free(key=key, call=call, approve=approve, approve_within=approve_within)
+        found.check_free(key=key, call=call, approve=approve, approve_within=approve_within, about=about or None)
         if approve is not None:
             check_question(approve, "approve")
-        intent = intend(found.name, found.kind, found.bind(args, kwargs), found.rule, key, call)
+        intent = intend(found.name, found.kind, found.bind(args, kwargs), found.rule, key, call, named(about))
         acting = acting_in(self._caller, self._stream)
         intent, asked = acting.guarded(found, intent, approve)
         if isinstance(asked, str) and key is None and call is None:
@@ -268,31 +288,32 @@ class Effects(Acting):
         kind: ToolKind | ToolKindName | None = None,
         key: str | None = None,
         call: Call | None = None,
+        about: Iterable[str] = (),
     ) -> Effect:
         """Plan an effect that you carry out yourself: then `dispatch`, act, and `commit` or `fail`.
 
         The same key and arguments again give the same effect: look at `settled` before you dispatch. A crash after
         `dispatch` leaves it in doubt: who begins it again finds it so. kind: what the tool is, if it is given by its name.
         The guards are asked: a refusal withdraws it, and while an approval is asked for, `dispatch` raises Waiting.
-        Raises KeyReused, Invalid.
+        about: as for `act`. Raises KeyReused, Invalid.
         """
         found = as_tool(tool) if callable(tool) else None
         name = check_name(found.name if found else tool, "tool")
         given = named_args(args) if found is None else found.bind((), named_args(args))
         declared = kind_of(kind) if kind is not None else found.kind if found else ToolKind.UNSAFE
         acting = acting_in(self._caller, self._stream)
-        intent = intend(name, declared, given, found.rule if found else Rule(), key, call)
+        intent = intend(name, declared, given, found.rule if found else Rule(), key, call, named(about))
         intent, asked = acting.guarded(found, intent, None)
         record = self._run(acting.plan_asked(intent, asked))
         return Effect(self._caller, self._stream, self._pin, self._run(acting.looked_at(record)))
 
     def effects(
-        self, *, open: bool = False, after: int | str = 0, limit: int = 1_000  # noqa: A002
+        self, *, open: bool = False, about: str | None = None, after: int | str = 0, limit: int = 1_000  # noqa: A002
     ) -> Page[Effect]:  # fmt: skip
         """The effects of this session, oldest first. open: those that are not settled. `.next`, for `after=`, is None when
         that was all.
         """
-        found = self._read(ledger.effects, after=after, limit=limit, open_only=open)
+        found = self._read(ledger.effects, after=after, limit=limit, open_only=open, about=about)
         return found.each(lambda record: Effect(self._caller, self._stream, self._pin, record))
 
 
@@ -309,6 +330,7 @@ class EffectsAcross(StoreHandle):
         in_doubt: bool = False,
         errors: bool = False,
         what_if: bool = False,
+        about: str | None = None,
         since: Instant | None = None,
         until: Instant | None = None,
         limit: int = 100,
@@ -323,6 +345,6 @@ class EffectsAcross(StoreHandle):
         """
         found = self._caller.read(
             orphaned.effects_of_store, orphaned.here(self._caller.core), state=state, tool=tool, in_doubt=in_doubt, errors=errors,
-            what_if=what_if, since=since, until=until, limit=limit, after=after,
+            what_if=what_if, about=about, since=since, until=until, limit=limit, after=after,
         )  # fmt: skip
         return found.each(lambda each: Effect(self._caller, each[0], "", each[1]))

@@ -5,17 +5,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from perdure.errors import ReadOnly
 from perdure.handles.sync.base import StoreHandle, StreamHandle
 from perdure.handles.sync.feed import Subscription
+from perdure.model.lazily import lazily
 from perdure.model.records.emitted import EventRecord
-from perdure.planes.audit import feed, subscriptions
-from perdure.planes.audit import history as times
-from perdure.planes.conversation import emitted as own_events
 from perdure.planes.reading.durations import Duration, Instant, pauses
 from perdure.planes.reading.paging import Page
+
+if TYPE_CHECKING:
+    from perdure.planes.audit import feed, subscriptions
+    from perdure.planes.audit import history as times
+    from perdure.planes.conversation import emitted as own_events
+else:
+    (own_events,) = lazily("perdure.planes.conversation", "emitted")
+    feed, subscriptions, times = lazily("perdure.planes.audit", "feed", "subscriptions", "history")
 
 S = TypeVar("S")
 
@@ -44,14 +50,21 @@ class Emitted(StreamHandle):
         return self._write(own_events.emit, kind, data, expect=expect, about=about, refs=refs)
 
     def events(
-        self, after: int | str = 0, kind: str | None = None, *, emitted: bool | None = None, limit: int = 100
+        self,
+        after: int | str = 0,
+        kind: str | None = None,
+        *,
+        emitted: bool | None = None,
+        about: str | None = None,
+        limit: int = 100,
     ) -> Page[EventRecord]:
         """The events of this session after a sequence number, in order, at most `limit`; of a fork also those
         before it. `.next`, for `after=`, is None when that was all; what follows a full page may be empty.
 
-        kind: one kind, or all below a word: `deploy.*`. emitted=True: only your own. Raises Invalid.
+        kind: one kind, or all below a word: `deploy.*`. emitted=True: only your own. about: those about a subject.
+        Raises Invalid.
         """
-        return self._read(own_events.events, after=after, kind=kind, emitted=emitted, limit=limit)
+        return self._read(own_events.events, after=after, kind=kind, emitted=emitted, about=about, limit=limit)
 
     def fold(
         self,
@@ -90,6 +103,7 @@ class EmittedAcross(StoreHandle):
         session: str | None = None,
         run: str | None = None,
         emitted: bool | None = None,
+        about: str | None = None,
         limit: int = 50,
         after: str | None = None,
     ) -> Page[EventRecord]:
@@ -107,6 +121,7 @@ class EmittedAcross(StoreHandle):
             session=session,
             run=run,
             emitted=emitted,
+            about=about,
             limit=limit,
             after=after,
         )

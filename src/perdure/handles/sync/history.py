@@ -3,15 +3,20 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from perdure.errors import Invalid
 from perdure.handles.sync.base import StreamHandle
 from perdure.log.change import Stream
+from perdure.model.lazily import lazily
 from perdure.model.records.conversation import Origin
 from perdure.model.records.differences import SessionDiff
-from perdure.planes.audit import diff, history, lineage
 from perdure.runtime.callers import Caller, FrozenCaller
+
+if TYPE_CHECKING:
+    from perdure.planes.audit import diff, history, lineage
+else:
+    diff, history, lineage = lazily("perdure.planes.audit", "diff", "history", "lineage")
 
 
 class Past(StreamHandle):

@@ -6,11 +6,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from perdure.handles.sync.base import StoreHandle
-from perdure.interchange import bundle_in, bundle_out, incident
-from perdure.interchange.readable import Readable
+from perdure.model.lazily import lazily
 from perdure.model.records.bundles import Exported, Imported
+
+if TYPE_CHECKING:
+    from perdure.interchange import bundle_in, bundle_out, incident, readable
+    from perdure.interchange.readable import Readable
+else:
+    names = ("bundle_in", "bundle_out", "incident", "readable")
+    bundle_in, bundle_out, incident, readable = lazily("perdure.interchange", *names)
 
 
 class Interchange(StoreHandle):
@@ -55,7 +62,7 @@ class Interchange(StoreHandle):
         found = caller.read(bundle_out.readable, [*sessions])
         about = {"store": caller.core.uid, "epoch": caller.core.epoch}
         read = [caller.read(incident.readable, run=run, **about) for run in runs]
-        return Readable(found.sessions, read)
+        return readable.Readable(found.sessions, read)
 
     def import_(
         self,

@@ -7,19 +7,25 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from functools import partial
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from perdure.boot import checking, stale
 from perdure.handles.sync.base import StoreHandle, StreamHandle
 from perdure.log.change import Stream
+from perdure.model.lazily import lazily
 from perdure.model.records.checks import CheckResult, standing_of
 from perdure.model.records.memories import Found, Indexed, MemoryKind, MemoryRecord, MemoryStatus, Why
 from perdure.model.refs import Ref
-from perdure.planes.memory import making, memories, search, upkeep
-from perdure.planes.memory.search import Results
 from perdure.planes.reading.durations import Instant
 from perdure.planes.reading.paging import Page
 from perdure.runtime.callers import Caller
+
+if TYPE_CHECKING:
+    from perdure.boot import checking, stale
+    from perdure.planes.memory import making, memories, search, upkeep
+    from perdure.planes.memory.search import Results
+else:
+    checking, stale = lazily("perdure.boot", "checking", "stale")
+    making, memories, search, upkeep = lazily("perdure.planes.memory", "making", "memories", "search", "upkeep")
 
 
 class Memory(StreamHandle):
@@ -124,17 +130,17 @@ class Memory(StreamHandle):
         )  # fmt: skip
         return Memory(self._caller, self._stream, self._pin, new)
 
-    def confirm(self, because: str | None = None) -> Memory:
+    def confirm(self, because: str | None = None, *, about: Iterable[str] = ()) -> Memory:
         """Say that it still holds, now; returns itself. Atomic. Raises Conflict if it is live no more."""
-        self._record = self._write(memories.confirm, self.seq, because=because)
+        self._record = self._write(memories.confirm, self.seq, because=because, about=about)
         return self
 
-    def forget(self, because: str) -> Memory:
+    def forget(self, because: str, *, about: Iterable[str] = ()) -> Memory:
         """Let it be found no more; returns itself. Atomic; again it changes nothing.
 
         Its text stays in the log, which never changes; erasing is another verb. Raises Conflict if it was superseded.
         """
-        self._record = self._write(memories.forget, self.seq, because=because)
+        self._record = self._write(memories.forget, self.seq, because=because, about=about)
         return self
 
     def __repr__(self) -> str:
@@ -197,7 +203,7 @@ def _recall(
         Hit(Memory(caller, each.stream, "", each.memory), each.score, each.why, outcomes)
         for each, outcomes in zip(found, judged, strict=True)
     ]
-    return Results(hits, complete=found.complete, vectors=found.vectors)
+    return search.Results(hits, complete=found.complete, vectors=found.vectors)
 
 
 class Memories(StreamHandle):

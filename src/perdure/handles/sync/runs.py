@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any, Concatenate, Generic, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, overload
 
-from perdure.effects import adopting, ending, ledger, operator_verbs, timeline, what_if
+from perdure.effects import ending, ledger, operator_verbs
 from perdure.effects.outcomes import in_doubt_about
 from perdure.effects.settling import settle_with
 from perdure.errors import (
@@ -30,6 +30,7 @@ from perdure.handles.sync.envelope import Enveloping
 from perdure.log.change import Stream
 from perdure.model.functions import Coro, P, R, R_co
 from perdure.model.instants import SECOND_US, instant_us
+from perdure.model.lazily import lazily
 from perdure.model.records.differences import RunDiff
 from perdure.model.records.effects import EffectState
 from perdure.model.records.runs import (
@@ -42,8 +43,8 @@ from perdure.model.records.runs import (
     WaitState,
     WaitStateName,
 )
-from perdure.planes.audit import diff, history
-from perdure.planes.execution import runs, steps, waits, workers
+from perdure.planes import subjects as adding
+from perdure.planes.execution import runs, steps, waits
 from perdure.planes.reading.durations import Duration, Instant, pauses, store_now
 from perdure.planes.reading.origins import check_seq
 from perdure.planes.reading.paging import Page
@@ -55,6 +56,15 @@ from perdure.runtime.callers import FrozenCaller
 from perdure.runtime.course import Drive
 from perdure.runtime.outward import DOUBT
 from perdure.stores.tx import Tx
+
+if TYPE_CHECKING:
+    from perdure.effects import adopting, timeline, what_if
+    from perdure.planes.audit import diff, history
+    from perdure.planes.execution import workers
+else:
+    adopting, timeline, what_if = lazily("perdure.effects", "adopting", "timeline", "what_if")
+    diff, history = lazily("perdure.planes.audit", "diff", "history")
+    (workers,) = lazily("perdure.planes.execution", "workers")
 
 CLAIMED_AT_ONCE = 50  # runs that one recovery looks at
 ANSWERED = (WaitKind.ASK, WaitKind.APPROVAL, WaitKind.SIGNAL)  # by somebody, at any time
@@ -164,9 +174,17 @@ class RunHandle(Enveloping, Generic[R_co]):
         """The input of the model of a step, by the number of its event: `args` and `kwargs`. NotFound if there is none."""
         return self._read(steps.input_of, step)
 
-    def signal(self, name: str, payload: Any = None) -> None:
-        """Send it a signal, which waits there until it is taken. Conflict when the run is over, or was handed over."""
-        self._write(waits.signal, name, payload)
+    def signal(self, name: str, payload: Any = None, *, about: Iterable[str] = ()) -> None:
+        """Send it a signal, which waits there until it is taken. Conflict when the run is over, or was handed over. about: whom
+        it is about, besides those of the run.
+        """
+        self._write(waits.signal, name, payload, about=about)
+
+    def add_subjects(self, *subjects: str) -> tuple[str, ...]:
+        """The whole run is about these persons or things: everything in it, and the runs that it started. Returns all of its
+        subjects. Idempotent.
+        """
+        return self._write(adding.add_to_run, subjects)
 
     def cancel(self, why: str = "") -> RunHandle[R_co]:
         """Ask it to end. Returns itself.
@@ -247,18 +265,34 @@ class Runs(StoreHandle):
 
     @overload
     def start(
-        self, agent: Callable[..., Coro[R]], /, *args: Any, key: str | None, session: str | None = None, **kwargs: Any
+        self, agent: Callable[..., Coro[R]], /, *args: Any, key: str | None, session: str | None = None,
+        about: Iterable[str] = (), **kwargs: Any,
+    ) -> RunHandle[R]: ...  # fmt: skip
+    @overload
+    def start(
+        self, agent: Callable[..., R], /, *args: Any, key: str | None, session: str | None = None,
+        about: Iterable[str] = (), **kwargs: Any,
+    ) -> RunHandle[R]: ...  # fmt: skip
+    @overload
+    def start(
+        self,
+        agent: Callable[..., Coro[R]],
+        /,
+        *args: Any,
+        session: str | None,
+        about: Iterable[str] = (),
+        **kwargs: Any,
     ) -> RunHandle[R]: ...
     @overload
     def start(
-        self, agent: Callable[..., R], /, *args: Any, key: str | None, session: str | None = None, **kwargs: Any
+        self, agent: Callable[..., R], /, *args: Any, session: str | None, about: Iterable[str] = (), **kwargs: Any
     ) -> RunHandle[R]: ...
     @overload
     def start(
-        self, agent: Callable[..., Coro[R]], /, *args: Any, session: str | None, **kwargs: Any
+        self, agent: Callable[..., Coro[R]], /, *args: Any, about: Iterable[str], **kwargs: Any
     ) -> RunHandle[R]: ...
     @overload
-    def start(self, agent: Callable[..., R], /, *args: Any, session: str | None, **kwargs: Any) -> RunHandle[R]: ...
+    def start(self, agent: Callable[..., R], /, *args: Any, about: Iterable[str], **kwargs: Any) -> RunHandle[R]: ...
     @overload
     def start(
         self, agent: Callable[Concatenate[Any, P], Coro[R]], /, *args: P.args, **kwargs: P.kwargs
@@ -272,51 +306,62 @@ class Runs(StoreHandle):
         *args: Any,
         key: str | None = None,
         session: str | None = None,
+        about: Iterable[str] = (),
         **kwargs: Any,
     ) -> RunHandle:
-        """Begin a run and leave it to the workers. The same key and arguments again: the same run. Atomic.
+        """Begin a run and leave it to the workers. The same key and arguments again: the same run. Atomic. about: whom all of it
+        is about, besides those of its session.
 
         Raises KeyReused for the same key with other arguments, Invalid for what cannot be kept or does not fit the function.
         """
         made = as_agent(agent)
-        made.check(args, kwargs, key=key, session=session)
+        made.check(args, kwargs, key=key, session=session, about=about or None)
         wanted = runs.RunRequest(
-            agent=made.name,
-            args=list(args),
-            kwargs=kwargs,
-            key=key,
-            session=session,
-            parent=None,
-            program=made.program,
-            timeout=made.timeout,
-        )
+            agent=made.name, args=list(args), kwargs=kwargs, key=key, session=session, program=made.program,
+            timeout=made.timeout, about=adding.named(about),
+        )  # fmt: skip
         stream, begun = self._caller.write(runs.start, wanted, self._caller.core.epoch)
         return self._handle(stream) if begun is None else RunHandle(self._caller, stream, begun)
 
     @overload
     def drive(
         self, agent: Callable[..., Coro[R]], /, *args: Any, key: str | None, session: str | None = None, wait: Duration
-        | bool | None = None, **kwargs: Any,
+        | bool | None = None, about: Iterable[str] = (), **kwargs: Any,
     ) -> R: ...  # fmt: skip
     @overload
     def drive(
         self, agent: Callable[..., R], /, *args: Any, key: str | None, session: str | None = None, wait: Duration | bool
-        | None = None, **kwargs: Any,
+        | None = None, about: Iterable[str] = (), **kwargs: Any,
     ) -> R: ...  # fmt: skip
     @overload
     def drive(
         self, agent: Callable[..., Coro[R]], /, *args: Any, session: str | None, wait: Duration | bool | None = None,
-        **kwargs: Any,
+        about: Iterable[str] = (), **kwargs: Any,
     ) -> R: ...  # fmt: skip
     @overload
     def drive(
         self, agent: Callable[..., R], /, *args: Any, session: str | None, wait: Duration | bool | None = None,
+        about: Iterable[str] = (), **kwargs: Any,
+    ) -> R: ...  # fmt: skip
+    @overload
+    def drive(
+        self, agent: Callable[..., Coro[R]], /, *args: Any, wait: Duration | bool | None, about: Iterable[str] = (),
         **kwargs: Any,
     ) -> R: ...  # fmt: skip
     @overload
-    def drive(self, agent: Callable[..., Coro[R]], /, *args: Any, wait: Duration | bool | None, **kwargs: Any) -> R: ...
+    def drive(
+        self,
+        agent: Callable[..., R],
+        /,
+        *args: Any,
+        wait: Duration | bool | None,
+        about: Iterable[str] = (),
+        **kwargs: Any,
+    ) -> R: ...
     @overload
-    def drive(self, agent: Callable[..., R], /, *args: Any, wait: Duration | bool | None, **kwargs: Any) -> R: ...
+    def drive(self, agent: Callable[..., Coro[R]], /, *args: Any, about: Iterable[str], **kwargs: Any) -> R: ...
+    @overload
+    def drive(self, agent: Callable[..., R], /, *args: Any, about: Iterable[str], **kwargs: Any) -> R: ...
     @overload
     def drive(self, agent: Callable[Concatenate[Any, P], Coro[R]], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
     @overload
@@ -329,18 +374,20 @@ class Runs(StoreHandle):
         key: str | None = None,
         session: str | None = None,
         wait: Duration | bool | None = None,
+        about: Iterable[str] = (),
         **kwargs: Any,
     ) -> Any:
         """Begin a run, or go on with the one under this key, here and now; gives its result.
 
         Children are driven in place, and a sleep is waited for if it ends within a minute. wait: within that time; True: however
-        long it is; False: not at all. Raises Waiting when a person, a signal or a later time must come first (call it again
-        afterwards), Failed, Cancelled or Parked if that is how it ends, Conflict while somebody else drives it.
+        long it is; False: not at all. about: as for `start`. Raises Waiting when a person, a signal or a later time must come
+        first (call it again afterwards), Failed, Cancelled or Parked if that is how it ends, Conflict while somebody else drives
+        it.
         """
         made = as_agent(agent)
         made.check(args, kwargs, wait=wait)
         patience_us = course.patience_us(wait)
-        handle = self.start(made, *args, key=key, session=session, **kwargs)
+        handle = self.start(made, *args, key=key, session=session, about=about, **kwargs)
         return self._driven(handle, {**DECLARED, made.name: made}, patience_us)
 
     def _driven(self, handle: RunHandle, agents: dict[str, Agent], patience_us: float = course.PATIENCE_US) -> Any:
@@ -503,38 +550,42 @@ class Runs(StoreHandle):
         session: str | None = None,
         parent: str | None = None,
         errors: bool = False,
+        about: str | None = None,
         since: Instant | None = None,
         until: Instant | None = None,
         limit: int = 100,
         after: str | None = None,
     ) -> Page[RunHandle]:
         """The runs of this tenant, newest first. errors: those that failed or are parked, the last trouble first; `since` and
-        `until` are then of when a run went wrong.
+        `until` are then of when a run went wrong. about: those in which anything is about a subject.
         """
         found = self._caller.read(
-            runs.runs_of_store, status=status, agent=agent, session=session, parent=parent, errors=errors, since=since,
-            until=until, limit=limit, after=after,
+            runs.runs_of_store, status=status, agent=agent, session=session, parent=parent, errors=errors, about=about,
+            since=since, until=until, limit=limit, after=after,
         )  # fmt: skip
         return found.each(lambda each: RunHandle(self._caller, each[0], each[1]))
 
     def asks(
-        self, *, state: WaitState | WaitStateName | None = "open", limit: int = 100, after: str | None = None
+        self, *, state: WaitState | WaitStateName | None = "open", about: str | None = None, limit: int = 100,
+        after: str | None = None,
     ) -> Page[WaitRecord]:  # fmt: skip
         """The questions to people, and approvals, newest first. `.next`, for `after=`, is None when that was all."""
-        return self._caller.read(waits.asks, state=state, limit=limit, after=after)
+        return self._caller.read(waits.asks, state=state, about=about, limit=limit, after=after)
 
-    def answer(self, ask: str, value: Any, *, by: str | None = None) -> WaitRecord:
-        """Answer an ask or an approval, once. by: who says so; default: the actor of this store.
+    def answer(self, ask: str, value: Any, *, by: str | None = None, about: Iterable[str] = ()) -> WaitRecord:
+        """Answer an ask or an approval, once. by: who says so; default: the actor of this store. about: whom
+        the answer is about, besides those of the question.
 
         Raises Conflict if it was answered, expired or withdrawn, or its run was handed over, Invalid if it is no choice,
         NotFound if there is none.
         """
         stream, seq = self._caller.read(operator_verbs.locate, ask, "ask")
-        return self._caller.write(waits.answer, stream, seq, value, self._caller.actor if by is None else by)
+        who = self._caller.actor if by is None else by
+        return self._caller.write(waits.answer, stream, seq, value, who, about)
 
-    def signal(self, run: str, name: str, payload: Any = None) -> None:
-        """Send a signal to a run. Conflict when it is over, or was handed over."""
-        (self.run(run)).signal(name, payload)
+    def signal(self, run: str, name: str, payload: Any = None, *, about: Iterable[str] = ()) -> None:
+        """Send a signal to a run. Conflict when it is over, or was handed over. about: as for `run.signal`."""
+        (self.run(run)).signal(name, payload, about=about)
 
     def effect(self, name: str) -> Effect:
         """The effect that people call so: `run:4f1c/12`."""

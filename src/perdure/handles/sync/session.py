@@ -16,6 +16,7 @@ from perdure.handles.sync.requests import Requests
 from perdure.handles.sync.responding import Responding
 from perdure.handles.sync.tasks import Work
 from perdure.handles.sync.values import Values
+from perdure.planes import subjects as adding
 
 
 class Session(
@@ -46,3 +47,7 @@ class Scope(Values, Memories, Past):
     """Values and memories that outlive a session, under a name such as `user:alice` or `project:acme`."""
 
     __slots__ = ()
+
+    def add_subjects(self, *subjects: str) -> tuple[str, ...]:
+        """Everything in the scope, before and after, is about these persons or things. Returns all of them. Idempotent."""
+        return self._write(adding.add_to_scope, subjects)

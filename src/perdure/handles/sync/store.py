@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from perdure.handles import colours
 from perdure.handles.atomic import Atomic, run_atomic, run_inside, run_on
@@ -22,13 +22,18 @@ from perdure.handles.sync.retention import Retaining
 from perdure.handles.sync.session import Scope, Session
 from perdure.handles.sync.tasks import WorkAcross
 from perdure.model.functions import plain
+from perdure.model.lazily import lazily
 from perdure.model.limits import check_name
 from perdure.planes.conversation import sessions
 from perdure.planes.memory import values
 from perdure.planes.reading.durations import Duration
 from perdure.runtime.callers import Caller
 from perdure.stores.url import without_password
-from perdure.stores.user_query import ask
+
+if TYPE_CHECKING:
+    from perdure.stores import user_query
+else:
+    (user_query,) = lazily("perdure.stores", "user_query")
 
 T = TypeVar("T")
 
@@ -79,22 +84,26 @@ class Store(
         goal: str | None = None,
         ttl: Duration | None = None,
         pins: Mapping[str, Any] | None = None,
+        about: Iterable[str] = (),
     ) -> Session:
         """Get the session of this name, or create it: atomic, and of many who try at once one creates it.
 
-        The options are for its creation. A session that exists is only read: they change nothing about it.
+        The options are for its creation. A session that exists is only read: they change nothing about it. about: whom all of
+        it is about, with its runs; a session that exists gets those that it lacks.
         ttl: after this time it is left out of listings; it can still be opened by its name. pins: software
         versions, see `session.pin`. Raises Invalid with the path of what is wrong.
         """
-        options = {"title": title, "labels": labels, "goal": goal, "ttl": ttl, "pins": pins}
-        found = self._caller.read(sessions.find_session, name)
+        options = {"title": title, "labels": labels, "goal": goal, "ttl": ttl, "pins": pins, "about": about}
+        found = None if about else self._caller.read(sessions.find_session, name)
         stream, pin = found or self._caller.write(sessions.open_session, name, **options)
         return Session(self._caller, stream, pin)
 
-    def scope(self, name: str) -> Scope:
-        """Values that outlive a session: `user:alice`, `project:acme`. Opening one that exists writes nothing."""
-        found = self._caller.read(values.find_scope, name)
-        return Scope(self._caller, found or self._caller.write(values.open_scope, name))
+    def scope(self, name: str, *, about: Iterable[str] = ()) -> Scope:
+        """Values that outlive a session: `user:alice`, `project:acme`. Opening one that exists writes nothing, but for subjects
+        (about: whom everything in it is about) that it lacks.
+        """
+        found = None if about else self._caller.read(values.find_scope, name)
+        return Scope(self._caller, found or self._caller.write(values.open_scope, name, about))
 
     def atomic(self, fn: Callable[[Atomic], T], *, on: Any = None) -> T:
         """Several verbs in one commit: `fn(tx)` gets the same verbs through `tx.session(…)` and
@@ -130,7 +139,8 @@ class Store(
         timeout: seconds, by default the store's; TimedOut after that. Raises Refused for a statement that does anything but
         read, Invalid for one that the database does not understand.
         """
-        return self._caller.work(ask, self._caller.core, self._caller.tenant, sql, params or {}, limit, timeout)
+        core, tenant = self._caller.core, self._caller.tenant
+        return self._caller.work(user_query.ask, core, tenant, sql, params or {}, limit, timeout)
 
     def beat(self) -> None:
         """Say now that this store is alive. A thread does it by itself, unless a clock was passed to

@@ -5,18 +5,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from perdure.boot import checking
 from perdure.handles.sync.base import StoreHandle, StreamHandle
 from perdure.log.change import Stream
+from perdure.model.lazily import lazily
 from perdure.model.records.tasks import TaskRecord, TaskStatus, TaskStatusName
 from perdure.model.refs import Ref
-from perdure.planes.execution import task_needs as needing
-from perdure.planes.execution import tasks
 from perdure.planes.reading.durations import Duration, Instant
 from perdure.planes.reading.paging import Page
 from perdure.runtime.callers import Caller
+
+if TYPE_CHECKING:
+    from perdure.boot import checking
+    from perdure.planes.execution import task_needs as needing
+    from perdure.planes.execution import tasks
+else:
+    needing, tasks = lazily("perdure.planes.execution", "task_needs", "tasks")
+    (checking,) = lazily("perdure.boot", "checking")
 
 
 class Task(StreamHandle):
@@ -162,32 +168,32 @@ class Task(StreamHandle):
         """Give it back: it is todo again. Raises Stale or Conflict if it is not this handle's to give."""
         return self._move("release")
 
-    def done(self, note: str | None = None) -> Task:
+    def done(self, note: str | None = None, *, about: Iterable[str] = ()) -> Task:
         """Say that it is done; what needs it may become ready. Raises Stale or Conflict."""
-        return self._move("done", note)
+        return self._move("done", note, about)
 
-    def fail(self, note: str | None = None) -> Task:
+    def fail(self, note: str | None = None, *, about: Iterable[str] = ()) -> Task:
         """Say that it failed; what needs it is stuck until it is reopened. Raises Stale or Conflict."""
-        return self._move("fail", note)
+        return self._move("fail", note, about)
 
-    def block(self, reason: str) -> Task:
+    def block(self, reason: str, *, about: Iterable[str] = ()) -> Task:
         """Put it aside until something outside happens; a claim on it ends. Raises Stale or Conflict."""
-        return self._move("block", reason)
+        return self._move("block", reason, about)
 
-    def unblock(self, note: str | None = None) -> Task:
+    def unblock(self, note: str | None = None, *, about: Iterable[str] = ()) -> Task:
         """Its obstacle is gone: it is todo again. Raises Conflict if it is not blocked."""
-        return self._move("unblock", note)
+        return self._move("unblock", note, about)
 
-    def cancel(self, note: str | None = None) -> Task:
+    def cancel(self, note: str | None = None, *, about: Iterable[str] = ()) -> Task:
         """It is not to be done any more. Anybody may say so; who is at it is told by Stale."""
-        return self._move("cancel", note)
+        return self._move("cancel", note, about)
 
-    def reopen(self, note: str | None = None) -> Task:
+    def reopen(self, note: str | None = None, *, about: Iterable[str] = ()) -> Task:
         """Try again what failed or was cancelled: it is todo. Raises Conflict if it is neither."""
-        return self._move("reopen", note)
+        return self._move("reopen", note, about)
 
-    def _move(self, verb: str, note: str | None = None) -> Task:
-        self._record = self._write(tasks.move, self.id, verb, note=note, token=self._token)
+    def _move(self, verb: str, note: str | None = None, about: Iterable[str] = ()) -> Task:
+        self._record = self._write(tasks.move, self.id, verb, note=note, token=self._token, about=about)
         self._token = None
         return self
 
@@ -198,14 +204,15 @@ class Task(StreamHandle):
         priority: int | None = None,
         labels: Iterable[str] | None = None,
         detail: Any = ...,
+        about: Iterable[str] = (),
     ) -> Task:
         """Change what it says; what is not given stays. Atomic; repeating it changes nothing.
 
-        A `key` goes on standing for what the task was first written down with. Raises Stale or Conflict as the moves do, and
-        Invalid with the path of what is wrong.
+        A `key` goes on standing for what the task was first written down with. about: whom it is about from here on too. Raises
+        Stale or Conflict as the moves do, and Invalid with the path of what is wrong.
         """
         given = {"title": title, "priority": priority, "labels": labels, "detail": detail}
-        self._record = self._write(tasks.edit, self.id, token=self._token, **given)
+        self._record = self._write(tasks.edit, self.id, token=self._token, about=about, **given)
         return self
 
     def need(self, other: Task | TaskRecord | int) -> Task:
@@ -243,17 +250,19 @@ class Work(StreamHandle):
         detail: Any = None,
         key: str | None = None,
         checks: Iterable[object] = (),
+        about: Iterable[str] = (),
     ) -> Task:
         """Write a task down. Atomic; without a key two calls make two tasks.
 
         needs: tasks of this session that must be done before. priority: higher comes first. detail: any
         value. key: makes it idempotent, also after a crash: the same key, title, priority, labels and detail
         give the task that stands, as it is by now; others raise KeyReused. checks: what must be so for it to make sense
-        (`perdure.GitRef` …), looked at when the session is booted and by `store.checked`. Raises Invalid, TooLarge or
-        NotFound with the path of what is wrong; nothing is written then.
+        (`perdure.GitRef` …), looked at when the session is booted and by `store.checked`. about: whom it is about;
+        all that becomes of it is about them too. Raises Invalid, TooLarge or NotFound with the path of what is wrong; nothing is
+        written then.
         """
         record = self._write(
-            tasks.add, title, needs=needs, parent=parent, priority=priority, labels=labels, detail=detail, key=key,
+            tasks.add, title, needs=needs, parent=parent, priority=priority, labels=labels, detail=detail, key=key, about=about,
             checks=self._caller.work(checking.observed, checks) if checks else (),
         )  # fmt: skip
         return Task(self._caller, self._stream, self._pin, record)
@@ -271,12 +280,13 @@ class Work(StreamHandle):
         label: str | None = None,
         parent: Task | TaskRecord | int | None = None,
         stuck: bool = False,
+        about: str | None = None,
         limit: int = 100,
         after: str | None = None,
     ) -> Page[Task]:
         """The tasks of this session, newest first. stuck: those that need a failed or cancelled one."""
         found = self._read(
-            tasks.tasks, status=status, label=label, parent=parent, stuck=stuck, limit=limit, after=after
+            tasks.tasks, status=status, label=label, parent=parent, stuck=stuck, about=about, limit=limit, after=after
         )
         return found.each(lambda record: Task(self._caller, self._stream, self._pin, record))
 
@@ -306,6 +316,7 @@ class WorkAcross(StoreHandle):
         label: str | None = None,
         actor: str | None = None,
         stuck: bool = False,
+        about: str | None = None,
         since: Instant | None = None,
         until: Instant | None = None,
         limit: int = 100,
@@ -316,7 +327,7 @@ class WorkAcross(StoreHandle):
         since, until: instants ("2026-01-31", a datetime) or ages ("7d"). The page's `next` goes into `after`.
         """
         found = self._caller.read(
-            tasks.tasks_of_store, status=status, label=label, actor=actor, stuck=stuck, since=since,
+            tasks.tasks_of_store, status=status, label=label, actor=actor, stuck=stuck, about=about, since=since,
             until=until, limit=limit, after=after,
         )  # fmt: skip
         return found.each(lambda each: Task(self._caller, each[0], "", each[1]))

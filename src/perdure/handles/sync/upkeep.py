@@ -6,17 +6,28 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from perdure.handles.sync.base import StoreHandle
-from perdure.log.anchor import Anchor
+from perdure.model.lazily import lazily
 from perdure.model.records.actors import ActorRecord
 from perdure.model.records.artifacts import CollectReport
 from perdure.model.records.integrity import Backup, Problem, Report
-from perdure.planes import actors
-from perdure.planes.audit import verify
+from perdure.model.records.subjects import SubjectRecord
 from perdure.planes.reading.durations import Duration
-from perdure.planes.retention import collect, retain
-from perdure.upkeep import backup
+from perdure.planes.reading.paging import Page
+
+if TYPE_CHECKING:
+    from perdure.log.anchor import Anchor
+    from perdure.planes import actors, subjects
+    from perdure.planes.audit import verify
+    from perdure.planes.retention import collect, retain
+    from perdure.upkeep import backup
+else:
+    actors, subjects = lazily("perdure.planes", "actors", "subjects")
+    (verify,) = lazily("perdure.planes.audit", "verify")
+    collect, retain = lazily("perdure.planes.retention", "collect", "retain")
+    (backup,) = lazily("perdure.upkeep", "backup")
 
 
 class Upkeep(StoreHandle):
@@ -68,6 +79,12 @@ class Upkeep(StoreHandle):
         Events of before schema 5 name their actors in their headers as they were given: `verify` counts them.
         """
         return self._caller.read(actors.listed)
+
+    def subjects(self, *, limit: int = 100, after: str | None = None) -> Page[SubjectRecord]:
+        """Everybody and everything that records of this tenant are about, by name: how many records, in how many streams, and
+        when the first and the last was. `.next`, for `after=`, is None when that was all.
+        """
+        return self._caller.read(subjects.listed, limit=limit, after=after)
 
     def forget_actor(self, name: str) -> int:
         """Let the directory forget an actor: headers keep a random name that says nothing any more. Returns how many there were.

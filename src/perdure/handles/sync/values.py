@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from perdure.boot import checking
 from perdure.errors import Conflict, Refused, Stale, TimedOut
 from perdure.handles.sync.base import StreamHandle
 from perdure.log.change import Stream
 from perdure.model.functions import plain
+from perdure.model.lazily import lazily
 from perdure.model.records.values import Entry, LockRecord
 from perdure.planes.memory import values
 from perdure.planes.reading.durations import Duration, pauses
@@ -20,6 +20,11 @@ from perdure.planes.reading.paging import Page
 from perdure.planes.recovery import locks
 from perdure.runtime import fences
 from perdure.runtime.callers import Caller
+
+if TYPE_CHECKING:
+    from perdure.boot import checking
+else:
+    (checking,) = lazily("perdure.boot", "checking")
 
 UPDATE_RETRIES = 100
 _UPDATE_PAUSE_SECONDS = 0.001
@@ -39,19 +44,20 @@ class Values(StreamHandle):
         expect: int | None = None,
         ttl: Duration | None = None,
         checks: Iterable[object] = (),
+        about: Iterable[str] = (),
     ) -> Entry:
         """Set a value; returns it with its new version.
 
         expect: set it only if this is its version now (0: only if it is not there). ttl: it is gone after
         this time ("1h", seconds, a timedelta); without, it stays. checks: what must be so for it to hold
         (`perdure.AtCommit`, `FileHash` …), looked at when a session is booted and by `store.checked`; they go with the
-        next version. Atomic. Repeating it without `expect` makes
+        next version. about: whom this version is about; the next one says so again. Atomic. Repeating it without `expect` makes
         another version; with `expect` the repetition is refused, so that it is safe after a crash. Raises
         Conflict (its `facts` carry the current `version` and `value`), Invalid or TooLarge with the path of
         what is wrong; nothing is written then.
         """
         seen = self._caller.work(checking.observed, checks) if checks else ()
-        return self._write(values.put, name, value, expect=expect, ttl=ttl, checks=seen)
+        return self._write(values.put, name, value, expect=expect, ttl=ttl, checks=seen, about=about)
 
     def get(self, name: str, default: Any = None) -> Any:
         """The value of a name, or `default` if it is not there or its time is over. Writes nothing."""
@@ -62,9 +68,13 @@ class Values(StreamHandle):
         """The value with its version, age and who set it; None if it is not there. Writes nothing."""
         return self._read(values.entry, name)
 
-    def entries(self, *, prefix: str | None = None, limit: int = 100, after: str | None = None) -> Page[Entry]:
-        """The values that are there, by name; `prefix` is exact text. The page's `next` goes into `after`."""
-        return self._read(values.entries, prefix=prefix, limit=limit, after=after)
+    def entries(
+        self, *, prefix: str | None = None, about: str | None = None, limit: int = 100, after: str | None = None
+    ) -> Page[Entry]:
+        """The values that are there, by name; `prefix` is exact text. The page's `next` goes into `after`. about: those that are
+        about a subject.
+        """
+        return self._read(values.entries, prefix=prefix, about=about, limit=limit, after=after)
 
     def unset(self, name: str, *, expect: int | None = None) -> bool:
         """Let a value go; whether there was one. Its versions go on counting if it is ever set again.
@@ -80,13 +90,14 @@ class Values(StreamHandle):
         *,
         ttl: Duration | None = None,
         retries: int = UPDATE_RETRIES,
+        about: Iterable[str] = (),
     ) -> Entry:
         """Read a value (None if it is not there), change it with `fn`, write it; again if others were faster.
 
         `fn` runs here, outside any transaction: it may take its time, and it may be called more than once.
         Nothing is lost between two updates. Like `set`, this ends the time to live unless `ttl` gives a new
-        one. Not idempotent: after a crash look at the entry's version. Raises Conflict after so many retries,
-        Invalid for an async `fn`, and whatever `fn` raises.
+        one. The new value is about whom the old one is, and `about`. Not idempotent: after a crash look at the entry's version.
+        Raises Conflict after so many retries, Invalid for an async `fn`, and whatever `fn` raises.
         """
         change = plain(fn, "fn")
         pause = _UPDATE_PAUSE_SECONDS
@@ -94,7 +105,8 @@ class Values(StreamHandle):
             found = self.entry(name)
             value = change(None if found is None else found.value)
             try:
-                return self.set(name, value, expect=0 if found is None else found.version, ttl=ttl)
+                expect = 0 if found is None else found.version
+                return self._write(values.put, name, value, expect=expect, ttl=ttl, about=about, derived=True)
             except Conflict:
                 if attempt == retries:
                     raise

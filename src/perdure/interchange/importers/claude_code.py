@@ -14,10 +14,10 @@ from typing import Any
 from perdure.interchange.importers.items import (
     ImportedEvent,
     ImportedFrom,
+    ImportedSession,
     ImportedValue,
     Item,
     LeftOut,
-    Opened,
     PassedOver,
     Remark,
     kind_of,
@@ -96,7 +96,7 @@ class _Reading:
         name = self._name(record.data)
         if name not in self._calls:
             self._calls[name] = Calls()
-            yield Opened(name, NAME, record.place, "" if _agent(record.data) else self._title)
+            yield ImportedSession(name, NAME, record.place, "" if _agent(record.data) else self._title)
         if name not in self._placed and record.data.get("cwd"):
             self._placed.add(name)
             facts = {ours: record.data[theirs] for ours, theirs in FACTS.items() if record.data.get(theirs)}

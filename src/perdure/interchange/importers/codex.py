@@ -15,10 +15,10 @@ from typing import Any
 from perdure.interchange.importers.items import (
     ImportedEvent,
     ImportedFrom,
+    ImportedSession,
     ImportedValue,
     Item,
     LeftOut,
-    Opened,
     PassedOver,
     Remark,
     kind_of,
@@ -107,7 +107,7 @@ class _Reading:
     def _opened(self, record: Record) -> Iterator[Item]:
         if not self._begun:
             self._begun = True
-            yield Opened(self._session, NAME, record.place)
+            yield ImportedSession(self._session, NAME, record.place)
 
     def _item(self, record: Record, payload: dict[str, Any] | None, kind: str) -> Iterator[Item | Remark]:
         item = payload if payload is not None else record.data

@@ -16,10 +16,10 @@ from perdure.interchange.foreign_sqlite import ForeignFile
 from perdure.interchange.importers.items import (
     ImportedEvent,
     ImportedFrom,
+    ImportedSession,
     ImportedValue,
     Item,
     LeftOut,
-    Opened,
     PassedOver,
     Remark,
 )
@@ -83,7 +83,7 @@ def _state(data: object, place: str, *, session: str = "", scope: str = "") -> I
 def _session(tables: Tables, owner: Owner, state: object) -> Iterator[Item | Remark]:
     name = named(NAME, *owner)
     place = tables.place("sessions", "/".join(owner))
-    yield Opened(name, NAME, place)
+    yield ImportedSession(name, NAME, place)
     yield from _state(state, place, session=name)
     statement = Q.events_page if "event_data" in tables.foreign.tables["events"] else Q.old_events_page
     yield from tables.each(statement, {"after": 0}, partial(_event, tables, name, Calls()), **owner._asdict())

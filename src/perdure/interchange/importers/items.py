@@ -27,7 +27,7 @@ class ImportedFrom(msgspec.Struct, frozen=True):
         return {name: value for name, value in known.items() if value not in ("", None)}
 
 
-class Opened(msgspec.Struct, frozen=True):
+class ImportedSession(msgspec.Struct, frozen=True):
     """A session begins, or continues; the title is for its creation."""
 
     session: str
@@ -130,7 +130,7 @@ class PassedOver(msgspec.Struct, frozen=True):
     what: str
 
 
-Item: TypeAlias = Opened | ImportedTurn | ImportedResult | ImportedValue | Planned | Decided | ImportedEvent
+Item: TypeAlias = ImportedSession | ImportedTurn | ImportedResult | ImportedValue | Planned | Decided | ImportedEvent
 Remark: TypeAlias = LeftOut | ImportedRepair | PassedOver
 
 

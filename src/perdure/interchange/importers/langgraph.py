@@ -17,10 +17,10 @@ from perdure.interchange.foreign_sqlite import ForeignFile
 from perdure.interchange.importers.items import (
     ImportedEvent,
     ImportedFrom,
+    ImportedSession,
     ImportedValue,
     Item,
     LeftOut,
-    Opened,
     Remark,
 )
 from perdure.interchange.importers.messages import Spot, message_items
@@ -114,7 +114,7 @@ class _Thread:
             return
         if not branch.begun:
             branch.begun = True
-            yield Opened(branch.session, NAME, place)
+            yield ImportedSession(branch.session, NAME, place)
         for channel, value in found.channels.items():
             if not channel.startswith(OWN) and _are_messages(value):
                 yield from _new_messages(value, found, branch, place)

@@ -8,7 +8,7 @@ from typing import Any
 
 from perdure.errors import Invalid
 from perdure.interchange.foreign_sqlite import ForeignFile
-from perdure.interchange.importers.items import ImportedFrom, Item, LeftOut, Opened, Remark
+from perdure.interchange.importers.items import ImportedFrom, ImportedSession, Item, LeftOut, Remark
 from perdure.interchange.importers.messages import Spot, response_items
 from perdure.interchange.importers.naming import Calls, named
 from perdure.interchange.importers.reading import Source
@@ -35,7 +35,7 @@ def read(source: Source) -> Iterator[Item | Remark]:
 def _session(tables: Tables, row: tuple[Any, ...]) -> Iterator[Item | Remark]:
     session = as_text(row[0])
     name = named(NAME, session)
-    yield Opened(name, NAME, tables.place("agent_sessions", session))
+    yield ImportedSession(name, NAME, tables.place("agent_sessions", session))
     read_row = partial(_message, tables, name, Calls())
     yield from tables.each(Q.messages_page, {"after": 0}, read_row, session=session)
 

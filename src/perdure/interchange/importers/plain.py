@@ -12,7 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from perdure.errors import Error, Invalid
-from perdure.interchange.importers.items import ImportedFrom, ImportedValue, Item, LeftOut, Opened, Remark, kind_of
+from perdure.interchange.importers.items import (
+    ImportedFrom,
+    ImportedSession,
+    ImportedValue,
+    Item,
+    LeftOut,
+    Remark,
+    kind_of,
+)
 from perdure.interchange.importers.messages import Spot, is_message, response_items
 from perdure.interchange.importers.naming import Calls, named
 from perdure.interchange.importers.reading import (
@@ -89,7 +97,7 @@ def _session_items(found: Any, source: Source) -> Iterator[Item | Remark]:
     facts = found if isinstance(found, dict) else {}
     name = named(NAME, next((facts[field] for field in IDS if _is_id(facts.get(field))), _own_name(source)))
     title = facts.get("title") if isinstance(facts.get("title"), str) else facts.get("name")
-    yield Opened(name, NAME, source.name, title if isinstance(title, str) else "")
+    yield ImportedSession(name, NAME, source.name, title if isinstance(title, str) else "")
     messages = _listed(found)
     yield from _values(facts, messages, name, source)
     calls = Calls()
@@ -133,6 +141,6 @@ def _read_lines(source: Source, why: Invalid) -> Iterator[Item | Remark]:
             yield LeftOut(source.name, why.message)
             return
         if number == 0:
-            yield Opened(name, NAME, found.place)
+            yield ImportedSession(name, NAME, found.place)
         number += 1
         yield from _one(found.data, number, name, found.place, calls)

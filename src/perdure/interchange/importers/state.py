@@ -17,10 +17,10 @@ from perdure.interchange.importers.items import (
     ImportedEvent,
     ImportedFrom,
     ImportedRepair,
+    ImportedSession,
     ImportedValue,
     Item,
     LeftOut,
-    Opened,
     Planned,
     Remark,
 )
@@ -105,7 +105,7 @@ class _Reading:
 
     def items(self) -> Iterator[Item | Remark]:
         if self._session:
-            yield Opened(self._session, NAME, self._source.name)
+            yield ImportedSession(self._session, NAME, self._source.name)
         found: Iterator[Item | Remark] = (item for row in rows_of(self._source) for item in self._of(row))
         yield from _in_order(found) if self._mapping.kind == "tasks" else found
 

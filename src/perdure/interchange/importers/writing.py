@@ -19,11 +19,11 @@ from perdure.interchange.importers.items import (
     ImportedEvent,
     ImportedRepair,
     ImportedResult,
+    ImportedSession,
     ImportedTurn,
     ImportedValue,
     Item,
     LeftOut,
-    Opened,
     PassedOver,
     Planned,
     Remark,
@@ -46,7 +46,7 @@ LABEL = "imported"
 MARKS = "imported"
 SOURCES_MAX = 50  # files of which a value's mark knows what they said last
 WORDS: dict[type[Item], str] = {
-    Opened: "sessions", ImportedTurn: "turns", ImportedResult: "results", ImportedValue: "values", Planned: "tasks",
+    ImportedSession: "sessions", ImportedTurn: "turns", ImportedResult: "results", ImportedValue: "values", Planned: "tasks",
     Decided: "decisions",
     ImportedEvent: "events",
 }  # fmt: skip
@@ -127,7 +127,7 @@ def _mended(item: Item, tally: ReportInProgress) -> Iterator[tuple[Item, int]]:
         item = msgspec.structs.replace(item, **own.value, **({"calls": made} if made else {}))
         tally.mend(ImportedRepair(item.place, "characters that no store keeps (NUL, lone surrogates) were replaced"))
     tally.read[WORDS[type(item)]] += 1
-    if isinstance(item, Opened):
+    if isinstance(item, ImportedSession):
         tally.session(item.session)
     yield item, own.size + sum(call.size for call in calls)
 
@@ -168,7 +168,7 @@ def _session(tx: Tx, name: str) -> Stream:
     return sessions.open_session(tx, name, labels=(LABEL,))[0]
 
 
-def _open(tx: Tx, item: Opened) -> bool:
+def _open(tx: Tx, item: ImportedSession) -> bool:
     if tx.find_stream("session", item.session) is not None:
         return False
     title = item.title.strip().splitlines()[0][:200] if item.title.strip() else ""
@@ -295,6 +295,6 @@ def _note(tx: Tx, item: ImportedEvent) -> bool:
 
 
 _VERBS: dict[type[Item], Callable[[Tx, Any], bool]] = {
-    Opened: _open, ImportedTurn: _say, ImportedResult: _answer, ImportedValue: _keep, Planned: _plan,
+    ImportedSession: _open, ImportedTurn: _say, ImportedResult: _answer, ImportedValue: _keep, Planned: _plan,
     Decided: _decide, ImportedEvent: _note,
 }  # fmt: skip

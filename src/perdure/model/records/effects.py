@@ -205,11 +205,6 @@ class EffectRecord(msgspec.Struct, frozen=True):
         return f"{self.stream_kind}:{self.stream}/{self.seq}"
 
     @property
-    def handed(self) -> str:
-        """The older name of `sent_key`."""
-        return self.sent_key
-
-    @property
     def settled(self) -> bool:
         """Whether nothing is left to be done or found out."""
         return self.state in SETTLED

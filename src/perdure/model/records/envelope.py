@@ -56,15 +56,18 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
 
 
 class Document(Part, frozen=True, kw_only=True):
-    """The part that an event keeps besides its row: in place, or the address of the blob that holds it."""
+    """The part that an event keeps besides its row: in place, or the address of the blob that holds it. subjects: whom it is
+    about.
+    """
 
     doc: Any = None
     blob: Digits = ""
+    subjects: tuple[Word, ...] = ()
 
 
 class RunPart(Part, frozen=True, kw_only=True):
     """The run itself. given: its arguments; became: its result, its error, or why it is parked. restored: its store was, since
-    it began or was vouched for, so that it may have done more than is told here.
+    it began or was vouched for, so that it may have done more than is told here. subjects: whom all of it is about.
     """
 
     uid: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
@@ -85,6 +88,7 @@ class RunPart(Part, frozen=True, kw_only=True):
     pinned: bool = False
     restored: bool = False
     reason: Word | None = None
+    subjects: tuple[Word, ...] = ()
     given: Document
     became: Document | None = None
 
@@ -104,12 +108,15 @@ class Cursor(Part, frozen=True, kw_only=True):
 
 
 class CheckpointPart(Part, frozen=True, kw_only=True):
-    """The state of the last cut: the root of its tree, from which all its blobs are found. about: what the cut noted."""
+    """The state of the last cut: the root of its tree, from which all its blobs are found. about: what the cut noted. subjects:
+    whom anything before it is about, and so perhaps this state.
+    """
 
     root: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
     size: Number
     at: Number
     about: Document = Document()
+    subjects: tuple[Word, ...] = ()
 
 
 class StepPart(Part, frozen=True, kw_only=True):

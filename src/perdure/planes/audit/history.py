@@ -23,6 +23,7 @@ from perdure.log.fold import Fold
 from perdure.log.table import Row, Table
 from perdure.model.instants import SECOND_US, instant_us, to_datetime
 from perdure.model.limits import check_name
+from perdure.planes import subjects
 from perdure.planes.audit import base_events, imported
 from perdure.planes.audit.lineage import ancestry
 from perdure.planes.audit.snapshots import one_state
@@ -300,7 +301,7 @@ def fork(tx: Tx, plan: ForkPlan, name: str) -> tuple[Stream, str]:
         "created_at": tx.now,
         **_going_on(plan.session),
     }
-    tx.record(_first(stream, plan, session))
+    tx.record(_first(stream, plan, session, subjects.so_far(tx, then.stream, then.seq)))
     bodies = partial(_body_at, tx, then.stream)
     for column, seq in base_events.pointers(SESSIONS, session):
         base_events.point_to(tx, stream, SESSIONS, session, (column, bodies(seq)))
@@ -314,8 +315,10 @@ def _going_on(session: Row) -> Row:
     return {"status": "active", "ended_at": None} if session["ended_at"] is not None else {}
 
 
-def _first(stream: Stream, plan: ForkPlan, session: Row) -> Change:
-    """The fork's first event: it names its parent, and says with which event the restating ends."""
+def _first(stream: Stream, plan: ForkPlan, session: Row, about: list[str]) -> Change:
+    """The fork's first event: it names its parent, and says with which event the restating ends. about: whom anything is that it
+    shares with its parent; its row has those of the whole session.
+    """
     then = plan.point
     others = len(base_events.pointers(SESSIONS, session)) + sum(
         base_events.count(table, row) for table, row in plan.rows
@@ -334,6 +337,8 @@ def _first(stream: Stream, plan: ForkPlan, session: Row) -> Change:
         set=base_events.values_of(SESSIONS, session),
         doc=doc,
         refs=[then.stream.ref(then.seq)],
+        subjects=about,
+        derived_from=[then.stream.ref(then.seq)],
     )
 
 

@@ -6,7 +6,7 @@ chain, then the fold against the rows, both ways, then the blobs. Reads only (bu
 It looks at the streams of all tenants, whoever asks, because a chain does not know them: a report names
 streams (never what they say), so show it to who looks after the whole store. Keeps P5 and P6.
 
-A tenant is checked by what the log calls it, which an anchor records: `unnamed` lists those that the log never named. Some facts
+A tenant is checked by what its own stream calls it, and an anchor: `unnamed` lists those that the log never named. Some facts
 are covered by no hash, and changes of them are not found: to which tenant a later stream belongs, an event's place in the feed as
 long as it stays between its neighbours of the same stream, transaction ids of a batch, and a whole stream that went without a
 trace when no anchor names it.
@@ -30,11 +30,10 @@ from perdure.log.change import Change, Op, Stream
 from perdure.log.event import GENESIS, Body, Event
 from perdure.log.table import Table, TableClass
 from perdure.model.records.integrity import Aside, Counts, Problem, ProblemKind, Report, Unverifiable
-from perdure.planes.audit import immutability, imported, quarantine
+from perdure.planes.audit import immutability, imported, quarantine, tenant_names
 from perdure.planes.audit.rebuild import Rebuild, RowDifference
 from perdure.planes.audit.verify_blobs import BlobProblem, Outside, SeenBlobs, check_blobs, check_outside
 from perdure.planes.reading.body_reading import doc_of
-from perdure.planes.reading.row_reading import stored_as, stored_fields
 from perdure.planes.tables import ANCHORS
 from perdure.stores.core import Core, Reader
 from perdure.stores.statements import Statements
@@ -47,7 +46,6 @@ PAGE_EVENTS = 500
 PAGE_STREAMS = 200
 PROBLEMS_MAX = 1_000
 PRUNED = "log.pruned"
-TENANTS_NAMED = "store.tenants_named"
 MERGED = ("session.merged", "log.merged")  # events that name a stream anew: see interchange/merge.py
 
 Progress = Callable[[int, int], None]
@@ -518,7 +516,7 @@ def anchor_store(core: Core, private_key: bytes | None, actor: str) -> Anchor:
     anchor elsewhere.
     """
     _, tenant = core.snapshot(_all_heads, tenant=0)
-    core.write(record_tenants, actor=actor, tenant=tenant)  # before the heads are taken: the anchor covers it
+    core.write(tenant_names.record, actor=actor, tenant=tenant)  # before the heads are taken: the anchor covers it
     heads, tenant = core.snapshot(_all_heads, tenant=0)
     anchor = make_anchor(core.uid, core.epoch, core.clocks.now(), heads, private_key)
     core.write(record_anchor, anchor, actor=actor, tenant=tenant)
@@ -554,37 +552,12 @@ def _all_heads(reads: Reads) -> tuple[list[tuple[bytes, int, bytes]], int]:
     return heads, tenant
 
 
-def record_tenants(tx: Tx) -> None:
-    """Record what the tenants are called, each by the first of its streams, unless the log says so already."""
-    now = _tenants_now(tx)
-    if _tenants_said(tx) != now:
-        stream = tx.find_stream("store", "store") or tx.new_stream("store", "store")
-        tx.record(Change("store.tenants_named", stream, None, Op.NOTE, doc={"tenants": now}))
-
-
-def _tenants_now(reads: Reads) -> dict[str, str]:
-    """The name of each tenant that has a stream of its own, by the uid of the first one."""
-    return {bytes(uid).hex(): name for uid, name in reads.query(Q.tenants_named)}
-
-
-def _tenants_said(reads: Reads) -> dict[str, str]:
-    """The log's last statement about that; nothing if it never made one."""
-    rows = reads.query(Q.tenants_recorded, kind=TENANTS_NAMED)
-    fields = stored_fields(doc_of(reads, rows[0][0], TENANTS_NAMED), TENANTS_NAMED) if rows else {}
-    return stored_as(dict[str, str], fields.get("tenants", {}), "list of tenants", TENANTS_NAMED)
-
-
 def check_tenants(reader: Reader) -> Findings:
     """A tenant is called what the log says; one that it never named cannot be checked."""
     findings = Findings()
-    (owner,) = reader.query(Q.tenant_first)[0]
-    said, now = _tenants_said(reader.of_tenant(owner or 0)), _tenants_now(reader)
-    for uid, name in said.items():
-        found = reader.query(Q.tenant_of_stream, uid=bytes.fromhex(uid))
-        if found and (name,) not in found:
-            what = f"the log knows the tenant of this stream as {name!r}, and not as {found[0][0]!r}"
-            findings.add(Problem(ProblemKind.TENANT_ALTERED, "", uid, None, "tenants", what))
-    findings.unnamed = sorted(set(now.values()) - set(said.values()))
+    problems, findings.unnamed = tenant_names.check(reader)
+    for problem in problems:
+        findings.add(problem)
     return findings
 
 

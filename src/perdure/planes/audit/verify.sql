@@ -88,6 +88,10 @@ WHERE EXISTS (SELECT 1 FROM streams h WHERE h.tenant = n.id AND h.kind NOT IN ('
 SELECT e.body FROM events e JOIN streams s ON s.id = e.stream
 WHERE s.kind = 'store' AND s.name = 'store' AND e.kind = :kind ORDER BY e.stream, e.seq DESC LIMIT 1
 
+-- tenants_in_directories: events of the directories of actors, which say what their tenants are called.
+SELECT s.uid, e.seq, n.name, e.body FROM streams s JOIN tenants n ON n.id = s.tenant JOIN events e ON e.stream = s.id
+WHERE s.kind = 'tenant' AND s.name = 'tenant' AND e.tbl = 'actors' AND e.body IS NOT NULL ORDER BY s.id, e.seq
+
 -- tenant_of_stream: the present name of the tenant of a stream.
 SELECT n.name FROM streams s JOIN tenants n ON n.id = s.tenant WHERE s.uid = :uid
 

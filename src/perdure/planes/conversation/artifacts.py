@@ -29,9 +29,9 @@ from perdure.model.limits import (
 )
 from perdure.model.records.artifacts import ArtifactRecord
 from perdure.model.refs import Ref
+from perdure.planes import subjects
 from perdure.planes.audit.lineage import MAX_SEQ, segments, touching
 from perdure.planes.reading.durations import Instant, between
-from perdure.planes.reading.labels import from_labels, to_labels
 from perdure.planes.reading.paging import Page, decode_cursor, encode_cursor
 from perdure.planes.reading.row_reading import stored_address, stored_instant
 from perdure.planes.tables import ARTIFACTS, BLOB_PINS
@@ -68,7 +68,7 @@ def describe(name: str, data: Source, media_type: str | None, about: Iterable[st
     if media_type is None:
         media_type = _TYPES.get(PurePath(name).suffix.lower())
         media_type = media_type or ("text/plain" if isinstance(data, str) else UNKNOWN_TYPE)
-    return Details(name, check_name(media_type, "media_type"), from_labels(to_labels(about, "about")))
+    return Details(name, check_name(media_type, "media_type"), subjects.named(about))
 
 
 def address_ahead(blobs: Blobs, data: Source) -> bytes | None:
@@ -124,19 +124,27 @@ def attach(tx: Tx, stream: Stream, details: Details, row: BlobRow, holder: str) 
 
 
 def listing(
-    reads: Reads, stream: Stream, *, name: str | None = None, limit: int = 50, after: str | None = None
+    reads: Reads,
+    stream: Stream,
+    *,
+    name: str | None = None,
+    about: str | None = None,
+    limit: int = 50,
+    after: str | None = None,
 ) -> Page[ArtifactRecord]:
     """The artifacts of a session, newest first, all versions, those of a fork's parents included."""
     limit = check_page(limit)
     if name is not None:
         check_name(name, "name")
     upto = MAX_SEQ if after is None else decode_cursor(after, 1)[0] - 1
-    rows = _rows(reads, stream, name, upto, limit + 1)
+    rows = _rows(reads, stream, name, upto, limit + 1, subjects.wanted(about))
     found = [_record(row) for row in rows[:limit]]
     return Page(found, encode_cursor(found[-1].seq) if len(rows) > limit else None)
 
 
-def _rows(reads: Reads, stream: Stream, name: str | None, upto: int, limit: int) -> list[tuple[Any, ...]]:
+def _rows(
+    reads: Reads, stream: Stream, name: str | None, upto: int, limit: int, about: str | None = None
+) -> list[tuple[Any, ...]]:
     found: list[tuple[Any, ...]] = []
     for part in segments(reads, stream, upto):
         if len(found) < limit:
@@ -145,6 +153,7 @@ def _rows(reads: Reads, stream: Stream, name: str | None, upto: int, limit: int)
                 touches=touching(ARTIFACTS, stream, part.stream),
                 **part._asdict(),
                 name=name,
+                about=about,
                 limit=limit - len(found),
             )
     return found
@@ -164,6 +173,7 @@ def across(
     media_type: str | None = None,
     actor: str | None = None,
     name: str | None = None,
+    about: str | None = None,
     since: Instant | None = None,
     until: Instant | None = None,
     limit: int = 50,
@@ -171,7 +181,7 @@ def across(
 ) -> Page[ArtifactRecord]:
     """The artifacts of all sessions of a tenant, newest first."""
     limit = check_page(limit)
-    filters: dict[str, Any] = {"media_type": media_type, "actor": actor, "name": name}
+    filters: dict[str, Any] = {"media_type": media_type, "actor": actor, "name": name, "about": about}
     for path, value in filters.items():
         if value is not None:
             check_name(value, path)

@@ -13,15 +13,16 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from perdure.errors import Conflict, Invalid, NotFound, TooLarge
+from perdure.errors import Conflict, Invalid, NotFound
 from perdure.log.actors import FORGOTTEN, NAMED, is_random
 from perdure.log.change import Change, Op, Stream
 from perdure.log.event import Body, Event
 from perdure.model import values
 from perdure.model.functions import plain
 from perdure.model.kinds import is_reserved
-from perdure.model.limits import REFS_MAX, check_name, check_page
+from perdure.model.limits import check_name, check_page
 from perdure.model.records.emitted import EventContent, EventRecord, FoldState, kept
+from perdure.planes import subjects
 from perdure.planes.audit.lineage import MAX_SEQ, Segment, segments
 from perdure.planes.audit.snapshots import one_state
 from perdure.planes.reading.body_reading import body_of, inline_body, stored_value
@@ -60,7 +61,9 @@ def emit(
     _check_emitted_kind(kind)
     _check_expected(tx, stream, expect)
     doc = values.to_plain(data, "data")
-    body = Body(op=Op.NOTE, doc=doc, refs=to_refs(tx, stream, refs), subjects=_subjects(about), pin=tx.pin)
+    targets = to_refs(tx, stream, refs)
+    named = sorted({*subjects.named(about), *subjects.of_refs(tx, targets)})
+    body = Body(op=Op.NOTE, doc=doc, refs=targets, subjects=named, pin=tx.pin)
     change = Change(kind, stream, op=Op.NOTE, doc=doc, refs=body.refs, subjects=body.subjects)
     seq = tx.record(change)
     said = _said(body, f"{stream.name} seq {seq}")
@@ -95,15 +98,6 @@ def _check_expected(tx: Tx, stream: Stream, expect: object) -> None:
         raise Conflict(f"{stream.kind} {stream.name!r} is at {current}, not at {expect}", path="expect", seq=current)
 
 
-def _subjects(about: Iterable[str]) -> list[str]:
-    if isinstance(about, (str, bytes)) or not isinstance(about, Iterable):
-        raise Invalid(f"expected a list of names, got {type(about).__name__}", path="about")
-    names = [check_name(name, f"about[{i}]") for i, name in enumerate(about)]
-    if len(names) > REFS_MAX:
-        raise TooLarge(f"{len(names)} names, at most {REFS_MAX} are kept", path="about")
-    return list(dict.fromkeys(names))
-
-
 # --- reading --------------------------------------------------------------------------------------
 
 
@@ -114,12 +108,13 @@ def events(
     after: int | str = 0,
     kind: str | None = None,
     emitted: bool | None = None,
+    about: str | None = None,
     limit: int = 100,
 ) -> Page[EventRecord]:
     """Events of a session after a sequence number or the cursor of a page, in order, those of a fork's parents included."""
     first = _checked_after(after)
     limit = check_page(limit)
-    filters = {**_kind_filter(kind), "emitted": _flag(emitted)}
+    filters = {**_kind_filter(kind), "emitted": _flag(emitted), "about": subjects.wanted(about)}
     found: list[Event] = []
     for segment in reversed(segments(reads, stream)):
         if len(found) < limit:
@@ -272,6 +267,7 @@ def events_across(
     session: str | None = None,
     run: str | None = None,
     emitted: bool | None = None,
+    about: str | None = None,
     limit: int = 50,
     after: str | None = None,
 ) -> Page[EventRecord]:
@@ -284,6 +280,7 @@ def events_across(
         "since": span.since,
         "until": span.until,
         "emitted": _flag(emitted),
+        "about": subjects.wanted(about),
         **_kind_filter(kind),
     }
     filters["actor"] = None if actor is None else check_name(actor, "actor")

@@ -3,6 +3,7 @@
 -- events_of_stream: events of one stream, in order.
 SELECT seq, kind, tbl, actor, at, codec, commitment, hash, salt, body, tx, pos, stream FROM events
 WHERE stream = :stream AND seq > :after AND seq <= :upto
+  AND (about(events) OR (tbl = 'checkpoints' AND about_before(events))) --? about
   AND tbl = '' --? emitted
   AND NOT (kind >= 'log.' AND kind < 'log/') --? emitted
   AND kind >= :low AND kind < :high --? low high
@@ -12,6 +13,7 @@ ORDER BY seq LIMIT :limit
 -- events_of_stream_back: the same from the end, with the filters of the listing across the store.
 SELECT seq, kind, tbl, actor, at, codec, commitment, hash, salt, body, tx, pos, stream FROM events
 WHERE stream = :stream AND seq > :after AND seq <= :upto
+  AND (about(events) OR (tbl = 'checkpoints' AND about_before(events))) --? about
   AND tbl = '' --? emitted
   AND NOT (kind >= 'log.' AND kind < 'log/') --? emitted
   AND kind >= :low AND kind < :high --? low high
@@ -24,6 +26,7 @@ ORDER BY seq DESC LIMIT :limit
 -- events_across: events of one kind, newest first, as a page shows them (`Shown`).
 SELECT at, pos, stream, seq, kind, tbl, actor, body FROM events
 WHERE tenant = :tenant AND kind = :kind
+  AND (about(events) OR (tbl = 'checkpoints' AND about_before(events))) --? about
   AND tbl = '' --? emitted
   AND actor = :actor --? actor
   AND at >= :since --? since

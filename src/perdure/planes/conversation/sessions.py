@@ -18,6 +18,7 @@ from perdure.log.table import Row
 from perdure.model.limits import LABELS_MAX, TEXT_MAX_CHARS, check_name, check_page, check_text
 from perdure.model.records.conversation import Pins, SessionHeader, SessionRecord, Status
 from perdure.model.values import digest
+from perdure.planes import subjects
 from perdure.planes.audit.snapshots import one_state
 from perdure.planes.reading.body_reading import doc_of
 from perdure.planes.reading.durations import Duration, Instant, between, deadline, store_now
@@ -59,18 +60,22 @@ def open_session(
     goal: str | None = None,
     ttl: Duration | None = None,
     pins: Mapping[str, Any] | None = None,
+    about: Iterable[str] = (),
 ) -> tuple[Stream, str]:
-    """The session of this name. The options are for its creation: one that exists stays as it is."""
+    """The session of this name. The options are for its creation: one that exists stays as it is. Only subjects are added."""
     stream = tx.find_stream("session", check_name(name, "name"))
     if stream is not None:
+        if about:
+            subjects.add_to_session(tx, stream, about)
         return stream, _session(tx, stream)["pin"] or ""
     columns = {
         "name": name, "title": check_text(title, "title"), "status": "active", "creator": tx.actor,
         "created_at": tx.now, "expires_at": deadline(tx, ttl), "labels": to_labels(labels),
     }  # fmt: skip
     given = _checked_pins(pins) if pins is not None else {}
+    named = subjects.named(about)
     stream = tx.new_stream("session", name)
-    tx.record(Change("session.opened", stream, SESSIONS, set=columns))
+    tx.record(Change("session.opened", stream, SESSIONS, set=columns, subjects=named))
     if goal is not None:
         set_goal(tx, stream, goal)
     return stream, pin(tx, stream, **given).digest if given else ""
@@ -168,14 +173,18 @@ def _move(tx: Tx, stream: Stream, kind: str, sources: frozenset[str], target: St
 # -- goal, labels, pins --------------------------------------------------------------------------------------
 
 
-def set_title(tx: Tx, stream: Stream, title: str) -> None:
-    """Set the title. The one that stands already is not written again."""
+def set_title(tx: Tx, stream: Stream, title: str, *, about: Iterable[str] = ()) -> None:
+    """Set the title. The one that stands already is not written again. about: whom the whole session is about from here on."""
+    if about:
+        subjects.add_to_session(tx, stream, about)
     if _session(tx, stream)["title"] != check_text(title, "title"):
         tx.record(Change("session.titled", stream, SESSIONS, Op.SET, set={"title": title}))
 
 
-def set_goal(tx: Tx, stream: Stream, goal: str | None) -> None:
-    """Set the goal, or with None let it go. The goal that stands already is not written again."""
+def set_goal(tx: Tx, stream: Stream, goal: str | None, *, about: Iterable[str] = ()) -> None:
+    """Set the goal, or with None let it go. The goal that stands already is not written again. about: as for a title."""
+    if about:
+        subjects.add_to_session(tx, stream, about)
     if goal is not None:
         check_text(goal, "goal", TEXT_MAX_CHARS)
     if goal == get_goal(tx, stream):
@@ -317,6 +326,7 @@ def sessions(
     status: str | None = None,
     label: str | None = None,
     creator: str | None = None,
+    about: str | None = None,
     since: Instant | None = None,
     until: Instant | None = None,
     expired: bool = False,
@@ -332,6 +342,7 @@ def sessions(
     wanted = {
         "label": None if label is None else check_name(label, "label"),
         "creator": None if creator is None else check_name(creator, "creator"),
+        "about": subjects.wanted(about),
     }
     rows = reads.query(
         Q.sessions_page, tenant=reads.tenant, current=None if expired else 1, listed=None if archived else 1, **wanted,

@@ -45,6 +45,7 @@ WHERE s.tenant = :tenant
   AND g.at >= :since --? label since
   AND g.at < :until --? label until
   AND (g.at, g.stream) < (:at, :id) --? label at id
+  AND about_all(s) --? about
   AND s.status = :status --? status
   AND s.creator = :creator --? creator
   AND s.created_at >= :since --? since
@@ -83,6 +84,7 @@ WHERE t.stream = :stream AND t.seq > :first AND t.seq <= :last
   AND e.stream = t.stream AND e.seq = t.seq AND e.seq > :first AND e.seq <= :last
   AND t.retracted_seq IS NULL --? own
   AND NOT EXISTS (SELECT 1 FROM line h CROSS JOIN turns m WHERE m.stream = h.id AND m.seq = t.seq AND m.retracted_seq <= h.upto) --? heir
+  AND about(t) --? about
 ORDER BY t.seq DESC LIMIT :limit
 
 -- turns_on: the oldest turns of a range, in order; of `rules`, which are few, by their own index.
@@ -97,6 +99,7 @@ WHERE t.stream = :stream AND t.seq > :first AND t.seq <= :last
   AND e.stream = t.stream AND e.seq = t.seq AND e.seq > :first AND e.seq <= :last
   AND t.retracted_seq IS NULL --? own
   AND NOT EXISTS (SELECT 1 FROM line h CROSS JOIN turns m WHERE m.stream = h.id AND m.seq = t.seq AND m.retracted_seq <= h.upto) --? heir
+  AND about(t) --? about
   AND t.seq IN ( --? rules
     SELECT r.seq FROM turns r --? rules
     WHERE r.stream = :stream AND r.role = 'system' AND r.seq > :first AND r.seq <= :last) --? rules
@@ -138,7 +141,7 @@ WITH RECURSIVE line (id, parent, tenant, fork_seq, upto) AS ( --? forked
   UNION ALL --? forked
   SELECT s.id, s.parent, s.tenant, s.fork_seq, line.fork_seq FROM line JOIN streams s ON s.id = line.parent --? forked
   WHERE s.fork_seq < line.fork_seq AND s.tenant = line.tenant) --? forked
-SELECT t.seq FROM
+SELECT t.seq, c.about FROM
   line CROSS JOIN --? forked
   calls c JOIN turns t ON t.stream = c.stream AND t.seq = c.seq
 WHERE c.call = :call
@@ -180,7 +183,9 @@ LIMIT 1
 SELECT c.seq, c.first_seq, c.last_seq, e.at, named(e), e.body
 FROM covers c CROSS JOIN events e
 WHERE c.stream = :stream AND c.seq > :first AND c.seq <= :last
-  AND e.stream = c.stream AND e.seq = c.seq AND e.seq > :first AND e.seq <= :last ORDER BY c.seq LIMIT :limit
+  AND e.stream = c.stream AND e.seq = c.seq AND e.seq > :first AND e.seq <= :last
+  AND about(c) --? about
+ORDER BY c.seq LIMIT :limit
 
 -- turns_emptied: turns of a range that were pruned, now or later: how many, the first and the last. Nobody misses a retracted one.
 SELECT count(*), min(e.seq), max(e.seq) FROM events e

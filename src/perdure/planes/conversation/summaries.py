@@ -25,10 +25,13 @@ from perdure.model.instants import to_datetime
 from perdure.model.limits import PAGE_MAX_ROWS, check_name, check_page, check_text
 from perdure.model.records.conversation import Cover, Due, Role, Turn
 from perdure.model.values import encode
+from perdure.planes import subjects
 from perdure.planes.audit.lineage import MAX_SEQ, Segment, segments, touching
 from perdure.planes.audit.snapshots import one_state
+from perdure.planes.conversation.calls import maker_of
+from perdure.planes.conversation.pending import pending_among_left
 from perdure.planes.conversation.transcript import Item, Transcript, as_text, format_of, render
-from perdure.planes.conversation.turns import maker_of, pending_among_left, refuse_gone, turns_back, turns_on
+from perdure.planes.conversation.turns import refuse_gone, turns_back, turns_on
 from perdure.planes.reading.body_reading import doc_of
 from perdure.planes.reading.origins import check_seq, home
 from perdure.planes.reading.row_reading import stored_as, stored_instant
@@ -45,9 +48,18 @@ KEYS_MAX_CHARS = 4_000
 
 
 def summarise(
-    tx: Tx, stream: Stream, upto: int, text: str, *, from_: int | None = None, keys: Iterable[str] = ()
+    tx: Tx,
+    stream: Stream,
+    upto: int,
+    text: str,
+    *,
+    from_: int | None = None,
+    keys: Iterable[str] = (),
+    about: Iterable[str] = (),
 ) -> Cover:
-    """Cover the turns from `from_` (or the first) to `upto`. keys: what of them is named beside the text."""
+    """Cover the turns from `from_` (or the first) to `upto`. keys: what of them is named beside the text. A summary is about
+    whom the turns are, and the summaries in between.
+    """
     if not check_text(text, "text").strip():
         raise Invalid("a summary cannot be empty", path="text")
     names = _checked_keys(keys)
@@ -61,7 +73,9 @@ def summarise(
     sources = [home(tx, stream, seq).ref(seq) for seq in dict.fromkeys((first, last))]
     columns = {"first_seq": first, "last_seq": last}
     doc = {"text": text, "keys": list(names)} if names else text
-    seq = tx.record(Change("turns.summarised", stream, COVERS, set=columns, doc=doc, derived_from=sources))
+    named = sorted({*subjects.named(about), *subjects.of_range(tx, stream, first, last)})
+    change = Change("turns.summarised", stream, COVERS, set=columns, doc=doc, subjects=named, derived_from=sources)
+    seq = tx.record(change)
     return Cover(
         seq=seq,
         first_seq=first,
@@ -128,18 +142,22 @@ def _refuse_pending(tx: Tx, stream: Stream, last: int) -> None:
 
 
 @one_state
-def covers(reads: Reads, stream: Stream, *, nested: bool = False) -> list[Cover]:
+def covers(reads: Reads, stream: Stream, *, nested: bool = False, about: str | None = None) -> list[Cover]:
     """The summaries that stand now, in the order of what they cover; nested: also those that others have
-    swallowed.
+    swallowed. about: only those that are about this subject.
     """
-    return _all(reads, stream) if nested else _outermost(reads, stream)
+    found = _all(reads, stream) if nested else _outermost(reads, stream)
+    if about is None:
+        return found
+    named = {cover.seq for cover in _all(reads, stream, subjects.wanted(about))}
+    return [cover for cover in found if cover.seq in named]
 
 
-def _all(reads: Reads, stream: Stream) -> list[Cover]:
+def _all(reads: Reads, stream: Stream, about: str | None = None) -> list[Cover]:
     found: list[Cover] = []
     for span in reversed(segments(reads, stream)):
         touches = touching(COVERS, stream, span.stream)
-        rows = reads.query(Q.covers_page, touches=touches, **span._asdict(), limit=PAGE_MAX_ROWS)
+        rows = reads.query(Q.covers_page, touches=touches, **span._asdict(), limit=PAGE_MAX_ROWS, about=about)
         found += [_cover_of(reads, stream, row) for row in rows]
     return found
 

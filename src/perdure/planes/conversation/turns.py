@@ -1,5 +1,4 @@
-"""Turns: what is said, the calls that are made and their results. The plane behind `say result turns
-pending`.
+"""Turns: what is said, the calls that are made and their results. The plane behind `say result retract turns`.
 
 A turn's row is thin; what it says is in its event alone. Saying something without a key reads nothing at all
 (P8). Identity comes from the caller's key or call id, never from the content.
@@ -15,28 +14,27 @@ import msgspec
 from perdure.errors import Conflict, Damaged, Invalid, KeyReused, NotFound, TooLarge
 from perdure.log.change import Change, Op, Stream
 from perdure.log.event import Body
-from perdure.log.table import Table
+from perdure.log.subjects import subjects_in
 from perdure.model.instants import to_datetime
 from perdure.model.limits import KEY_MAX_CHARS, REFS_MAX, check_name, check_page, check_text
-from perdure.model.records.conversation import Call, Native, Pending, PendingKind, Role, Turn
+from perdure.model.records.conversation import Call, Native, Role, Turn
+from perdure.model.refs import Ref
 from perdure.model.values import digest, to_plain
+from perdure.planes import subjects
 from perdure.planes.audit.lineage import MAX_SEQ, Segment, segments, touching
-from perdure.planes.audit.snapshots import one_state
+from perdure.planes.conversation.calls import call_of, line_touches, maker_of
 from perdure.planes.reading.body_reading import body_of, stored_value
 from perdure.planes.reading.origins import check_seq, home, to_refs
 from perdure.planes.reading.paging import Page, page_by_seq, seq_or_cursor
 from perdure.planes.reading.row_reading import stored_as, stored_fields, stored_instant, stored_state
-from perdure.planes.tables import CALLS, TURNS
-from perdure.stores.past_store import PastReader
+from perdure.planes.tables import TURNS
 from perdure.stores.statements import Statement, Statements
 from perdure.stores.store import Reads
-from perdure.stores.tx import EVENTS, HISTORY, LOG, Tx
+from perdure.stores.tx import EVENTS, LOG, Tx
 
 Q = Statements("perdure.planes.conversation", "sessions.sql")
 
 _Row: TypeAlias = "tuple[Any, ...]"
-
-PENDING_LOOKBACK_TURNS = 100  # an assistant turn further back than so many others is not waited for any more
 
 _ABOUT = frozenset({"native", "usage", "model", "parent"})
 _SPEAKERS = {role.value: role for role in (Role.SYSTEM, Role.USER, Role.ASSISTANT)}
@@ -84,7 +82,8 @@ def say(
     seen = list(dict.fromkeys(to_refs(tx, stream, shown, "shown"))) if shown else []
     change = Change(
         "turn.said", stream, TURNS, set={"role": str(speaker), "key": key, "call": None}, doc=doc, refs=seen,
-        subjects=_subjects(about) if about else (), calls=[(call.id, call.tool) for call in made] if made else (),
+        subjects=_subjects(tx, about, seen) if about or seen else (),
+        calls=[(call.id, call.tool) for call in made] if made else (),
     )  # fmt: skip
     seq = tx.record(change)
     ref = stream.ref(seq)
@@ -96,18 +95,25 @@ def say(
     )  # fmt: skip
 
 
-def answered(tx: Tx, stream: Stream, content: Any, key: str | None, calls: Sequence[Call]) -> Turn:
+def _subjects(tx: Tx, about: Iterable[str], shown: Sequence[Ref]) -> list[str]:
+    """Whom a turn is about: those that the caller names, and those of what its speaker was shown."""
+    return sorted({*subjects.named(about), *subjects.of_refs(tx, shown)})
+
+
+def answered(
+    tx: Tx, stream: Stream, content: Any, key: str | None, calls: Sequence[Call], about: Iterable[str] = ()
+) -> Turn:
     """The turn of a model's answer: the one that made these very calls, under whatever key it was said, or else a new one.
 
     A model may use ids again: an answer with other calls is a new turn, if every call of the one before has its result.
     """
     before = _made_by(tx, stream, calls[0].id) if calls else None
     if before is None:
-        return say(tx, stream, "assistant", content, key=key, calls=calls)
+        return say(tx, stream, "assistant", content, key=key, calls=calls, about=about)
     made = _checked_calls(calls, Role.ASSISTANT)
     fresh = Turn(seq=0, role=Role.ASSISTANT, content=content, calls=made, at=before.at, actor="")
-    if before.calls != made and not _unanswered(tx, stream, before):
-        return say(tx, stream, "assistant", content, key=key, calls=calls)
+    if before.calls != made and not unanswered(tx, stream, before):
+        return say(tx, stream, "assistant", content, key=key, calls=calls, about=about)
     hint = "to continue: turn = session.pending().turn, then session.respond(turn.content, calls=turn.calls, …)"
     return _same(before, fresh, f"call {calls[0].id!r}", "calls", hint)
 
@@ -120,11 +126,12 @@ def result(
     *,
     error: bool = False,
     key: str | None = None,
+    about: Iterable[str] = (),
     origin: Mapping[str, Any] | None = None,
     native: tuple[str, Any] | Native | None = None,
 ) -> Turn:
     """Add the result of a call, of the newest turn that made it; if that has one already, give that one. origin, native: as for
-    `say`. key: the name of this result, if its call has been made anew since.
+    `say`. key: the name of this result, if its call has been made anew since. It is about whom the call is, and `about`.
     """
     check_name(call_id, "call_id")
     form = _native(native)
@@ -138,14 +145,15 @@ def result(
         before = said(tx, stream, key)
         if before is not None:
             return _same(before, fresh, f"key {key!r}", "key")
-    maker = maker_of(tx, stream, call_id)
-    if maker is None:
+    made = call_of(tx, stream, call_id)
+    if made is None:
         raise NotFound(f"no turn of this session made the call {call_id!r}", path="call_id")
-    given = _result_after(tx, stream, call_id, maker)
+    given = _result_after(tx, stream, call_id, made.seq)
     if given is not None:
         return _same(given, fresh, f"call {call_id!r}", "value")
     columns = {"role": Role.TOOL.value, "key": key, "call": call_id}
-    seq = tx.record(Change("call.answered", stream, TURNS, set=columns, doc=doc))
+    named = {*subjects.named(about), *subjects_in(made.about)} if about or made.about else ()
+    seq = tx.record(Change("call.answered", stream, TURNS, set=columns, doc=doc, subjects=sorted(named)))
     return msgspec.structs.replace(
         fresh, seq=seq, actor=tx.actor, ref=stream.ref(seq), origin=doc.get("origin")
     )  # fmt: skip
@@ -166,7 +174,9 @@ def _result_after(reads: Reads, stream: Stream, call_id: str, maker: int) -> Tur
     return _find(reads, stream, Q.turn_by_call, call=call_id, maker=maker)
 
 
-def retract(tx: Tx, stream: Stream, turns_: Iterable[Turn | int], because: str | None = None) -> int:
+def retract(
+    tx: Tx, stream: Stream, turns_: Iterable[Turn | int], because: str | None = None, *, about: Iterable[str] = ()
+) -> int:
     """Hide turns from everything that shows the conversation; they stay in the log. Returns how many this call hid.
 
     A turn that was retracted before is left as it is; NotFound for what is no turn here. A fork that retracts a turn which it
@@ -181,9 +191,10 @@ def retract(tx: Tx, stream: Stream, turns_: Iterable[Turn | int], because: str |
             continue
         shared = visible(tx, stream, seq, f"turns[{i}]") if own is None else None
         inherited = {"role": shared.role.value, "call": shared.call} if shared is not None else {}
+        source = home(tx, stream, seq).ref(seq)
         tx.record(Change(
             "turn.retracted", stream, TURNS, op=Op.SET if shared is None else Op.BASE, key={"seq": seq}, set=inherited, doc=doc,
-            mark="retracted_seq", refs=[home(tx, stream, seq).ref(seq)],
+            mark="retracted_seq", refs=[source], subjects=_subjects(tx, about, [source]),
         ))  # fmt: skip
         done += 1
     return done
@@ -266,15 +277,6 @@ def _checked_calls(calls: object, speaker: Role) -> tuple[Call, ...]:
     return tuple(calls)
 
 
-def _subjects(about: Iterable[str]) -> list[str]:
-    if isinstance(about, (str, bytes)) or not isinstance(about, Iterable):
-        raise Invalid(f"expected a list of subjects, got {type(about).__name__}", path="about")
-    subjects = list(dict.fromkeys(check_name(name, f"about[{i}]") for i, name in enumerate(about)))
-    if len(subjects) > REFS_MAX:
-        raise TooLarge(f"{len(subjects)} subjects, at most {REFS_MAX} of one turn", path="about")
-    return subjects
-
-
 def _refuse_open(tx: Tx, stream: Stream, call: str, path: str) -> None:
     """Conflict while a call of this id has no result: nobody could tell to which of the two a result belongs."""
     maker = maker_of(tx, stream, call)
@@ -321,6 +323,7 @@ def turns(
     last: int | None = None,
     after: int | str | None = None,
     before: int | str | None = None,
+    about: str | None = None,
     limit: int = 100,
 ) -> Page[Turn]:
     """A page of turns, in order: the last ones, or those before or after a sequence number or the cursor of a page."""
@@ -330,7 +333,8 @@ def turns(
     first = 0 if after is None else _bound(after, "after")
     upto = MAX_SEQ if before is None else _bound(before, "before") - 1
     found = _rows_back if after is None else _rows_on
-    page = page_by_seq(found(reads, stream, first, upto, rows + 1), rows, lambda row: row[0])
+    asked = subjects.wanted(about)
+    page = page_by_seq(found(reads, stream, first, upto, rows + 1, about=asked), rows, lambda row: row[0])
     read = [_turn_of(reads, stream, row) for row in page]
     return Page(read[::-1] if after is None else read, page.next)
 
@@ -362,13 +366,15 @@ def turns_back(reads: Reads, stream: Stream, first: int, upto: int, limit: int) 
     return [_turn_of(reads, stream, row) for row in reversed(_rows_back(reads, stream, first, upto, limit))]
 
 
-def _rows_back(reads: Reads, stream: Stream, first: int, upto: int, limit: int) -> list[_Row]:
+def _rows_back(
+    reads: Reads, stream: Stream, first: int, upto: int, limit: int, *, about: str | None = None
+) -> list[_Row]:
     """The rows, newest first."""
     found: list[_Row] = []
     for segment in segments(reads, stream, upto):
         if len(found) == limit or segment.last <= first:
             break
-        found += _rows(reads, stream, Q.turns_back, _above(segment, first), limit=limit - len(found))
+        found += _rows(reads, stream, Q.turns_back, above(segment, first), limit=limit - len(found), about=about)
     return found
 
 
@@ -377,16 +383,20 @@ def turns_on(reads: Reads, stream: Stream, first: int, upto: int, limit: int, *,
     return [_turn_of(reads, stream, row) for row in _rows_on(reads, stream, first, upto, limit, rules=rules)]
 
 
-def _rows_on(reads: Reads, stream: Stream, first: int, upto: int, limit: int, *, rules: bool = False) -> list[_Row]:
+def _rows_on(
+    reads: Reads, stream: Stream, first: int, upto: int, limit: int, *, rules: bool = False, about: str | None = None
+) -> list[_Row]:
     found: list[_Row] = []
     for segment in reversed(segments(reads, stream, upto)):
         if segment.last > first and len(found) < limit:
-            span = _above(segment, first)
-            found += _rows(reads, stream, Q.turns_on, span, limit=limit - len(found), rules=1 if rules else None)
+            span = above(segment, first)
+            asked = {"rules": 1 if rules else None, "about": about}
+            found += _rows(reads, stream, Q.turns_on, span, limit=limit - len(found), **asked)
     return found
 
 
-def _above(segment: Segment, first: int) -> Segment:
+def above(segment: Segment, first: int) -> Segment:
+    """A part of a line without what is not after `first`."""
     return segment._replace(first=max(segment.first, first))
 
 
@@ -394,7 +404,7 @@ def _rows(reads: Reads, stream: Stream, statement: Statement, span: Segment, **p
     touches = touching(TURNS, stream, span.stream)
     if stream.parent is None:
         return reads.query(statement, touches=touches, **span._asdict(), own=1, heir=None, **params)
-    touches = [*touches, *_line_touches(stream, TURNS)]
+    touches = [*touches, *line_touches(stream, TURNS)]
     seen_by = {"own": None, "heir": stream.id, "whole": MAX_SEQ}
     return reads.query(statement, touches=touches, **span._asdict(), **seen_by, **params)
 
@@ -404,7 +414,7 @@ def _find(reads: Reads, stream: Stream, statement: Statement, **params: Any) -> 
     forked = stream.parent is not None
     found = reads.query(
         statement,
-        touches=_line_touches(stream, TURNS),
+        touches=line_touches(stream, TURNS),
         stream=stream.id,
         alone=None if forked else stream.id,
         forked=1 if forked else None,
@@ -412,14 +422,6 @@ def _find(reads: Reads, stream: Stream, statement: Statement, **params: Any) -> 
         **params,
     )
     return _turn_of(reads, stream, found[0]) if found else None
-
-
-def _line_touches(stream: Stream, table: Table) -> list[tuple[Table, int]]:
-    """The tables that a statement over a lineage looks at: also the rows of the streams, which may be new in this transaction.
-    Older parents are written before their forks are.
-    """
-    own = (table, stream.id)
-    return [own] if stream.parent is None else [own, (HISTORY, stream.id), (HISTORY, stream.parent)]
 
 
 def _turn_of(reads: Reads, stream: Stream, row: _Row) -> Turn:
@@ -464,81 +466,10 @@ def _calls_of(body: Body, doc: dict[str, Any], path: str) -> tuple[Call, ...]:
     return tuple(Call(call, tool, stored_value(given, path)) for (call, tool), given in made)
 
 
-def maker_of(reads: Reads, stream: Stream, call: str) -> int | None:
-    """The sequence number of the newest turn that made a call, here or in what this session was forked from."""
-    return next(iter(_makers(reads, stream, call)), None)
-
-
-def is_newest(reads: Reads, stream: Stream, call: str, since: int) -> bool:
-    """Whether no turn made a call of this id after an event."""
-    maker = maker_of(reads, stream, call)
-    return maker is not None and maker < since
-
-
-def is_repeated(reads: Reads, stream: Stream, call: str) -> bool:
-    """Whether more than one turn made a call of this id."""
-    return len(_makers(reads, stream, call)) > 1
-
-
-def _makers(reads: Reads, stream: Stream, call: str) -> list[int]:
-    forked = stream.parent is not None
-    found = reads.query(
-        Q.call_makers,
-        touches=[*_line_touches(stream, CALLS), (TURNS, stream.id)],
-        stream=stream.id,
-        alone=None if forked else stream.id,
-        forked=1 if forked else None,
-        last=MAX_SEQ,
-        call=call,
-    )
-    return [seq for (seq,) in found]
-
-
 def _made_by(reads: Reads, stream: Stream, call: str) -> Turn | None:
     maker = maker_of(reads, stream, call)
     found = turns(reads, stream, after=maker - 1, limit=1) if maker is not None else ()
     return next((turn for turn in found if turn.seq == maker), None)
-
-
-# -- what is open --------------------------------------------------------------------------------------------
-
-
-@one_state
-def pending(reads: Reads, stream: Stream) -> Pending | None:
-    """The calls without a result of the newest assistant turn; else the user turn that has no answer yet;
-    else None. NotFound when turns went (by retention) by which it is decided: in the past, or in a fork made there since.
-    """
-    newest = _newest(reads, stream)
-    if stream.parent is not None or isinstance(reads, PastReader):  # else what decides was kept
-        _refuse_undecided(reads, stream, _decided_after(newest))
-    return _pending_among(reads, stream, newest)
-
-
-def pending_among_left(reads: Reads, stream: Stream) -> Pending | None:
-    """The open end by the turns that are left, whatever went."""
-    return _pending_among(reads, stream, _newest(reads, stream))
-
-
-def _newest(reads: Reads, stream: Stream) -> list[Turn]:
-    return turns_back(reads, stream, 0, MAX_SEQ, PENDING_LOOKBACK_TURNS)
-
-
-def _decided_after(newest: list[Turn]) -> int:
-    """Where the turns begin by which `pending` is decided: back to where both an answer and a question are among them."""
-    roles: set[Role] = set()
-    for turn in reversed(newest):
-        roles.add(turn.role)
-        if {Role.USER, Role.ASSISTANT} <= roles:
-            return turn.seq
-    return newest[0].seq if len(newest) == PENDING_LOOKBACK_TURNS else 0
-
-
-def _refuse_undecided(reads: Reads, stream: Stream, first: int) -> None:
-    for span in segments(reads, stream):
-        if span.last > first:
-            refuse_gone(
-                reads, stream, _above(span, first), "pending", "turns() gives those that are left; continue from there"
-            )
 
 
 def refuse_gone(reads: Reads, stream: Stream, span: Segment, path: str, hint: str) -> None:
@@ -550,40 +481,13 @@ def refuse_gone(reads: Reads, stream: Stream, span: Segment, path: str, hint: st
         raise NotFound(what, path=path, hint=hint)
 
 
-def _pending_among(reads: Reads, stream: Stream, newest: list[Turn]) -> Pending | None:
-    tail = [turn for turn in newest if turn.role is not Role.SYSTEM]
-    if not tail:
-        return None
-    maker = _last_maker(reads, stream, tail)
-    missing = _unanswered(reads, stream, maker) if maker else ()
-    if maker and missing:
-        return Pending(PendingKind.RESULTS, maker, missing)
-    if tail[-1].role is Role.ASSISTANT:
-        return None
-    return Pending(PendingKind.ANSWER, _last_user(tail) or tail[-1])
-
-
-def _last_maker(reads: Reads, stream: Stream, tail: list[Turn]) -> Turn | None:
-    """The newest assistant turn, or if the tail shows only results of it, the one that they answer."""
-    for turn in reversed(tail):
-        if turn.role is Role.ASSISTANT:
-            return turn
-    answered = [turn.call for turn in tail if turn.call is not None]
-    seq = maker_of(reads, stream, answered[-1]) if answered else None
-    found = turns_back(reads, stream, seq - 1, seq, 1) if seq else []
-    return found[0] if found else None
-
-
-def _unanswered(reads: Reads, stream: Stream, maker: Turn) -> tuple[Call, ...]:
+def unanswered(reads: Reads, stream: Stream, maker: Turn) -> tuple[Call, ...]:
+    """The calls of a turn that have no result yet."""
     if not maker.calls:
         return ()
     answered: set[str] = set()
     for segment in segments(reads, stream):
         if segment.last > maker.seq:
-            rows = _rows(reads, stream, Q.calls_answered, _above(segment, maker.seq))
+            rows = _rows(reads, stream, Q.calls_answered, above(segment, maker.seq))
             answered |= {call for (call,) in rows}
     return tuple(call for call in maker.calls if call.id not in answered)
-
-
-def _last_user(tail: list[Turn]) -> Turn | None:
-    return next((turn for turn in reversed(tail) if turn.role is Role.USER), None)

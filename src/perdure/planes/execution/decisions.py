@@ -21,6 +21,7 @@ from perdure.model.instants import to_datetime
 from perdure.model.limits import check_name, check_one_of, check_page, check_text
 from perdure.model.records.decisions import DecisionRecord, DecisionStatus, Reference
 from perdure.model.refs import Ref
+from perdure.planes import subjects
 from perdure.planes.memory.checks import Thing
 from perdure.planes.memory.checks import put as put_checks
 from perdure.planes.reading.body_reading import body_of
@@ -53,15 +54,18 @@ def decide(
     refs: Iterable[object] = (),
     tags: Iterable[str] = (),
     checks: Iterable[object] = (),
+    about: Iterable[str] = (),
 ) -> DecisionRecord:
-    """Make a decision. Two calls make two decisions. checks: on what it rests."""
+    """Make a decision. Two calls make two decisions. checks: on what it rests. It is about whom its references are, too."""
     doc = _document(text, because, then)
-    made = _make(tx, stream, doc, to_refs(tx, stream, refs), to_labels(tags, "tags"))
+    made = _make(tx, stream, doc, to_refs(tx, stream, refs), to_labels(tags, "tags"), about)
     put_checks(tx, stream, Thing.DECISION, made.seq, checks)
     return made
 
 
-def close(tx: Tx, stream: Stream, seq: int, outcome: str, *, note: str | None = None) -> DecisionRecord:
+def close(
+    tx: Tx, stream: Stream, seq: int, outcome: str, *, note: str | None = None, about: Iterable[str] = ()
+) -> DecisionRecord:
     """Say what came of an open decision. The same outcome again changes nothing; another is a Conflict."""
     _prose(outcome, "outcome")
     if note is not None:
@@ -83,6 +87,7 @@ def close(tx: Tx, stream: Stream, seq: int, outcome: str, *, note: str | None = 
             set=columns,
             doc=doc,
             mark="outcome_seq",
+            subjects=subjects.named(about),
         )
     )
     now = to_datetime(tx.now)
@@ -100,6 +105,7 @@ def supersede(
     refs: Iterable[object] = (),
     tags: Iterable[str] | None = None,
     checks: Iterable[object] = (),
+    about: Iterable[str] = (),
 ) -> tuple[DecisionRecord, DecisionRecord]:
     """Replace a decision by a new one, which refers to it; returns both. Default `tags`: the old ones."""
     doc = _document(text, because, then)
@@ -108,7 +114,7 @@ def supersede(
     if old.status is SUPERSEDED:
         raise _conflict(old, f"was superseded by {old.superseded_by} already")
     column = to_labels(old.tags if tags is None else tags, "tags")
-    new = _make(tx, stream, doc, [settled(tx, stream, old.ref), *targets], column, supersedes=seq)
+    new = _make(tx, stream, doc, [settled(tx, stream, old.ref), *targets], column, about, supersedes=seq)
     put_checks(tx, stream, Thing.DECISION, new.seq, checks)
     now = to_datetime(tx.now)
     closed_at = {} if old.closed_at else {"closed_at": tx.now}
@@ -119,13 +125,15 @@ def supersede(
 
 
 def _make(
-    tx: Tx, stream: Stream, doc: dict[str, str], refs: list[Ref], tags: str, *, supersedes: int | None = None
-) -> DecisionRecord:
+    tx: Tx, stream: Stream, doc: dict[str, str], refs: list[Ref], tags: str, about: Iterable[str], *,
+    supersedes: int | None = None,
+) -> DecisionRecord:  # fmt: skip
     columns = {
         "status": OPEN.value, "actor": tx.actor, "at": tx.now, "tags": tags, "supersedes": supersedes, "changed_at": tx.now,
     }  # fmt: skip
     refs = list(dict.fromkeys(refs))
-    seq = tx.record(Change("decision.made", stream, DECISIONS, set=columns, doc=doc, refs=refs))
+    named = sorted({*subjects.named(about), *subjects.of_refs(tx, refs)})
+    seq = tx.record(Change("decision.made", stream, DECISIONS, set=columns, doc=doc, refs=refs, subjects=named))
     return DecisionRecord(
         seq=seq, session=stream.name, text=doc["text"], because=doc["because"], then=doc.get("then"), status=OPEN,
         outcome=None, note=None, tags=from_labels(tags), actor=tx.actor, at=to_datetime(tx.now),
@@ -169,6 +177,7 @@ def decisions(
     *,
     open: bool | None = None,  # noqa: A002 - the word that users know
     tag: str | None = None,
+    about: str | None = None,
     limit: int = 100,
     after: str | None = None,
 ) -> Page[DecisionRecord]:
@@ -181,6 +190,7 @@ def decisions(
         status=OPEN.value if open is True else None,
         status_not=OPEN.value if open is False else None,
         tag=None if tag is None else check_name(tag, "tag"),
+        about=subjects.wanted(about),
         after=None if after is None else decode_cursor(after, 1)[0],
         limit=count + 1,
     )
@@ -194,6 +204,7 @@ def decisions_of_store(
     status: str | None = None,
     actor: str | None = None,
     tag: str | None = None,
+    about: str | None = None,
     since: Instant | None = None,
     until: Instant | None = None,
     limit: int = 100,
@@ -207,6 +218,7 @@ def decisions_of_store(
         status=None if status is None else check_one_of(DecisionStatus, status, "status").value,
         actor=None if actor is None else check_name(actor, "actor"),
         tag=None if tag is None else check_name(tag, "tag"),
+        about=subjects.wanted(about),
     )
     return listing.page(rows, partial(_record, reads), at=3, number=0)
 

@@ -17,6 +17,7 @@ LEFT JOIN events o ON o.stream = d.stream AND o.seq = d.outcome_seq
 WHERE d.stream = :stream
   AND g.stream = :stream AND g.thing = 'decision' AND g.tag = :tag AND d.seq = g.id --? tag
   AND g.id < :after --? tag after
+  AND about(d) --? about
   AND d.status = :status --? status
   AND d.status <> :status_not --? status_not
   AND d.seq < :after --? after
@@ -39,6 +40,7 @@ WHERE d.tenant = :tenant
   AND g.at >= :since --? tag since
   AND g.at < :until --? tag until
   AND (g.at, g.stream, g.id) < (:after_at, :after_stream, :after_seq) --? tag after_at
+  AND about(d) --? about
   AND d.status = :status --? status
   AND d.actor = :actor --? actor
   AND d.at >= :since --? since

@@ -7,6 +7,7 @@ See docs/decisions/0045. Callers: `session.once`. Keeps P1, P5.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from perdure.errors import Invalid, KeyReused
@@ -14,9 +15,11 @@ from perdure.log.change import Stream
 from perdure.model.limits import KEY_MAX_CHARS, check_name, check_question
 from perdure.model.records.runs import WaitKind, WaitRecord
 from perdure.model.values import digest, to_plain
+from perdure.planes import subjects
 from perdure.planes.execution import waits
 from perdure.planes.memory import values
 from perdure.planes.reading.durations import Duration
+from perdure.planes.tables import SESSIONS
 from perdure.stores.tx import Tx
 
 SCOPE = "requests/"
@@ -43,14 +46,17 @@ def answered(tx: Tx, stream: Stream, key: str, asked: Any) -> Answered | None:
     return Answered(found.value["answer"])
 
 
-def keep(tx: Tx, stream: Stream, key: str, asked: Any, answer: Any) -> None:
-    """Record an answer in the transaction of the work that it tells of. Invalid if it cannot be kept."""
+def keep(tx: Tx, stream: Stream, key: str, asked: Any, answer: Any, about: Iterable[str] = ()) -> None:
+    """Record an answer in the transaction of the work that it tells of. Invalid if it cannot be kept. It is about whom the
+    session is, though it stands elsewhere.
+    """
     try:
         plain = to_plain(answer, "answer")
     except Invalid as error:
         error.hint = "return what the caller needs of it (its .seq, .id, .value) as plain data"
         raise
-    values.put(tx, _marks(tx, stream), key, {"asked": _digest(asked), "answer": plain})
+    named = [*subjects.named(about), *subjects.in_row(tx.row(SESSIONS, stream))]
+    values.put(tx, _marks(tx, stream), key, {"asked": _digest(asked), "answer": plain}, about=named)
 
 
 def _marks(tx: Tx, stream: Stream) -> Stream:
@@ -62,8 +68,15 @@ def _digest(asked: Any) -> str:
 
 
 def ask(
-    tx: Tx, stream: Stream, question: str, *, choices: Any = None, detail: Any = None, timeout: Duration | None = None
+    tx: Tx,
+    stream: Stream,
+    question: str,
+    *,
+    choices: Any = None,
+    detail: Any = None,
+    timeout: Duration | None = None,
+    about: Iterable[str] = (),
 ) -> WaitRecord:
     """Ask a person something in a session. Two calls ask twice."""
     doc = waits.ask_document(check_question(question, "question"), choices, None, detail)
-    return waits.open_wait(tx, stream, WaitKind.ASK, place=None, doc=doc, timeout=timeout)
+    return waits.open_wait(tx, stream, WaitKind.ASK, place=None, doc=doc, timeout=timeout, about=about)

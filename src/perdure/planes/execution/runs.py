@@ -29,7 +29,9 @@ from perdure.model.instants import duration_us
 from perdure.model.limits import KEY_MAX_CHARS, check_name, check_one_of
 from perdure.model.records.effects import EffectError
 from perdure.model.records.runs import RunRecord, RunStatus, WhatIf
+from perdure.model.refs import Ref
 from perdure.model.values import digest, to_plain
+from perdure.planes import subjects
 from perdure.planes.conversation import sessions
 from perdure.planes.execution import parked_runs
 from perdure.planes.reading.body_reading import IN_DOCUMENT, doc_of, marked, stored_value
@@ -43,7 +45,7 @@ from perdure.planes.reading.row_reading import (
     stored_instant_or_none,
     stored_state,
 )
-from perdure.planes.tables import HOLDERS, RUNS
+from perdure.planes.tables import HOLDERS, RUNS, SESSIONS
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads
 from perdure.stores.tx import EVENTS, Tx
@@ -70,6 +72,8 @@ class RunRequest(NamedTuple):
     parent: str | None = None
     program: str = ""
     timeout: Duration | None = None
+    about: tuple[str, ...] = ()  # whom it is about, besides those of its session
+    derived_from: tuple[Ref, ...] = ()  # the event of another run that started it
 
 
 # -- starting ------------------------------------------------------------------------------------------------
@@ -93,8 +97,10 @@ def start(
     doc = {"args": to_plain(wanted.args, "args"), "kwargs": to_plain(wanted.kwargs, "kwargs"), "digest": mark}
     if wanted.timeout is not None:
         doc["timeout"] = duration_us(wanted.timeout, "timeout")
+    named = {*wanted.about}
     if wanted.session is not None:
-        sessions.open_session(tx, wanted.session)
+        # Its row was read just now: a run is about whom its session is, at no cost.
+        named.update(subjects.in_row(tx.row(SESSIONS, sessions.open_session(tx, wanted.session)[0])))
     name = new_uid().hex()[:ID_CHARS]
     stream = tx.new_stream("run", name, uid=uid)
     columns = {
@@ -104,7 +110,10 @@ def start(
         "cancelling": 0, "cuts": 0, "cut_seq": 0, "program": wanted.program, "pinned": 0, "epoch": epoch,
         "known_seq": known_seq,
     }  # fmt: skip
-    tx.record(Change("run.started", stream, RUNS, set=columns, doc=doc, mark="doc_seq"))
+    tx.record(Change(
+        "run.started", stream, RUNS, set=columns, doc=doc, mark="doc_seq", subjects=sorted(named),
+        derived_from=wanted.derived_from,
+    ))  # fmt: skip
     shown = {**columns, "given": encode_body(Body(doc=doc))}  # encoded: its arguments are not the caller's own objects
     return stream, _record(tx, stream, tuple(map(shown.get, SHOWN)))
 
@@ -357,6 +366,7 @@ def runs_of_store(
     session: str | None = None,
     parent: str | None = None,
     errors: bool = False,
+    about: str | None = None,
     since: Instant | None = None,
     until: Instant | None = None,
     limit: int = 100,
@@ -373,6 +383,7 @@ def runs_of_store(
         agent=None if agent is None else check_name(agent, "agent"),
         session=None if session is None else check_name(session, "session"),
         run=None if parent is None else check_name(parent, "run"),
+        about=subjects.wanted(about),
     )
     if errors:
         return listing.page(rows, lambda stream, row: _record(reads, stream, row[:-1]), len(SHOWN))

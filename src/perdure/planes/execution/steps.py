@@ -68,18 +68,18 @@ def document(
     """The document of a step. shape: of its arguments. brief: of its value, the digest alone. Invalid names the path of what
     cannot be kept.
     """
+    doc: dict[str, Any] = {"place": place, "name": name, "digest": mark}
+    if shape:
+        doc["shape"] = shape
     if error is not None:
-        became: dict[str, Any] = {"error": msgspec.to_builtins(error)}
+        doc["error"] = msgspec.to_builtins(error)
+    elif brief:
+        doc["gave"] = digest(value, "result").hex()
     else:
-        became = {"gave": digest(value, "result").hex()} if brief else {"value": to_plain(value, "result")}
-    return {
-        "place": place,
-        "name": name,
-        "digest": mark,
-        **({"shape": shape} if shape else {}),
-        **became,
-        **({"notes": to_plain(notes, "notes")} if notes else {}),
-    }
+        doc["value"] = to_plain(value, "result")
+    if notes:
+        doc["notes"] = to_plain(notes, "notes")
+    return doc
 
 
 def redo(tx: Tx, stream: Stream, place: str) -> None:

@@ -35,6 +35,7 @@ from perdure.model.instants import to_datetime
 from perdure.model.limits import KEY_MAX_CHARS, REFS_MAX, check_name, check_one_of, check_page, check_text
 from perdure.model.records.tasks import TaskRecord, TaskStatus
 from perdure.model.values import digest, to_plain
+from perdure.planes import subjects
 from perdure.planes.audit.snapshots import one_state
 from perdure.planes.memory.checks import Thing
 from perdure.planes.memory.checks import put as put_checks
@@ -99,6 +100,7 @@ def add(
     detail: Any = None,
     key: str | None = None,
     checks: Iterable[object] = (),
+    about: Iterable[str] = (),
 ) -> TaskRecord:
     """Write a task down, or with a key that was used before, give the task that stands under it. checks: on what it rests."""
     check_name(title, "title")
@@ -119,7 +121,7 @@ def add(
         return _same(tx, stream, standing, _digest(title, priority, from_labels(columns["labels"]), detail))
     columns["parent"] = None if parent is None else known(tx, stream, parent, "parent")
     columns["needs"] = json.dumps(_needed(tx, stream, needs))
-    seq = tx.record(Change("task.added", stream, TASKS, set=columns, doc=doc))
+    seq = tx.record(Change("task.added", stream, TASKS, set=columns, doc=doc, subjects=subjects.named(about)))
     put_checks(tx, stream, Thing.TASK, seq, checks)
     return TaskRecord(
         id=seq, session=stream.name, title=title, status=TODO, priority=priority, parent=columns["parent"],
@@ -235,7 +237,14 @@ def _take(tx: Tx, stream: Stream, found: TaskRecord, holder: str, ttl: Duration 
 
 
 def move(
-    tx: Tx, stream: Stream, seq: int, verb: str, *, note: str | None = None, token: int | None = None
+    tx: Tx,
+    stream: Stream,
+    seq: int,
+    verb: str,
+    *,
+    note: str | None = None,
+    token: int | None = None,
+    about: Iterable[str] = (),
 ) -> TaskRecord:
     """Follow one arrow of the drawing. A task that is there already, with the same note, is left as it is."""
     arrow = MOVES[verb]
@@ -256,7 +265,15 @@ def move(
     doc, mark = (None, "") if note is None else ({"note": note}, "note_seq")
     tx.record(
         Change(
-            kind=arrow.kind, stream=stream, table=TASKS, op=Op.SET, key={"seq": seq}, set=columns, doc=doc, mark=mark
+            kind=arrow.kind,
+            stream=stream,
+            table=TASKS,
+            op=Op.SET,
+            key={"seq": seq},
+            set=columns,
+            doc=doc,
+            mark=mark,
+            subjects=subjects.named(about),
         )
     )
     return msgspec.structs.replace(
@@ -276,6 +293,7 @@ def edit(
     labels: Iterable[str] | None = None,
     detail: Any = ...,
     token: int | None = None,
+    about: Iterable[str] = (),
 ) -> TaskRecord:
     """Change what a task says; what is not given stays. Nothing is written when nothing changes. Anybody may edit one that
     is not claimed; a claimer must still hold it.
@@ -300,7 +318,15 @@ def edit(
     columns["changed_at"] = tx.now
     tx.record(
         Change(
-            kind="task.edited", stream=stream, table=TASKS, op=Op.SET, key={"seq": seq}, set=columns, doc=doc, mark=mark
+            kind="task.edited",
+            stream=stream,
+            table=TASKS,
+            op=Op.SET,
+            key={"seq": seq},
+            set=columns,
+            doc=doc,
+            mark=mark,
+            subjects=subjects.named(about),
         )
     )
     return msgspec.structs.replace(found, **changed, changed_at=to_datetime(tx.now))
@@ -375,6 +401,7 @@ def tasks(
     label: str | None = None,
     parent: object = None,
     stuck: bool = False,
+    about: str | None = None,
     limit: int = 100,
     after: str | None = None,
 ) -> Page[TaskRecord]:
@@ -388,6 +415,7 @@ def tasks(
         label=None if label is None else check_name(label, "label"),
         parent=None if parent is None else check_seq(getattr(parent, "id", parent), "parent"),
         stuck=1 if stuck else None,
+        about=subjects.wanted(about),
         after=None if after is None else decode_cursor(after, 1)[0],
         limit=count + 1,
     )
@@ -402,6 +430,7 @@ def tasks_of_store(
     label: str | None = None,
     actor: str | None = None,
     stuck: bool = False,
+    about: str | None = None,
     since: Instant | None = None,
     until: Instant | None = None,
     limit: int = 100,
@@ -416,6 +445,7 @@ def tasks_of_store(
         label=None if label is None else check_name(label, "label"),
         actor=None if actor is None else check_name(actor, "actor"),
         stuck=1 if stuck else None,
+        about=subjects.wanted(about),
     )
     return listing.page(rows, partial(_record, reads), at=8, number=0)
 

@@ -53,6 +53,7 @@ LEFT JOIN events n ON n.stream = t.stream AND n.seq = t.note_seq
 WHERE t.stream = :stream
   AND g.stream = :stream AND g.thing = 'task' AND g.tag = :label AND t.seq = g.id --? label
   AND g.id < :after --? label after
+  AND about(t) --? about
   AND t.status = :status --? status
   AND t.parent = :parent --? parent
   AND t.status IN ('todo', 'doing', 'blocked') AND EXISTS ( --? stuck
@@ -81,6 +82,7 @@ WHERE t.tenant = :tenant
   AND g.at >= :since --? label since
   AND g.at < :until --? label until
   AND (g.at, g.stream, g.id) < (:after_at, :after_stream, :after_seq) --? label after_at
+  AND about(t) --? about
   AND t.status = :status --? status
   AND t.actor = :actor --? actor
   AND t.at >= :since --? since

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import shlex
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import msgspec
@@ -24,6 +24,7 @@ from perdure.model.limits import check_name, check_one_of, check_page, check_que
 from perdure.model.records.effects import EffectError
 from perdure.model.records.runs import ENDED, RunStatus, WaitKind, WaitRecord, WaitState
 from perdure.model.values import digest, to_plain
+from perdure.planes import subjects
 from perdure.planes.audit.snapshots import one_state
 from perdure.planes.execution import runs
 from perdure.planes.reading.body_reading import IN_DOCUMENT, doc_of, marked, stored_value
@@ -37,7 +38,7 @@ from perdure.planes.reading.row_reading import (
     stored_state,
 )
 from perdure.planes.recovery.restored_runs import is_known
-from perdure.planes.tables import RUNS, SIGNALS, WAITS
+from perdure.planes.tables import EFFECTS, RUNS, SIGNALS, WAITS
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads, Rows
 from perdure.stores.tx import LOG, Tx
@@ -90,14 +91,18 @@ def open_wait(
     timeout: Duration | None = None,
     effect: int | None = None,
     mark: str | None = None,
+    about: Iterable[str] = (),
 ) -> WaitRecord:
-    """Begin to wait. timeout: after it the wait expires. mark: the digest of what is waited for."""
+    """Begin to wait. timeout: after it the wait expires. mark: the digest of what is waited for. An approval is about whom the
+    effect is.
+    """
     columns = {
         "kind": kind.value, "state": WaitState.OPEN.value, "name": name, "place": place, "effect": effect,
         "digest": IN_DOCUMENT, "actor": tx.actor, "at": tx.now, "expires_at": deadline(tx, timeout, "timeout"),
     }  # fmt: skip
     kept = {**(doc or {}), "digest": mark or digest([kind.value, name, doc], "wait").hex()}
-    seq = tx.record(Change(f"{_subject(kind)}.opened", stream, WAITS, set=columns, doc=kept))
+    named = {*subjects.named(about), *(() if effect is None else subjects.in_row(tx.row(EFFECTS, stream, effect)))}
+    seq = tx.record(Change(f"{_subject(kind)}.opened", stream, WAITS, set=columns, doc=kept, subjects=sorted(named)))
     return wait(tx, stream, seq)
 
 
@@ -109,9 +114,9 @@ def _subject(kind: WaitKind) -> str:
 # -- ending --------------------------------------------------------------------------------------------------
 
 
-def meet(tx: Tx, stream: Stream, seq: int, answer: Any, by: str) -> WaitRecord:
+def meet(tx: Tx, stream: Stream, seq: int, answer: Any, by: str, about: Iterable[str] = ()) -> WaitRecord:
     """The awaited thing has come. Conflict if the wait is over already."""
-    return _end(tx, stream, seq, WaitState.MET, answer, by)
+    return _end(tx, stream, seq, WaitState.MET, answer, by, about)
 
 
 def expire(tx: Tx, stream: Stream, seq: int, answer: Any) -> WaitRecord:
@@ -124,7 +129,9 @@ def withdraw(tx: Tx, stream: Stream, seq: int, by: str) -> WaitRecord:
     return _end(tx, stream, seq, WaitState.WITHDRAWN, None, by)
 
 
-def _end(tx: Tx, stream: Stream, seq: int, state: WaitState, answer: Any, by: str) -> WaitRecord:
+def _end(
+    tx: Tx, stream: Stream, seq: int, state: WaitState, answer: Any, by: str, about: Iterable[str] = ()
+) -> WaitRecord:
     found = wait(tx, stream, seq)
     if found.state is not WaitState.OPEN:
         said = f"{found.id} is {found.state} already, by {found.met_by}"
@@ -134,13 +141,21 @@ def _end(tx: Tx, stream: Stream, seq: int, state: WaitState, answer: Any, by: st
     kind = f"{_subject(found.kind)}.{'answered' if state is WaitState.MET else state.value}"
     tx.record(
         Change(
-            kind=kind, stream=stream, table=WAITS, op=Op.SET, key={"seq": seq}, set=columns, doc=doc, mark="outcome_seq"
+            kind=kind,
+            stream=stream,
+            table=WAITS,
+            op=Op.SET,
+            key={"seq": seq},
+            set=columns,
+            doc=doc,
+            mark="outcome_seq",
+            subjects=[*about],
         )
     )
     return wait(tx, stream, seq)
 
 
-def answer(tx: Tx, stream: Stream, seq: int, value: Any, by: str) -> WaitRecord:
+def answer(tx: Tx, stream: Stream, seq: int, value: Any, by: str, about: Iterable[str] = ()) -> WaitRecord:
     """A person's answer, once; the run that asked may continue. Conflict if the ask is over; Invalid if it is no choice."""
     check_name(by, "by")
     found = wait(tx, stream, seq)
@@ -152,7 +167,7 @@ def answer(tx: Tx, stream: Stream, seq: int, value: Any, by: str) -> WaitRecord:
         raise Conflict(f"the time to answer {found.id} is over", path="ask", state="expired")
     if found.choices and value not in found.choices:
         raise Invalid(f"expected one of {', '.join(found.choices)}; got {value!r}", path="answer")
-    met = meet(tx, stream, seq, value, by)
+    met = meet(tx, stream, seq, value, by, subjects.named(about))
     if stream.kind == "run":
         runs.wake(tx, stream)
     return met
@@ -184,16 +199,15 @@ def is_over(reads: Reads, found: WaitRecord) -> bool:
 # -- signals -------------------------------------------------------------------------------------------------
 
 
-def signal(tx: Tx, stream: Stream, name: str, payload: Any = None) -> int:
+def signal(tx: Tx, stream: Stream, name: str, payload: Any = None, *, about: Iterable[str] = ()) -> int:
     """Send a signal to a run. It waits there until it is taken. Conflict when the run is over."""
     check_name(name, "signal")
     row = tx.row(RUNS, stream)
     if row is None or RunStatus(row["status"]) in ENDED:
         raise Conflict(f"run {stream.name} is over", path="run", status=row["status"] if row else None)
     runs.check_here(tx, stream)
-    seq = tx.record(
-        Change("run.signalled", stream, SIGNALS, set={"name": name}, doc={"payload": to_plain(payload, "payload")})
-    )
+    doc, named = {"payload": to_plain(payload, "payload")}, subjects.named(about)
+    seq = tx.record(Change("run.signalled", stream, SIGNALS, set={"name": name}, doc=doc, subjects=named))
     if waiting(tx, stream, kind=WaitKind.SIGNAL, name=name):
         runs.wake(tx, stream)
     return seq
@@ -213,7 +227,7 @@ def take_signal(tx: Tx, stream: Stream, seq: int, name: str) -> WaitRecord | Non
     where = f"run {stream.name} signal {sent}"
     payload = stored_value(stored_fields(doc_of(tx, body, where), where).get("payload"), where)
     tx.record(Change("run.signal_taken", stream, SIGNALS, Op.SET, {"seq": sent}, {"taken_by": seq}))
-    return meet(tx, stream, seq, payload, sender)
+    return meet(tx, stream, seq, payload, sender, subjects.in_row(tx.row(SIGNALS, stream, sent)))
 
 
 # -- children ------------------------------------------------------------------------------------------------
@@ -227,13 +241,16 @@ def start_child(tx: Tx, stream: Stream, wanted: runs.RunRequest, epoch: int, pla
     """
     uid = hashlib.sha256(b"perdure.child.1\0" + stream.uid + place.encode()).digest()[:16]
     taken = bool(tx.query(LOG.stream_by_uid, uid=uid, tenant=stream.tenant))  # by one that stood here before a retry
+    inherited = (*wanted.about, *subjects.in_row(tx.row(RUNS, stream)))
+    wanted = wanted._replace(about=inherited, derived_from=(stream.ref(tx.seq(stream)),))
     child, begun = runs.start(tx, wanted, epoch, None if taken else uid, None if is_known(tx, stream) else 0)
     doc = {"question": wanted.agent}
     opened = open_wait(tx, stream, WaitKind.CHILD, place=place, name=child.name, doc=doc, mark=mark)
     found = begun or runs.run(tx, child)
     if not found.ended:
         return opened
-    return meet(tx, stream, opened.seq, _said(found.status, found.result, found.error), child.name)
+    said = _said(found.status, found.result, found.error)
+    return meet(tx, stream, opened.seq, said, child.name, subjects.in_row(tx.row(RUNS, child)))
 
 
 def own_child(reads: Reads, stream: Stream, name: str) -> Stream | None:
@@ -266,7 +283,7 @@ def tell_parent(tx: Tx, stream: Stream, status: RunStatus, result: Any, error: E
         return
     parent = runs.find(tx, row["parent"])
     for open_one in waiting(tx, parent, kind=WaitKind.CHILD, name=stream.name):
-        meet(tx, parent, open_one.seq, _said(status, result, error), stream.name)
+        meet(tx, parent, open_one.seq, _said(status, result, error), stream.name, subjects.in_row(row))
         runs.wake(tx, parent)
 
 
@@ -331,12 +348,15 @@ def _waits(reads: Reads, stream: Stream, **given: Any) -> list[WaitRecord]:
 
 
 @one_state
-def asks(reads: Reads, *, state: str | None = "open", limit: int = 100, after: str | None = None) -> Page[WaitRecord]:
+def asks(
+    reads: Reads, *, state: str | None = "open", about: str | None = None, limit: int = 100, after: str | None = None
+) -> Page[WaitRecord]:
     """The questions to people, newest first. An ask that can no longer be met is not open: one whose time is over is expired,
     whether or not its run has recorded that, and one whose run is elsewhere is not listed.
     """
     count = check_page(limit)
-    found = [row for kind in sorted(PEOPLE) for row in _asked(reads, kind, state, count + 1, after)]
+    subject = subjects.wanted(about)
+    found = [row for kind in sorted(PEOPLE) for row in _asked(reads, kind, state, subject, count + 1, after)]
     newest = sorted(found, key=_cursor_of, reverse=True)
     now_us = store_now(reads) if newest else 0
     shown = [_at(now_us, _record(reads, Stream(*row[14:]), row[:14])) for row in newest[:count]]
@@ -348,7 +368,7 @@ def _cursor_of(row: tuple[Any, ...]) -> tuple[int, int, int]:
     return row[8], row[14], row[0]
 
 
-def _asked(reads: Reads, kind: WaitKind, state: str | None, limit: int, after: str | None) -> Rows:
+def _asked(reads: Reads, kind: WaitKind, state: str | None, about: str | None, limit: int, after: str | None) -> Rows:
     """The rows of one kind: for each there is an index."""
     at, in_stream, seq = (None, None, None) if after is None else decode_cursor(after, 3)
     wanted = None if state is None else check_one_of(WaitState, state, "state").value
@@ -362,6 +382,7 @@ def _asked(reads: Reads, kind: WaitKind, state: str | None, limit: int, after: s
         after_at=at,
         after_stream=in_stream,
         after_seq=seq,
+        about=about,
         limit=limit,
     )
 

@@ -23,6 +23,7 @@ LEFT JOIN events e ON e.stream = w.stream AND e.seq = coalesce(w.doc_seq, w.seq)
 LEFT JOIN events o ON o.stream = w.stream AND o.seq = w.outcome_seq
 WHERE w.tenant = :tenant
   AND w.kind = :kind
+  AND about(w) --? about
   AND w.state = :state --? state
   AND (w.expires_at IS NULL OR w.expires_at > :now) --? open
   AND (w.state = 'expired' OR (w.state = 'open' AND w.expires_at <= :now)) --? expired

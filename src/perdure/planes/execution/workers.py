@@ -157,6 +157,12 @@ def tree(reads: Reads, is_dead: IsDead) -> WorkersRecord:
     return WorkersRecord(to_datetime(now_us), tuple(shown), tuple(_queue(reads, shown)), tuple(stranded(reads)))
 
 
+def unfinished(reads: Reads) -> int:
+    """How many runs of this tenant are not over."""
+    counted = sum(count for _, _, count, _ in reads.query(Q.runs_counted, tenant=reads.tenant))
+    return counted + sum(count for _, count in reads.query(Q.runs_parked, tenant=reads.tenant))
+
+
 def stranded(reads: Reads) -> list[StrandedRecord]:
     """Runs that could be taken, and are pinned to a program that nobody who lives has."""
     rows = [

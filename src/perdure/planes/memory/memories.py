@@ -17,10 +17,12 @@ from msgspec.structs import replace
 
 from perdure.errors import Conflict, Invalid, KeyReused, NotFound, TooLarge
 from perdure.log.change import Change, Op, Stream
+from perdure.log.subjects import as_column
 from perdure.model.instants import instant_us, to_datetime
 from perdure.model.limits import KEY_MAX_CHARS, REFS_MAX, check_name, check_one_of, check_page, check_text
 from perdure.model.records.memories import MemoryKind, MemoryRecord, MemoryStatus
 from perdure.model.refs import Ref
+from perdure.planes import subjects
 from perdure.planes.memory.checks import from_stored, to_stored
 from perdure.planes.reading.body_reading import body_of
 from perdure.planes.reading.durations import Instant
@@ -117,22 +119,22 @@ def supersede(
     ends = draft.columns["valid_from"]
     until = ends if old.valid_to is None else min(ends, instant_us(old.valid_to, 0))
     _change(
-        tx, stream, seq, "memory.superseded", reason, status=SUPERSEDED.value, superseded_by=new.seq, valid_to=until
+        tx, stream, seq, "memory.superseded", reason, (), status=SUPERSEDED.value, superseded_by=new.seq, valid_to=until
     )
     over = replace(old, status=SUPERSEDED, superseded_by=new.seq, valid_to=to_datetime(until), note=reason)
     return over, new
 
 
-def confirm(tx: Tx, stream: Stream, seq: int, *, because: str | None = None) -> MemoryRecord:
+def confirm(tx: Tx, stream: Stream, seq: int, *, because: str | None = None, about: Iterable[str] = ()) -> MemoryRecord:
     """Say that a live memory still holds, now."""
     reason = None if because is None else _prose(because, "because")
     found = memory(tx, stream, seq)
     _refuse_over(found)
-    _change(tx, stream, seq, "memory.confirmed", reason, confirmed_at=tx.now)
+    _change(tx, stream, seq, "memory.confirmed", reason, about, confirmed_at=tx.now)
     return replace(found, confirmed_at=to_datetime(tx.now), note=found.note if reason is None else reason)
 
 
-def forget(tx: Tx, stream: Stream, seq: int, *, because: str) -> MemoryRecord:
+def forget(tx: Tx, stream: Stream, seq: int, *, because: str, about: Iterable[str] = ()) -> MemoryRecord:
     """Let a memory be found no more. Forgetting it again changes nothing."""
     reason = _prose(because, "because")
     found = memory(tx, stream, seq)
@@ -141,7 +143,7 @@ def forget(tx: Tx, stream: Stream, seq: int, *, because: str) -> MemoryRecord:
     if found.status is SUPERSEDED:
         hint = f"forget {found.superseded_by}, or leave it: it is shown only to who asks for the past"
         raise Conflict(f"memory {seq} was superseded by {found.superseded_by}", path="memory", hint=hint)
-    _change(tx, stream, seq, "memory.forgotten", reason, status=FORGOTTEN.value)
+    _change(tx, stream, seq, "memory.forgotten", reason, about, status=FORGOTTEN.value)
     return replace(found, status=FORGOTTEN, note=reason)
 
 
@@ -157,13 +159,13 @@ def _draft(
     confidence: float | None, valid_from: Instant | None, valid_to: Instant | None, checks: Iterable[object],
 ) -> Draft:  # fmt: skip
     named, refs = _sources(tx, stream, source)
-    subjects = to_labels(about, "about")
+    named_too = as_column([*from_labels(to_labels(about, "about")), *subjects.of_refs(tx, refs)]) or "[]"
     columns = {
         "kind": check_one_of(MemoryKind, kind, "kind").value,
         "valid_from": None if valid_from is None else instant_us(valid_from, tx.now, "valid_from"),
         "valid_to": None if valid_to is None else instant_us(valid_to, tx.now, "valid_to"),
         "tags": to_labels(tags, "tags"),
-        "about": subjects,
+        "about": named_too,
     }
     start, end = columns["valid_from"], columns["valid_to"]
     if start is not None and end is not None and end <= start:
@@ -173,7 +175,7 @@ def _draft(
         doc["confidence"] = _confidence(confidence)
     if stored := to_stored(checks):
         doc["checks"] = stored
-    return Draft(columns, doc, refs, list(from_labels(subjects)))
+    return Draft(columns, doc, refs, list(from_labels(named_too)))
 
 
 def _make(tx: Tx, stream: Stream, draft: Draft, key: str | None, supersedes: int | None = None) -> MemoryRecord:
@@ -192,10 +194,22 @@ def _make(tx: Tx, stream: Stream, draft: Draft, key: str | None, supersedes: int
     return _of(stream, seq, columns, draft.doc, tuple(refs))
 
 
-def _change(tx: Tx, stream: Stream, seq: int, kind: str, reason: str | None, **columns: Any) -> None:
+def _change(
+    tx: Tx, stream: Stream, seq: int, kind: str, reason: str | None, about: Iterable[str], **columns: Any
+) -> None:
     doc, mark = ({"because": reason}, "note_seq") if reason is not None else (None, "")
     tx.record(
-        Change(kind=kind, stream=stream, table=MEMORIES, op=Op.SET, key={"seq": seq}, set=columns, doc=doc, mark=mark)
+        Change(
+            kind=kind,
+            stream=stream,
+            table=MEMORIES,
+            op=Op.SET,
+            key={"seq": seq},
+            set=columns,
+            doc=doc,
+            mark=mark,
+            subjects=subjects.named(about),
+        )
     )
 
 
@@ -323,7 +337,7 @@ def _filters(
         "kind": None if kind is None else check_one_of(MemoryKind, kind, "kind").value,
         "status": None if status is None else check_one_of(MemoryStatus, status, "status").value,
         "tag": None if tag is None else check_name(tag, "tag"),
-        "about": None if about is None else check_name(about, "about"),
+        "about": subjects.wanted(about),
         "unread": True if unread else None,
     }
 

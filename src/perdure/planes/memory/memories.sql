@@ -23,7 +23,7 @@ WHERE m.stream = :stream
   AND m.kind = :kind --? kind
   AND m.status = :status --? status
   AND EXISTS (SELECT 1 FROM tags g WHERE g.stream = m.stream AND g.thing = 'memory' AND g.tag = :tag AND g.id = m.seq) --? tag
-  AND EXISTS (SELECT 1 FROM tags b WHERE b.stream = m.stream AND b.thing = 'memory_about' AND b.tag = :about AND b.id = m.seq) --? about
+  AND about(m) --? about
   AND u.uses IS NULL --? unread
   AND m.seq < :after --? after
 ORDER BY m.seq DESC LIMIT :limit
@@ -44,7 +44,7 @@ WHERE m.tenant = :tenant
   AND m.at >= :since --? since
   AND m.at < :until --? until
   AND EXISTS (SELECT 1 FROM tags g WHERE g.stream = m.stream AND g.thing = 'memory' AND g.tag = :tag AND g.id = m.seq) --? tag
-  AND EXISTS (SELECT 1 FROM tags b WHERE b.stream = m.stream AND b.thing = 'memory_about' AND b.tag = :about AND b.id = m.seq) --? about
+  AND about(m) --? about
   AND u.uses IS NULL --? unread
   AND (m.at, m.stream, m.seq) < (:after_at, :after_stream, :after_seq) --? after_at
 ORDER BY m.at DESC, m.stream DESC, m.seq DESC LIMIT :limit

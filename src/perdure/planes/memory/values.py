@@ -18,6 +18,7 @@ from perdure.model.instants import to_datetime
 from perdure.model.limits import check_name, check_page, check_text
 from perdure.model.records.values import Entry
 from perdure.model.values import to_plain
+from perdure.planes import subjects
 from perdure.planes.memory.checks import Thing
 from perdure.planes.memory.checks import put as put_checks
 from perdure.planes.reading.body_reading import doc_of, stored_value
@@ -39,14 +40,15 @@ _SURROGATES = range(0xD800, 0xE000)
 # -- scopes --------------------------------------------------------------------------------------------------
 
 
-def open_scope(tx: Tx, name: str) -> Stream:
-    """The scope of this name; made if it is new. Nothing is written when it exists."""
+def open_scope(tx: Tx, name: str, about: Iterable[str] = ()) -> Stream:
+    """The scope of this name; made if it is new. Nothing is written when it exists, but for subjects that it lacks."""
     check_name(name, "scope")
-    found = tx.find_stream("scope", name)
-    if found is not None:
-        return found
-    stream = tx.new_stream("scope", name)
-    tx.record(Change("scope.opened", stream, op=Op.NOTE, doc={"kind": "scope", "name": name}))
+    stream = tx.find_stream("scope", name)
+    if stream is None:
+        stream = tx.new_stream("scope", name)
+        tx.record(Change("scope.opened", stream, op=Op.NOTE, doc={"kind": "scope", "name": name}))
+    if about:
+        subjects.add_to_scope(tx, stream, about)
     return stream
 
 
@@ -69,17 +71,21 @@ def put(
     expect: int | None = None,
     ttl: Duration | None = None,
     checks: Iterable[object] = (),
+    about: Iterable[str] = (),
+    derived: bool = False,
 ) -> Entry:
     """Set a value. With `expect`, only if that is its version now (0: it is not there); else Conflict.
 
-    checks: on what this version of it rests.
+    checks: on what this version of it rests. about: whom this version is about; derived: also those of the version before, from
+    which it was computed.
     """
     check_name(name, "name")
     plain = to_plain(value, "value")
     row = _checked(tx, stream, name, expect)
     version = row["version"] + 1 if row else 1
     expires_at = deadline(tx, ttl)
-    columns = {"version": version, "updated_at": tx.now, "expires_at": expires_at, "gone": 0}
+    named = {*subjects.named(about), *(subjects.in_row(row) if derived else ())}
+    columns = {"version": version, "updated_at": tx.now, "expires_at": expires_at, "gone": 0, **_afresh(row)}
     op = Op.SET if row else Op.INSERT
     tx.record(
         Change(
@@ -91,6 +97,7 @@ def put(
             set=columns,
             doc=plain,
             mark="seq",
+            subjects=sorted(named),
         )
     )
     put_checks(tx, stream, Thing.VALUE, name, checks, version)
@@ -112,9 +119,14 @@ def delete(tx: Tx, stream: Stream, name: str, *, expect: int | None = None) -> b
     row = _checked(tx, stream, name, expect)
     if row is None or not _is_live(tx, row):
         return False
-    columns = {"version": row["version"] + 1, "updated_at": tx.now, "expires_at": None, "gone": 1}
+    columns = {"version": row["version"] + 1, "updated_at": tx.now, "expires_at": None, "gone": 1, **_afresh(row)}
     tx.record(Change("value.deleted", stream, ENTRIES, Op.SET, {"name": name}, columns, mark="seq"))
     return True
+
+
+def _afresh(row: Row | None) -> dict[str, Any]:
+    """Every version says all of a value (`Table.says_all`): it is not about whom the one before was."""
+    return {} if row is None or row["about"] is None else {"about": None}
 
 
 def _checked(tx: Tx, stream: Stream, name: str, expect: int | None) -> Row | None:
@@ -157,7 +169,13 @@ def entry(reads: Reads, stream: Stream, name: str) -> Entry | None:
 
 
 def entries(
-    reads: Reads, stream: Stream, *, prefix: str | None = None, limit: int = 100, after: str | None = None
+    reads: Reads,
+    stream: Stream,
+    *,
+    prefix: str | None = None,
+    about: str | None = None,
+    limit: int = 100,
+    after: str | None = None,
 ) -> Page[Entry]:
     """The values whose name begins with exactly `prefix`, by name (in the order of their UTF-8 bytes). NotFound as `entry`."""
     refuse_pruned(reads, stream)
@@ -171,6 +189,7 @@ def entries(
         after=start,
         prefix=start_with or None,
         prefix_end=after_prefix(start_with),
+        about=subjects.wanted(about),
         limit=count + 1,
     )
     found = [_entry(reads, stream, row) for row in rows[:count]]

@@ -9,7 +9,7 @@ address), P8 (a checkpoint costs what changed).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -22,6 +22,7 @@ from perdure.model.limits import check_name, check_page
 from perdure.model.records.checkpoints import CheckpointRecord, PruneReport
 from perdure.model.refs import Ref
 from perdure.model.values import to_plain
+from perdure.planes import subjects
 from perdure.planes.audit.lineage import MAX_SEQ, ancestry, segments, touching
 from perdure.planes.audit.snapshots import one_state
 from perdure.planes.reading.body_reading import body_of, stored_value
@@ -77,8 +78,12 @@ def prepare(reads: Reads, frozen: bytes) -> Prepared:
     return Prepared(frozen, saved.root, saved.total_bytes, rows, leans_on)
 
 
-def save(tx: Tx, stream: Stream, prepared: Prepared, name: str = "default", kind: str = SAVED) -> CheckpointRecord:
-    """Record a checkpoint; its new nodes and its event land together, or not at all."""
+def save(
+    tx: Tx, stream: Stream, prepared: Prepared, name: str = "default", kind: str = SAVED, *, about: Iterable[str] = ()
+) -> CheckpointRecord:
+    """Record a checkpoint; its new nodes and its event land together, or not at all. It was derived from its stream up to here,
+    and is about whom anything there is: a filter sees that, so that no checkpoint need repeat it.
+    """
     check_name(name, "name")
     if prepared.leans_on - tx.known(prepared.leans_on):
         prepared = prepare(tx, prepared.frozen)  # a collection took some of them meanwhile: rare, so inside the lane
@@ -87,7 +92,8 @@ def save(tx: Tx, stream: Stream, prepared: Prepared, name: str = "default", kind
     root = prepared.root.hex()
     parent = _last_seq(tx, stream, name)
     columns = {"name": name, "parent": parent, "root": root, "size": prepared.size, "at": tx.now}
-    seq = tx.record(Change(kind, stream, CHECKPOINTS, set=columns, blobs=[root]))
+    named, sources = subjects.named(about), [stream.ref(tx.seq(stream))]
+    seq = tx.record(Change(kind, stream, CHECKPOINTS, set=columns, blobs=[root], subjects=named, derived_from=sources))
     return CheckpointRecord(
         seq=seq,
         name=name,
@@ -204,7 +210,13 @@ def _root_of(reads: Reads, stream: Stream, seq: int) -> str:
 
 
 def listing(
-    reads: Reads, stream: Stream, *, name: str | None = None, limit: int = 50, before: int | str | None = None
+    reads: Reads,
+    stream: Stream,
+    *,
+    name: str | None = None,
+    about: str | None = None,
+    limit: int = 50,
+    before: int | str | None = None,
 ) -> Page[CheckpointRecord]:
     """Checkpoints, newest first, those of a fork's parents included; before a sequence number or the cursor of a page."""
     limit = check_page(limit)
@@ -219,6 +231,7 @@ def listing(
                 touches=touching(CHECKPOINTS, stream, part.stream),
                 **part._asdict(),
                 name=name,
+                about=subjects.wanted(about),
                 limit=limit + 1 - len(found),
             )
     page = page_by_seq(found, limit, lambda row: row[0])

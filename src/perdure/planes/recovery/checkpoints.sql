@@ -12,6 +12,7 @@ SELECT c.seq, c.name, c.parent, c.root, c.size, c.at, named(e), s.uid
 FROM checkpoints c CROSS JOIN events e CROSS JOIN streams s
 WHERE c.stream = :stream AND c.seq > :first AND c.seq <= :last
   AND e.stream = c.stream AND e.seq = c.seq AND e.seq > :first AND e.seq <= :last AND s.id = c.stream
+  AND about_before(c) --? about
   AND c.seq IN ( --? name
     SELECT seq FROM checkpoints WHERE stream = :stream AND name = :name AND seq > :first AND seq <= :last --? name
     ORDER BY seq DESC LIMIT :limit) --? name

@@ -55,7 +55,7 @@ def touch_holder(tx: Tx, holder: str) -> None:
         check_schema(tx)
     began = row or {"actor": tx.actor, "host": os.uname().nodename, "started_at": now}
     values = {name: began[name] for name in ("actor", "host", "started_at")}
-    tx.touch(HOLDERS, {"holder": holder}, {**values, "expires_at": now + tx.lease_us})
+    tx.touch(HOLDERS, {"holder": holder}, {**values, "expires_at": now + tx.clocks.lease_us})
 
 
 def check_schema(reads: Reads) -> None:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from perdure.model.records.conversation import Role
 from perdure.planes.audit.lineage import MAX_SEQ
-from perdure.planes.conversation.turns import PENDING_LOOKBACK_TURNS
+from perdure.planes.conversation.pending import PENDING_LOOKBACK_TURNS
 
 
 class CoveredTurn(NamedTuple):

@@ -60,7 +60,7 @@ class AsyncActingContract:
             for name in ("a", "b"):
                 session = await store.session(name)
                 await session.act(pay, key="k")
-                assert (await session.effects())[0].handed == outside.calls[-1]
+                assert (await session.effects())[0].sent_key == outside.calls[-1]
             assert len(set(outside.calls)) == 2
 
     async def test_the_result_of_a_call_lands_in_the_same_commit(self, opener: AsyncOpener) -> None:

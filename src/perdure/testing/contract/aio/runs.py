@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from perdure.effects.commands import CheckLease, Command
+from perdure.effects.commands import CheckLease
 from perdure.effects.tool import tool
 from perdure.errors import (
     Conflict,
@@ -312,11 +312,12 @@ class AsyncRunsContract:
             class Losing(AsyncRunShell):
                 """The lease is lost right before the call."""
 
-                async def _do(self, command: Command) -> Any:
-                    if type(command) is CheckLease:
-                        opener.clock.advance("1h")
-                        assert await claimed(b, await b.run(self._stream.name)) is not None
-                    return await super()._do(command)
+                async def _lose(self, command: CheckLease) -> None:
+                    opener.clock.advance("1h")
+                    assert await claimed(b, await b.run(self._stream.name)) is not None
+                    await self._check_lease(command)
+
+                _ways = {**AsyncRunShell._ways, CheckLease: _lose}  # noqa: RUF012 - as the shell has it
 
             async def work(run: AsyncRun) -> int:
                 run._shell = Losing(run._shell.caller, run._driving, run_for(run._driving.agent))

@@ -1,0 +1,53 @@
+"""`perdure tenant`: the tenants of a store, and how much of a server each may take."""
+
+from __future__ import annotations
+
+import click
+
+from perdure.doors.cli.options import StoreOptions, command, writes
+from perdure.doors.cli.output import note, say_facts, say_json
+from perdure.doors.cli.tokens import control
+from perdure.errors import Invalid
+
+
+@command(
+    "tenant",
+    "perdure tenant create --tenant acme",
+    "perdure tenant limit --tenant acme --requests 50 --streams 20 --runs 1000",
+    "perdure tenant show --tenant acme --json",
+)
+@click.argument("action", type=click.Choice(("create", "limit", "show")))
+@click.option("--requests", type=click.IntRange(0), metavar="N", help="With limit: requests in a second, at a server.")
+@click.option("--streams", type=click.IntRange(0), metavar="N", help="With limit: event streams at once, at a server.")
+@click.option("--runs", type=click.IntRange(0), metavar="N", help="With limit: runs that are not over.")
+@click.option("--none", "lifted", is_flag=True, help="With limit: no limits at all.")
+@writes
+def tenant(
+    asked: StoreOptions, *, action: str, requests: int | None, streams: int | None, runs: int | None, lifted: bool
+) -> None:
+    """Make a tenant, or say how much of a server it may take. More than that is answered 429, with the time to come back.
+
+    Servers read limits every few seconds.
+    """
+    import perdure  # noqa: PLC0415 - help must not load the stores
+    from perdure.doors.http.places import url_of  # noqa: PLC0415
+    from perdure.planes.access import limits  # noqa: PLC0415
+
+    named = {"requests": requests, "streams": streams, "runs": runs}
+    given = named if lifted else {name: most for name, most in named.items() if most is not None}
+    if (action == "limit") != bool(given):
+        raise Invalid(
+            "limits are given with `limit`, and only there", path="tenant", hint="--requests, --streams, --runs"
+        )
+    if action == "create":
+        perdure.open(url_of(asked.store, asked.tenant), actor=asked.actor, tenant=asked.tenant).close()
+        note(f"tenant {asked.tenant}: `perdure token create --tenant {asked.tenant}` lets somebody in")
+        return
+    with control(asked) as caller:
+        if action == "limit":
+            caller.write(limits.set_limits, asked.tenant, given)
+        found = caller.read(limits.limits_of, asked.tenant)
+    if asked.as_json:
+        say_json({"tenant": asked.tenant, "limits": found})
+    else:
+        say_facts({"tenant": asked.tenant, **{name: getattr(found, name) for name in found.__struct_fields__}})

@@ -25,8 +25,8 @@ from pydantic_ai.conversation_store import (
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
 
 from perdure.adapters.conversing import records_of, show
+from perdure.adapters.forms.pydantic_messages import FORM, keep_message, storable_json
 from perdure.adapters.shared_store import SharedStore
-from perdure.adapters.pydantic_ai.messages import FORM, keep_message, storable_json
 from perdure.errors import Conflict, NotFound
 from perdure.handles.aio.session import AsyncSession
 from perdure.handles.atomic import Atomic

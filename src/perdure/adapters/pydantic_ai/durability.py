@@ -32,7 +32,7 @@ from pydantic_ai.tools import AgentDepsT
 from pydantic_core import to_jsonable_python
 
 from perdure.adapters import outward
-from perdure.adapters.pydantic_ai.messages import storable_json
+from perdure.adapters.forms.pydantic_messages import storable_json
 from perdure.effects.tool import Tool, kind_of
 from perdure.errors import Invalid
 from perdure.handles.aio.run import AsyncRun

@@ -1,5 +1,5 @@
 # The road from a fresh clone to a proof. Needs only make and a Python 3.11 or newer; everything else goes into .venv.
-# The environment is made by tools/bootstrap.py, once; it is made anew when pyproject.toml or the checkout's place changes.
+# The environment is made by tools/bootstrap.py, once; it is made anew when pyproject.toml, requirements/ or the checkout's place changes.
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help

@@ -161,7 +161,9 @@ def _kept_as_it_is(session: Session, native: Native, key: str | None, parent: in
     except TooLarge:
         raise
     except Invalid:  # NUL, a lone surrogate: as bytes
-        return session.say("assistant", key=key, native=Native(native.form, json.dumps(native.body).encode()), parent=parent)
+        return session.say(
+            "assistant", key=key, native=Native(native.form, json.dumps(native.body).encode()), parent=parent
+        )
 
 
 # -- turns become records ----------------------------------------------------------------------------------------

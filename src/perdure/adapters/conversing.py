@@ -111,25 +111,26 @@ def _is_strange(part: Any, provider: str) -> bool:
 
 
 def keep(
-    session: Session, form: Form, record: Any, *, key: str | None = None, usage: dict[str, Any] | None = None
-) -> Turn:
+    session: Session, form: Form, record: Any, *, key: str | None = None, usage: dict[str, Any] | None = None,
+    parent: int | None = None,
+) -> Turn:  # fmt: skip
     """Say a framework's record as one turn. session: a sync handle, mostly inside `store.atomic`, so that many are one commit.
 
     A record that contradicts the conversation (a result without its call, a second result, an id that is still open) is kept as
     it is, for its own framework alone: nothing is lost, and nothing that others read is wrong. usage: what the answer took that
-    this record is the last one of.
+    this record is the last one of. parent: the turn that it follows, where that is not the newest one; a result follows that.
     """
     message = _parsed(form, record)
     native = native_of(form, record, message)
     if not message.opaque:
         try:
-            return _said(session, msgspec.structs.replace(message, usage=usage or message.usage), native, key)
+            return _said(session, msgspec.structs.replace(message, usage=usage or message.usage), native, key, parent)
         except TooLarge:
             raise
         except (Conflict, NotFound, Invalid) as refused:
             if isinstance(refused, KeyReused) and refused.path == "key":
                 raise
-    return _kept_as_it_is(session, Native(form.name, record), key)
+    return _kept_as_it_is(session, Native(form.name, record), key, parent)
 
 
 def _parsed(form: Form, record: Any) -> Message:
@@ -145,22 +146,22 @@ def native_of(form: Form, record: Any, message: Message) -> Native | None:
     return None if same else Native(form.name, record)
 
 
-def _said(session: Session, message: Message, native: Native | None, key: str | None) -> Turn:
-    if message.call is not None:
+def _said(session: Session, message: Message, native: Native | None, key: str | None, parent: int | None) -> Turn:
+    if message.call is not None and parent is None:
         return session.result(message.call, message.content, error=message.error, key=key, native=native)
     return session.say(
         message.role,  # type: ignore[arg-type]
-        message.content, key=key, calls=message.calls, native=native, usage=message.usage, model=message.model,
+        message.content, key=key, calls=message.calls, native=native, usage=message.usage, model=message.model, parent=parent,
     )  # fmt: skip
 
 
-def _kept_as_it_is(session: Session, native: Native, key: str | None) -> Turn:
+def _kept_as_it_is(session: Session, native: Native, key: str | None, parent: int | None) -> Turn:
     try:
-        return session.say("assistant", key=key, native=native)
+        return session.say("assistant", key=key, native=native, parent=parent)
     except TooLarge:
         raise
     except Invalid:  # NUL, a lone surrogate: as bytes
-        return session.say("assistant", key=key, native=Native(native.form, json.dumps(native.body).encode()))
+        return session.say("assistant", key=key, native=Native(native.form, json.dumps(native.body).encode()), parent=parent)
 
 
 # -- turns become records ----------------------------------------------------------------------------------------

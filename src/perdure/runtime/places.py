@@ -201,8 +201,13 @@ def current(trunk: Branch) -> Branch:
 
 def refuse_inside() -> None:
     """Refuse to use a run inside one of its own steps and tools: for code that may be in any thread."""
-    if _current.get(...) is None:
+    if is_inside_a_step():
         raise _not_here()
+
+
+def is_inside_a_step() -> bool:
+    """Whether this code is in a step or a tool of a run: in no branch of it."""
+    return _current.get(...) is None
 
 
 def _not_here() -> Refused:

@@ -86,19 +86,8 @@ _EMPTY = Buffer()  # never changed
 class Batch:
     """The writes of the jobs of one commit so far. The lane owns it; a failed job leaves no trace in it."""
 
-    __slots__ = (
-        "actors",
-        "blobs",
-        "buffer",
-        "connection",
-        "entropy",
-        "exact",
-        "flushed",
-        "hints",
-        "named",
-        "read",
-        "trail",
-    )
+    __slots__ = ("actors", "blobs", "buffer", "connection", "entropy", "exact",
+                 "flushed", "hints", "named", "read", "trail")  # fmt: skip
 
     def __init__(
         self, connection: Connection, blobs: Blobs, entropy: Entropy, hints: Mapping[int, Head] | None = None,
@@ -298,7 +287,7 @@ class Tx:
             done = step(table, body, seq, partial(self._find, table, stream.id, stream.tenant), pruned=pruned)
             if done is not None:
                 self._put(table, stream, done.key, done.new)
-        if done is not None or body.refs or body.blobs:
+        if done is not None or body.refs or body.blobs or body.subjects:
             for derived, row, gone in derive(table, seq, body, done):
                 self._put(derived, stream, derived.key_of(row), None if gone else row)
 

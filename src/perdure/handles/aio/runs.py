@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Concatenate, overload
 from perdure.effects import ledger, operator_verbs
 from perdure.errors import (
     Cancelled,
-    Changed,
     Conflict,
     Damaged,
     Error,
@@ -21,7 +20,7 @@ from perdure.errors import (
 )
 from perdure.handles.aio.base import AsyncStoreHandle
 from perdure.handles.aio.effects import AsyncEffect
-from perdure.handles.aio.run_handle import AsyncRunHandle, waiting_for
+from perdure.handles.aio.run_handle import AsyncRunHandle
 from perdure.handles.programs import run_for
 from perdure.log.change import Stream
 from perdure.model.functions import Coro, P, R
@@ -42,21 +41,16 @@ from perdure.planes.reading.durations import Duration, Instant, store_now
 from perdure.planes.reading.paging import Page
 from perdure.planes.recovery import leases
 from perdure.planes.recovery.leases import Lease
-from perdure.runtime import course, shells
+from perdure.runtime import course, shells, untaken
 from perdure.runtime.agent import DECLARED, Agent, as_agent, by_name, unknown
 from perdure.runtime.course import Drive
 from perdure.runtime.outward import DOUBT
 
 if TYPE_CHECKING:
-    from perdure.effects import adopting, timeline, what_if
-    from perdure.planes.audit import diff, history
     from perdure.planes.execution import workers
 else:
-    adopting, timeline, what_if = lazily("perdure.effects", "adopting", "timeline", "what_if")
-    diff, history = lazily("perdure.planes.audit", "diff", "history")
     (workers,) = lazily("perdure.planes.execution", "workers")
 
-CLAIMED_AT_ONCE = 50  # runs that one recovery looks at
 ANSWERED = (WaitKind.ASK, WaitKind.APPROVAL, WaitKind.SIGNAL)  # by somebody, at any time
 LOOK_SECONDS = 0.5  # how often a drive that waits for the clock or for children looks
 
@@ -250,15 +244,10 @@ class AsyncRuns(AsyncStoreHandle):
                 await self._caller.write(workers.give_back, stream, core.holder)
             raise
 
-    def _is_gone(self, holder: str, stream: Stream) -> bool:
-        """Whether nobody drives a run any more: its process is dead, or it is this one, and it does not."""
-        core = self._caller.core
-        return core.living.is_dead(holder) or (holder == core.holder and (stream.id, 0) not in core.flights)
-
     async def _bide(self, handle: AsyncRunHandle, agents: dict[str, Agent], patience_us: float) -> None:
         """A run that cannot be had now: drive its children, wait for the clock, or say what it waits for."""
         record = (await handle.refresh()).record
-        self._check_pin(record, agents)
+        untaken.check_pin(record, agents[record.agent])
         if record.ended or record.status in (RunStatus.READY, RunStatus.PARKED):
             return
         if record.status is RunStatus.RUNNING:
@@ -275,20 +264,12 @@ class AsyncRuns(AsyncStoreHandle):
         on_others = record.reason == DOUBT or any(each.kind in ANSWERED for each in open_ones)
         left_us = 0 if record.wake_at is None else instant_us(record.wake_at, 0) - await self._caller.read(store_now)
         if record.wake_at is None or on_others or left_us > patience_us or not self._caller.core.clock_moves:
-            said, now = await waiting_for(handle), (await handle.refresh()).record
+            said = await self._caller.read(untaken.waiting_for, handle._stream, record)
+            now = (await handle.refresh()).record
             if (now.status, now.token) == (record.status, record.token):
                 raise said
             return  # the awaited thing came while it was looked at
         await self._caller.pause(min(max(left_us / SECOND_US, 0.001), LOOK_SECONDS))
-
-    def _check_pin(self, record: RunRecord, agents: dict[str, Agent]) -> None:
-        """A run that is pinned to another program is not for this process."""
-        here = agents[record.agent].program
-        if record.pinned and record.program != here and not record.ended:
-            raise Changed(
-                f"run {record.id} is pinned to the program {record.program}; here is {here}", path="run",
-                hint="drive it where that program is, or `perdure pin` it anew", expected=record.program, found=here,
-            )  # fmt: skip
 
     async def _driven_child(self, name: str, agents: dict[str, Agent], patience_us: float) -> Error | None:
         """Drive a child to its end. Gives what keeps it from going on here; its sisters may go on all the same."""
@@ -311,7 +292,7 @@ class AsyncRuns(AsyncStoreHandle):
         known = self._known(agents)
         driven: list[RunRecord] = []
         damaged: list[str] = []
-        for stream in await self._left_runs(known):
+        for stream in await self._caller.read(untaken.left_runs, known, self._caller.core):
             try:
                 await self._take(stream, await self._caller.read(runs.run, stream), known)
                 driven.append(await self._caller.read(runs.run, stream))
@@ -322,16 +303,6 @@ class AsyncRuns(AsyncStoreHandle):
     def _known(self, agents: Iterable[Callable[..., Any]]) -> dict[str, Agent]:
         """The agents that can be driven here: these, and those that were declared in this process."""
         return {**DECLARED, **by_name(as_agent(each) for each in agents)}
-
-    async def _left_runs(self, known: dict[str, Agent]) -> list[Stream]:
-        """Runs of these agents that can be taken here: as a worker looks for them, and those that this store dropped."""
-        core = self._caller.core
-        wanted = workers.drivable(known, {each.program for each in known.values()})
-        seen = await self._caller.read(workers.look, wanted, CLAIMED_AT_ONCE, core.living.is_dead, core.holder)
-        mine = await self._caller.read(workers.held_by, core.holder)
-        dropped = [each for each in mine if self._is_gone(core.holder, each.stream)]
-        found = [each for each in (*seen.takeable, *seen.suspects, *dropped) if each.agent in known]
-        return [*{each.stream.name: each.stream for each in found}.values()]
 
     async def run(
         self, name: str | None = None, *, agent: Callable[..., Any] | str | None = None, key: str | None = None

@@ -7,12 +7,9 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Concatenate, Generic
 
 from perdure.effects import ending, ledger, operator_verbs
-from perdure.effects.outcomes import in_doubt_about
-from perdure.effects.settling import settle_with
 from perdure.errors import (
     Invalid,
     TimedOut,
-    Waiting,
 )
 from perdure.handles.sync.effects import Effect
 from perdure.handles.sync.envelope import Enveloping
@@ -20,31 +17,26 @@ from perdure.log.change import Stream
 from perdure.model.functions import P, R_co
 from perdure.model.lazily import lazily
 from perdure.model.records.differences import RunDiff
-from perdure.model.records.effects import EffectState
 from perdure.model.records.runs import (
     RunRecord,
     RunStatus,
     StepRecord,
-    WaitKind,
     WaitRecord,
 )
 from perdure.planes import subjects as adding
 from perdure.planes.execution import runs, steps, waits
 from perdure.planes.reading.durations import Duration, pauses
 from perdure.planes.reading.origins import check_seq
-from perdure.runtime import course
+from perdure.runtime import course, untaken
 from perdure.runtime.callers import FrozenCaller
-from perdure.runtime.outward import DOUBT
 from perdure.stores.tx import Tx
 
 if TYPE_CHECKING:
     from perdure.effects import adopting, timeline, what_if
     from perdure.planes.audit import diff, history
-    from perdure.planes.execution import workers
 else:
     adopting, timeline, what_if = lazily("perdure.effects", "adopting", "timeline", "what_if")
     diff, history = lazily("perdure.planes.audit", "diff", "history")
-    (workers,) = lazily("perdure.planes.execution", "workers")
 
 
 class RunHandle(Enveloping, Generic[R_co]):
@@ -126,9 +118,9 @@ class RunHandle(Enveloping, Generic[R_co]):
         if self._record.ended or self._record.status is RunStatus.PARKED:
             return course.ended_as(self._record)
         if self._record.status is RunStatus.WAITING and not waited:
-            raise waiting_for(self)
-        untaken = "nobody has taken it: `perdure worker MODULE` drives it, or store.drive does here"
-        hint = untaken if self._record.status is RunStatus.READY else "wait longer, or look at `perdure show`"
+            raise self._read(untaken.waiting_for, self._record)
+        idle = "nobody has taken it: `perdure worker MODULE` drives it, or store.drive does here"
+        hint = idle if self._record.status is RunStatus.READY else "wait longer, or look at `perdure show`"
         raise TimedOut(f"run {self.id} is {self.status}", path="run", hint=hint)
 
     def waits(self) -> list[WaitRecord]:
@@ -210,25 +202,3 @@ class RunHandle(Enveloping, Generic[R_co]):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.id!r}, {self._record.agent!r}, {self.status.value})"
-
-
-def waiting_for(handle: RunHandle) -> Waiting:
-    """The error that says what a run waits for, and which command lets it continue."""
-    open_ones = handle.waits()
-    asked = [each for each in open_ones if each.kind in waits.PEOPLE]
-    signals = [each.name for each in open_ones if each.kind is WaitKind.SIGNAL]
-    doubts = [each for each in handle.effects(open=True) if each.state is EffectState.IN_DOUBT]
-    ways = [waits.answer_with(each) for each in asked] + [f"check, then run {settle_with(each.id)}" for each in doubts]
-    ways += [f"`store.signal({handle.id!r}, {name!r})`" for name in signals]
-    said = [each.question for each in asked] + [in_doubt_about(each.record) for each in doubts]
-    said += [f"the signal {name!r}" for name in signals]
-    until = handle.record.wake_at.isoformat() if handle.record.wake_at is not None else None
-    if handle.record.reason == DOUBT and until:
-        ways.append(f"the next check is at {until}")
-    elif until and not said:
-        ways.append(f"it can continue at {until}, and store.drive(…, wait=True) waits for that")
-    return Waiting(
-        f"waiting: {'; '.join(said) or handle.record.reason}", path=f"run {handle.id}",
-        hint="; ".join([*ways, "then drive it again, if no worker does"]), run=handle.id,
-        asks=[each.id for each in asked], doubts=[each.id for each in doubts], until=until,
-    )  # fmt: skip

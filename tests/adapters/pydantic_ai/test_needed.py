@@ -1,0 +1,37 @@
+"""What a missing or unsupported Pydantic AI gets: one line, with the pip command."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import PackageNotFoundError
+from typing import Any
+
+import pytest
+
+from perdure.adapters import needed
+
+
+def missing(_package: str) -> str:
+    raise PackageNotFoundError
+
+
+@pytest.mark.parametrize(
+    ("found", "says"), [(missing, "not installed"), (lambda _: "2.30.0", "2.30.0 is not supported")]
+)
+def test_a_framework_that_does_not_do_is_named(monkeypatch: Any, found: Any, says: str) -> None:
+    monkeypatch.setattr(needed, "version", found)
+    monkeypatch.delitem(sys.modules, "perdure.adapters.pydantic_ai", raising=False)
+    with pytest.raises(ImportError) as caught:
+        __import__("perdure.adapters.pydantic_ai")
+    assert says in str(caught.value)
+    assert "pip install 'perdure[pydantic-ai]'" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_conversations_need_a_newer_one(monkeypatch: Any) -> None:
+    adapter = pytest.importorskip(
+        "perdure.adapters.pydantic_ai", reason="pip install 'perdure[pydantic-ai]'", exc_type=ImportError
+    )
+    monkeypatch.setattr(needed, "version", lambda _: "2.50.0")
+    with pytest.raises(ImportError, match=r"2\.66"):
+        _ = adapter.PerdureConversationStore

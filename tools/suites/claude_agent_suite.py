@@ -29,7 +29,7 @@ class InMemorySessionStore(PerdureSessionStore):
     """Made as the stock class is: each has a store of its own."""
 
     def __init__(self) -> None:
-        used()
+        used(self)
         super().__init__(url_for(":memory:"))
 
     def get_entries(self, key: Any) -> list[Any]:

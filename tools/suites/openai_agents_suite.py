@@ -46,7 +46,7 @@ class SQLiteSession(PerdureSession):
     def __init__(
         self, session_id: str, db_path: Any = ":memory:", *_tables: str, session_settings: Any = None, **_named: str
     ) -> None:
-        used()
+        used(self)
         self.db_path = db_path
         super().__init__(session_id, url_for(db_path), session_settings=session_settings)
 

@@ -18,6 +18,7 @@ import pytest
 KIND = os.environ.get("PERDURE_SUITE_STORE", "sqlite")
 _root = Path(tempfile.mkdtemp(prefix="perdure-suite-"))
 _made: set[str] = set()
+_open: list[Any] = []
 _numbers = iter(range(1 << 30))
 
 
@@ -30,8 +31,9 @@ def url_for(place: object) -> str:
     return f"{KIND}{'&' if '?' in KIND else '?'}schema=suite_{mark}"
 
 
-def used() -> None:
-    """The running test made one of our objects: it counts."""
+def used(ours: Any) -> None:
+    """The running test made one of our objects: it counts, and is closed when the test is over."""
+    _open.append(ours)
     _made.add(os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0])
 
 
@@ -53,6 +55,11 @@ class Counting:
         known = self._outcomes.get(report.nodeid)
         if report.when == "call" or report.outcome != "passed":
             self._outcomes[report.nodeid] = "failed" if "failed" in (known, report.outcome) else report.outcome
+
+    def pytest_runtest_logfinish(self) -> None:
+        """Close what the test left open: a server has only so many connections."""
+        while _open:
+            _open.pop().close()
 
     def pytest_sessionfinish(self) -> None:
         """Write the counts where the caller reads them."""

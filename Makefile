@@ -1,5 +1,5 @@
 # The road from a fresh clone to a proof. Needs only make and a Python 3.11 or newer; everything else goes into .venv.
-# The environment is made by tools/bootstrap.py, once; it is made anew when pyproject.toml or the checkout's place changes.
+# The environment is made by tools/bootstrap.py, once; it is made anew when pyproject.toml, requirements/ or the checkout's place changes.
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
@@ -35,6 +35,7 @@ help: ## this list
 	@sed -n 's/^\([a-z]*\):.* ## /\1\t/p' Makefile | while read -r target says; do printf '  make %-8s %s\n' "$$target" "$$says"; done
 
 test: check ## check, then all tests (WORKERS=3, TESTS=tests)
+	@.venv/bin/python tools/system_parts.py
 	$(RUN) pytest -n $(WORKERS) --dist worksteal $(TESTS)
 
 # Types take one core for a while. The other collects the tests meanwhile: that they can be collected is shown before the first of

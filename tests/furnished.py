@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import perdure
+from perdure.planes.recovery import keyed
 from schemas import Image, Schemas
 
 if TYPE_CHECKING:
@@ -127,6 +128,9 @@ def _states(session) -> None:
         state["log"] += [f"entry {step} {number} " + "y" * 60 for number in range(30)]
         session.checkpoint(state)
     session.prune_checkpoints(keep=2)
+    session.checkpoint({"cursor": 0}, name="line", key="a")
+    session.checkpoint({"cursor": 1}, name="line", key="b", parent="a", document={"step": 1})
+    session._write(keyed.write, "line", "b", "task", "path", [keyed.TaskWrite(0, "cursor", 2)])
 
 
 class Models:

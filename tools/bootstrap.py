@@ -1,7 +1,8 @@
 """Make the project's virtual environment, `.venv`, if it is not there yet or no longer fits.
 
-Called by the Makefile with a Python that is new enough: `python tools/bootstrap.py runtime|dev`. The list of what to install
-stands in pyproject.toml and nowhere else; a stamp with its hash makes the second call take no time.
+Called by the Makefile with a Python that is new enough: `python tools/bootstrap.py runtime|dev`. The packages come from
+`requirements/*.txt`, each with the digests of its files, which `tools/lock.py` makes from pyproject.toml. A stamp with the
+digest of both makes the second call take no time.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ import os
 import re
 import subprocess
 import sys
-import tomllib
 import venv
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,7 +24,6 @@ TOP = Path(__file__).resolve().parent.parent
 VENV = TOP / ".venv"
 PROJECT = TOP / "pyproject.toml"
 LEVELS = ("runtime", "dev")  # each includes the ones before it
-UV = "uv>=0.13"
 ELSEWHERE = re.compile(r"\b(?<!extra-)index-url=|\bno-index=")  # pip may look there and nowhere else
 
 
@@ -46,7 +45,8 @@ def is_fresh(level: str) -> bool:
 
 def fingerprint() -> str:
     """Names what was installed and where."""
-    return hashlib.sha256(PROJECT.read_bytes() + place().encode()).hexdigest()
+    locks = b"".join(lock.read_bytes() for lock in sorted((TOP / "requirements").glob("*.txt")))
+    return hashlib.sha256(PROJECT.read_bytes() + locks + place().encode()).hexdigest()
 
 
 def place() -> str:
@@ -76,23 +76,26 @@ def install(level: str) -> None:
         with told("cannot make .venv"):
             venv.EnvBuilder(clear=True, with_pip=True, symlinks=True).create(VENV)
             (VENV / "made-for").write_text(place())
-    requirements = {"runtime": ["-e", "."], "dev": ["-e", ".[all]", *dependency_group("dev")]}[level]
-    if not installed_by_uv(requirements):
-        with told("pip could not install what pyproject.toml names"):
-            pip("install", "--quiet", *requirements)
+    locked = ("--require-hashes", "--requirement", f"requirements/{level}.txt")
+    itself = ("--no-deps", "--no-build-isolation", "--editable", ".")  # built by what was just installed
+    if not installed_by_uv(locked, itself):
+        with told("pip could not install what requirements/ names"):
+            pip("install", "--quiet", *locked)
+            pip("install", "--quiet", *itself)
     stamp(level).write_text(fingerprint())
 
 
-def installed_by_uv(requirements: list[str]) -> bool:
+def installed_by_uv(*requirements: tuple[str, ...]) -> bool:
     """Whether uv, which takes a tenth of the time, has installed all of it. A user who told pip where to look is served by
     pip."""
-    command = [VENV / "bin" / "uv", "pip", "install", "--quiet", "--python", python(), *requirements]
+    command = [VENV / "bin" / "uv", "pip", "install", "--quiet", "--python", python()]
     try:
         settings = pip("config", "list", stdout=subprocess.PIPE).stdout.decode()
         if ELSEWHERE.search(settings):
             return False
-        pip("install", "--quiet", UV)
-        subprocess.run(command, cwd=TOP, env={**os.environ, "UV_SYSTEM_CERTS": "1"}, check=True)
+        pip("install", "--quiet", "--require-hashes", "--requirement", "requirements/uv.txt")
+        for each in requirements:
+            subprocess.run([*command, *each], cwd=TOP, env={**os.environ, "UV_SYSTEM_CERTS": "1"}, check=True)
     except (OSError, subprocess.CalledProcessError):
         print("uv could not do it; with pip, then", flush=True)
         return False
@@ -102,15 +105,6 @@ def installed_by_uv(requirements: list[str]) -> bool:
 def pip(*arguments: str, **how: Any) -> subprocess.CompletedProcess[bytes]:
     """Run the environment's pip in the checkout. CalledProcessError when it fails."""
     return subprocess.run([python(), "-m", "pip", *arguments], cwd=TOP, check=True, **how)
-
-
-def dependency_group(name: str) -> list[str]:
-    """A dependency group of pyproject.toml (pip learned to read them only in 25.1)."""
-    groups: dict[str, list[Any]] = tomllib.loads(PROJECT.read_text())["dependency-groups"]
-    found: list[str] = []
-    for entry in groups[name]:
-        found += [entry] if isinstance(entry, str) else dependency_group(entry["include-group"])
-    return found
 
 
 def check_writable(top: Path) -> None:

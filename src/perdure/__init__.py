@@ -50,7 +50,7 @@ if _typing.TYPE_CHECKING:
     from perdure.handles.aio.feed import AsyncBatch, AsyncSubscription
     from perdure.handles.aio.memory import AsyncChecked, AsyncHit, AsyncMemory
     from perdure.handles.aio.run import AsyncChild, AsyncRun
-    from perdure.handles.aio.runs import AsyncRunHandle
+    from perdure.handles.aio.run_handle import AsyncRunHandle
     from perdure.handles.aio.session import AsyncScope, AsyncSession
     from perdure.handles.aio.store import AsyncStore
     from perdure.handles.aio.tasks import AsyncTask
@@ -65,7 +65,7 @@ if _typing.TYPE_CHECKING:
     from perdure.handles.sync.feed import Batch, Subscription
     from perdure.handles.sync.memory import Checked, Hit, Memory
     from perdure.handles.sync.run import Child, Run
-    from perdure.handles.sync.runs import RunHandle
+    from perdure.handles.sync.run_handle import RunHandle
     from perdure.handles.sync.session import Scope, Session
     from perdure.handles.sync.store import Store
     from perdure.handles.sync.tasks import Task
@@ -208,8 +208,8 @@ _HOMES = {
     "perdure.handles.sync.effects": ("Effect",),
     "perdure.handles.aio.run": ("AsyncChild", "AsyncRun",),
     "perdure.handles.sync.run": ("Child", "Run",),
-    "perdure.handles.aio.runs": ("AsyncRunHandle",),
-    "perdure.handles.sync.runs": ("RunHandle",),
+    "perdure.handles.aio.run_handle": ("AsyncRunHandle",),
+    "perdure.handles.sync.run_handle": ("RunHandle",),
     "perdure.model.records.effects": (
         "Absent", "Answer", "Declined", "EffectError", "EffectRecord", "EffectState", "Happened", "Reply", "ToolKind",
         "Unknown",

@@ -56,12 +56,12 @@ def message(text: str) -> ResponseOutputMessage:
 
 
 class Scripted(Model):
-    """Two payments at once, then one under an id that comes again, then the answer."""
+    """Two payments at once, then a third, then the answer."""
 
     async def get_response(self, system_instructions, input, *args, **kwargs):  # noqa: A002
         note("asked", "x")
         done = sum(item.get("type") == "function_call_output" for item in input)
-        output = {0: [call(1, "a"), call(2, "b")], 2: [call(1, "c")]}.get(done, [message("all paid")])
+        output = {0: [call(1, "a"), call(2, "b")], 2: [call(3, "c")]}.get(done, [message("all paid")])
         usage = Usage(requests=1, input_tokens=1, output_tokens=1, total_tokens=2)
         return ModelResponse(output=output, usage=usage, response_id=None)
 

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(
     not (HOME / "installed").is_file(), reason="openai-agents is not there: `make adapters` gets it"
 )
 ANSWERS = 3
-FEW = (3, 7, 12, 17, 23, 29)  # points of the quick run; all of them with PERDURE_ROUNDS
+FEW = (7, 17, 29)  # points of the quick run; all of them with PERDURE_ROUNDS
 
 
 def live(mode: str, url: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -43,8 +43,11 @@ def lines(folder: Path, name: str) -> list[str]:
 def answers_kept(url: str, path: Path) -> int:
     if not path.exists():
         return 0
-    with perdure.open(url, read_only=True) as store:
-        return len([each for each in store.effects(tool="openai.model") if each.state == "committed"])
+    try:
+        with perdure.open(url, read_only=True) as store:
+            return len([each for each in store.effects(tool="openai.model") if each.state == "committed"])
+    except perdure.NotFound:  # killed before the store had its tenant
+        return 0
 
 
 def survived(folder: Path, **first: str) -> bool:

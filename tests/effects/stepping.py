@@ -86,7 +86,7 @@ class Books:
         self.docs[seq] = msgspec.json.encode(Body(doc=change.doc))
         self.said[seq] = change.doc or {}
         if change.op is Op.INSERT:
-            self.rows[seq] = {"seq": seq, "doc_seq": seq, "outcome_seq": None, **change.set}
+            self.rows[seq] = {"seq": seq, "doc_seq": seq, "outcome_seq": None, "about": None, **change.set}
         elif change.op is Op.SET:
             marked = {change.mark: seq} if change.mark else {}
             self.rows[change.key["seq"]] |= change.set | marked

@@ -14,7 +14,7 @@ import perdure
 from perdure.effects import ending, operator_verbs
 from perdure.effects.sending import Sending
 from perdure.errors import Conflict, Failed, InDoubt, Waiting
-from perdure.handles.sync.runs import RunHandle
+from perdure.handles.sync.run_handle import RunHandle
 from perdure.model.limits import INLINE_MAX_BYTES
 from perdure.model.records.conversation import Call
 from perdure.model.records.runs import RunStatus

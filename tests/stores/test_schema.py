@@ -21,7 +21,7 @@ from stores.test_statements import sql_files
 from stores.verbs import opened
 
 STATEMENT_OVERRIDES = 35  # raise it on purpose only, with the reason beside the statement
-MIGRATION_LINES = 198  # half since 0005: the triggers of the index, in each database's language
+MIGRATION_LINES = 200  # half since 0005: the triggers of the index, in each database's language
 
 LOG_COLUMNS = {"events": EVENT_COLUMNS, "streams": STREAM_COLUMNS, "blobs": BLOB_COLUMNS}
 GENERATED = {"events": {"pos", "xid"}, "blobs": {"id"}}  # what the database fills in

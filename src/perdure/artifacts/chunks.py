@@ -21,6 +21,9 @@ PARTS_MIN_BYTES = 512
 PARTS_LIKELY_BYTES = 1_536
 PARTS_MAX_BYTES = 6_144  # a run ends with the part that reaches it
 
+SMALL_MIN_BYTES = 160  # of lists that are laid out part by part
+SMALL_LIKELY_BYTES = 400  # an appended element rewrites about so much
+
 TEXT_MIN_BYTES = 2_560  # a turn of two KB stays in one piece
 TEXT_MAX_BYTES = 16_384
 TEXT_WINDOW_BYTES = 32
@@ -28,6 +31,7 @@ TEXT_WINDOW_BYTES = 32
 _WORD = 0xFFFF_FFFF
 # The chance that a part ends a run is in proportion to its length: so many of 2**32 for each byte.
 _PARTS_RATE = 2**32 // (PARTS_LIKELY_BYTES - PARTS_MIN_BYTES)
+_SMALL_RATE = 2**32 // (SMALL_LIKELY_BYTES - SMALL_MIN_BYTES)
 # Pairs of one of "gwGW7'" and one of " dhlptx048" (by low bits, so of any script): 0.6 to 2.6 % of any text.
 _PAIR_CLASSES = bytes(1 if byte & 15 == 7 else 2 if byte & 3 == 0 else 0 for byte in range(256))
 _PAIR = re.compile(b"\1\2")
@@ -41,11 +45,21 @@ def cut_parts(parts: Sequence[bytes]) -> Iterator[tuple[int, int]]:
     small, 4 when not. One part alone would not do: a list of few distinct elements (flags, states) might have
     no boundary at all, and would then be cut by position.
     """
+    return cut_runs(parts, PARTS_MIN_BYTES, _PARTS_RATE)
+
+
+def cut_small(parts: Sequence[bytes]) -> Iterator[tuple[int, int]]:
+    """Yield runs of a quarter of that size: for lists that grow by an element at a time (`parts`)."""
+    return cut_runs(parts, SMALL_MIN_BYTES, _SMALL_RATE)
+
+
+def cut_runs(parts: Sequence[bytes], least_bytes: int, rate: int) -> Iterator[tuple[int, int]]:
+    """Yield runs of at least so many bytes; rate: the chance to end, for each byte."""
     start = size = mix = 0
     for place, length, check in zip(count(1), map(len, parts), map(crc32, parts), strict=False):
         mix = ((mix << (2 if length < 16 else 4 if length < 128 else 8)) + check) & _WORD
         size += length
-        if size >= PARTS_MIN_BYTES and (mix < length * _PARTS_RATE or size >= PARTS_MAX_BYTES):
+        if size >= least_bytes and (mix < length * rate or size >= PARTS_MAX_BYTES):
             yield start, place
             start, size = place, 0
     if start < len(parts):

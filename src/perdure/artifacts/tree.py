@@ -37,12 +37,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from perdure.artifacts.chunks import cut_parts, cut_text
+from perdure.artifacts.chunks import cut_parts, cut_small, cut_text
 from perdure.artifacts.place import RESTORE, name_of
 from perdure.errors import Damaged, Invalid, TooLarge
 from perdure.model.limits import VALUE_MAX_BYTES, VALUE_MAX_DEPTH
 
 Known = Callable[[Collection[bytes]], set[bytes]]
+Cut = Callable[[Sequence[bytes]], Iterable[tuple[int, int]]]
 Fetch = Callable[[Collection[bytes]], Mapping[bytes, bytes]]
 
 ADDRESS_BYTES = 32
@@ -80,7 +81,7 @@ def save(state: Any, known: Known) -> Saved:
     written, saving again gives the same root. Raises `TooLarge` past VALUE_MAX_BYTES, `Invalid` for what
     msgpack cannot hold.
     """
-    growing = _Growing()
+    growing = Growing()
     try:
         root = growing.grow(state)
     except (OverflowError, TypeError, UnicodeEncodeError, RecursionError) as error:
@@ -99,7 +100,7 @@ class _Box(NamedTuple):
     is_plain: bool
 
 
-class _Growing:
+class Growing:
     """The nodes of one state, made from the leaves up; `ends` are addresses known to lead nowhere."""
 
     __slots__ = ("ends", "nodes")
@@ -109,10 +110,36 @@ class _Growing:
         self.ends: set[bytes] = set()
 
     def grow(self, state: Any) -> bytes:
+        """Cut a whole state; returns the address of its root."""
         encoded = _encode(state)
         if len(encoded) > VALUE_MAX_BYTES:
             raise TooLarge(f"{len(encoded)} bytes, at most {VALUE_MAX_BYTES} are kept", path="state")
         return self._put(_VALUE + (encoded if len(encoded) <= INLINE_MAX_BYTES else self._large(state)))
+
+    @staticmethod
+    def encoded(value: Any) -> bytes:
+        """A value as it would lie in a node if it were small enough; for `parts`, like the four below."""
+        try:
+            return _encode(value)
+        except (OverflowError, TypeError, UnicodeEncodeError, RecursionError) as error:
+            raise Invalid(f"not a plain state: {error}", path="state") from error
+
+    def cell(self, value: Any) -> bytes:
+        """The cell of one value, as a node that holds it has it."""
+        encoded = self.encoded(value)
+        return encoded if len(encoded) <= INLINE_MAX_BYTES else self._large(value)
+
+    def text_leaves(self, text: str) -> list[bytes]:
+        """The leaves of a long text; returns their addresses. They are those that it has inside a state."""
+        return [self._put(_TEXT + piece) for piece in cut_text(text.encode())]
+
+    def list_leaf(self, cells: Sequence[bytes]) -> bytes:
+        """A leaf of a list; returns its address."""
+        return self._put(_LIST + _container_bytes(_LIST, cells))
+
+    def list_of(self, links: list[bytes]) -> bytes:
+        """The cell of a list whose leaves are made, small ones."""
+        return self._over(_LIST, links, cut_small)
 
     def _put(self, node: bytes) -> bytes:
         address = sha256(node).digest()
@@ -152,10 +179,14 @@ class _Growing:
         links = list(map(self._put, leaves))
         if is_plain:
             self.ends.update(links)
+        return self._over(kind, links, cut_parts)
+
+    def _over(self, kind: bytes, links: list[bytes], cut: Cut) -> bytes:
+        """The stub of these leaves, with as many levels between as it takes."""
         level = 0
         while len(links) > LINKS_MAX:
             head = _INDEX + kind + bytes([level])
-            links = [self._put(head + b"".join(links[start:stop])) for start, stop in cut_parts(links)]
+            links = [self._put(head + b"".join(links[start:stop])) for start, stop in cut(links)]
             level += 1
         return _encode(kind + bytes([level]) + b"".join(links))
 
@@ -178,6 +209,18 @@ def _box(value: list[Any] | dict[str, Any]) -> _Box:
     waiting = [(place, values[place]) for place, cell in enumerate(cells) if len(cell) > INLINE_MAX_BYTES]
     keys = list(map(_encode, value)) if is_map else []
     return _Box(_MAP if is_map else _LIST, keys, cells, waiting, is_plain=not waiting)
+
+
+def text_of(leaves: Sequence[bytes], address: bytes) -> str:
+    """The text of these leaves, as `Growing.text_leaves` made them; `address` is that of the first."""
+    if not leaves or any(leaf[:1] != _TEXT for leaf in leaves):
+        raise _damaged("a piece of text was expected", address)
+    return _joined(_TEXT, [leaf[1:] for leaf in leaves], address)
+
+
+def list_cell(cells: Sequence[bytes]) -> bytes:
+    """The cell of a list that stays inside its node."""
+    return _container_bytes(_LIST, cells)
 
 
 def _container_bytes(kind: bytes, cells: Sequence[bytes]) -> bytes:

@@ -17,6 +17,7 @@ from perdure.effects.envelope import EnvelopeWitness, envelope
 from perdure.errors import Conflict, Invalid, NotFound
 from perdure.log.change import Stream
 from perdure.model.ids import new_uid
+from perdure.model.records.differences import Forecast, Repeated
 from perdure.model.records.effects import EffectState, sent_key_of
 from perdure.model.records.envelope import Document, EffectPart, Envelope, RunPart, StepPart, WaitPart
 from perdure.model.records.runs import RunStatus, WaitKind, WaitState, WhatIf
@@ -73,6 +74,38 @@ def _entries(reads: Reads, stream: Stream) -> list[Target]:
 
 def _told(reads: Reads, table: Any, stream: Stream, seq: int) -> int:
     return (reads.row(table, stream, seq) or {}).get("outcome_seq") or 0
+
+
+RUNS_AGAIN = "runs again"  # it changes nothing outside
+HELD = "held for approval"  # a person is asked before it is sent
+DONE_TWICE = "done a second time"  # its key is the new run's: the other side cannot tell that it knows it
+ASKED_AGAIN = "asked again"
+PARKS = "parks the fork"  # a fork that only supposes starts no runs
+STAYS_THERE = "stays with this run"  # it was under way at that place
+_ANEW = {WaitKind.ASK: ASKED_AGAIN, WaitKind.SIGNAL: "awaited again", WaitKind.CHILD: PARKS}
+
+
+@one_state
+def forecast(reads: Reads, stream: Stream, at: int | str, *, acts: bool) -> Forecast:
+    """The consequences of a fork at a place, if its program goes the same way: what is kept, and what is done anew.
+
+    It cannot know another way that the program takes after another result. Changes nothing. Raises as `target` does.
+    """
+    wanted = target(reads, stream, at)
+    known_at = {each.seq: each.known_at for each in _entries(reads, stream)}
+    done = [Repeated(each.seq, each.place, "step", each.name, RUNS_AGAIN) for each in steps.steps(reads, stream)]
+    for each in ledger.all_effects(reads, stream):
+        if each.state is not EffectState.WITHDRAWN:
+            under_way = each.seq <= wanted.known_at
+            then = STAYS_THERE if under_way else DONE_TWICE if acts else HELD
+            done.append(Repeated(each.seq, each.place or "", "effect", each.tool, then))
+    for wait in waits.waits(reads, stream):
+        if wait.kind in _ANEW:
+            then = _ANEW[wait.kind] if wait.kind is not WaitKind.CHILD or not acts else DONE_TWICE
+            done.append(Repeated(wait.seq, wait.place or "", wait.kind.value, wait.question or wait.name, then))
+    anew = [each for each in done if not 0 < known_at.get(each.seq, 0) <= wanted.known_at]
+    anew.sort(key=lambda each: each.seq)
+    return Forecast(wanted.seq, wanted.place, wanted.known_at, len(done) - len(anew), tuple(anew))
 
 
 # -- making --------------------------------------------------------------------------------------------------

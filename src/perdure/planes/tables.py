@@ -48,7 +48,12 @@ ENTRIES = Table(
     says_all=True,
 )
 LOCKS = Table("locks", _R, ("name",), ("token", "holder", "expires_at"), tenant=True)
-CHECKPOINTS = Table("checkpoints", _R, ("seq",), ("name", "parent", "root", "size", "at"), tenant=True, fixed=True)
+CHECKPOINTS = Table(
+    "checkpoints", _R, ("seq",), ("name", "parent", "root", "size", "at", "key", "parent_key"), tenant=True, fixed=True
+)
+CHECKPOINT_WRITES = Table(
+    "checkpoint_writes", _R, ("seq",), ("name", "checkpoint", "task", "path", "places"), tenant=True, fixed=True
+)
 ARTIFACTS = Table(
     "artifacts", _R, ("seq",), ("name", "media_type", "size", "address", "actor", "at"), tenant=True, fixed=True
 )
@@ -122,8 +127,8 @@ VECTORS = Table(
 )  # fmt: skip
 
 ALL = (
-    SESSIONS, TURNS, COVERS, TASKS, DECISIONS, ENTRIES, LOCKS, CHECKPOINTS, ARTIFACTS, ANCHORS, EFFECTS, RUNS, WAITS,
-    SIGNALS, MEMORIES, ACTORS, CHECKS, REFS, BLOB_REFS, SUBJECTS, CALLS, TAGS,
+    SESSIONS, TURNS, COVERS, TASKS, DECISIONS, ENTRIES, LOCKS, CHECKPOINTS, CHECKPOINT_WRITES, ARTIFACTS, ANCHORS, EFFECTS, RUNS,
+    WAITS, SIGNALS, MEMORIES, ACTORS, CHECKS, REFS, BLOB_REFS, SUBJECTS, CALLS, TAGS,
     TASK_NEEDS, HOLDERS, WORKERS, ATTENDANCE, SUBSCRIPTIONS, BLOB_PINS, FOLD_SNAPSHOTS,
     MEMORY_USES, BOOTS, TEXTS, INDEXING, POSTINGS, TERMS, SHELVES, EMBEDDINGS, VECTORS,
 )  # fmt: skip

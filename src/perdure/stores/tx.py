@@ -86,19 +86,8 @@ _EMPTY = Buffer()  # never changed
 class Batch:
     """The writes of the jobs of one commit so far. The lane owns it; a failed job leaves no trace in it."""
 
-    __slots__ = (
-        "actors",
-        "blobs",
-        "buffer",
-        "connection",
-        "entropy",
-        "exact",
-        "flushed",
-        "hints",
-        "named",
-        "read",
-        "trail",
-    )
+    __slots__ = ("actors", "blobs", "buffer", "connection", "entropy", "exact",
+                 "flushed", "hints", "named", "read", "trail")  # fmt: skip
 
     def __init__(
         self, connection: Connection, blobs: Blobs, entropy: Entropy, hints: Mapping[int, Head] | None = None,
@@ -298,7 +287,7 @@ class Tx:
             done = step(table, body, seq, partial(self._find, table, stream.id, stream.tenant), pruned=pruned)
             if done is not None:
                 self._put(table, stream, done.key, done.new)
-        if done is not None or body.refs or body.blobs:
+        if done is not None or body.refs or body.blobs or body.subjects:
             for derived, row, gone in derive(table, seq, body, done):
                 self._put(derived, stream, derived.key_of(row), None if gone else row)
 
@@ -411,14 +400,9 @@ class Tx:
         (stream_id,) = self._batch.connection.new_stream_ids(1)
         head = fork or (0, GENESIS)
         stream = Stream(
-            id=stream_id,
-            uid=uid or new_uid(),
-            tenant=self.tenant,
-            kind=kind,
-            name=name,
-            parent=parent.id if parent else None,
-            fork_seq=head[0],
-        )
+            id=stream_id, uid=uid or new_uid(), tenant=self.tenant, kind=kind, name=name,
+            parent=parent.id if parent else None, fork_seq=head[0],
+        )  # fmt: skip
         self.buffer.streams[stream_id] = stream
         self._batch.flushed[stream_id] = head
         return stream

@@ -65,7 +65,12 @@ def path_of(route: Route, parts: dict[str, str]) -> str:
     named = {**parts, "seq": parts["memory"]} if "/memories/" in route.path else parts
     if route.name in MAKES:  # a foreigner may make a thing of its own, and must not find it afterwards under this name
         named = {**named, "session": "made", "scope": "made"}
-    asked = {"recall": "?q=secret", "search": "?q=secret", "diff_sessions": "?at=1", "diff_runs": "?at=1"}
+    asked = {
+        "recall": "?q=secret", "search": "?q=secret", "diff_sessions": "?at=1", "diff_runs": "?at=1",
+        "console_memories": "?q=secret",
+        "console_forecast": "?place=1", "console_turns": "?before=99",
+        "console_provenance": f"?scope={parts['session']}&scope_kind=session&seq={parts['memory']}",
+    }  # fmt: skip
     return route.path.format(**named) + asked.get(route.name, "")
 
 

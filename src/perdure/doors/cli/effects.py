@@ -24,7 +24,7 @@ from perdure.model.records.runs import RunRecord, RunStatus
 from perdure.planes.execution.parked_runs import AWAY, ways_on
 
 if TYPE_CHECKING:
-    from perdure.handles.sync.runs import RunHandle
+    from perdure.handles.sync.run_handle import RunHandle
     from perdure.handles.sync.store import Store
 
 

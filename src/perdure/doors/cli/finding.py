@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from perdure.errors import Invalid, NotFound, ReadOnly
 
 if TYPE_CHECKING:
-    from perdure.handles.sync.runs import RunHandle
+    from perdure.handles.sync.run_handle import RunHandle
     from perdure.handles.sync.session import Session
     from perdure.handles.sync.store import Store
 

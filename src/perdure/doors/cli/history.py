@@ -18,7 +18,7 @@ from perdure.model.display import shortened, visible
 from perdure.model.records.differences import SessionDiff
 
 if TYPE_CHECKING:
-    from perdure.handles.sync.runs import RunHandle
+    from perdure.handles.sync.run_handle import RunHandle
     from perdure.handles.sync.session import Session
     from perdure.handles.sync.store import Store
     from perdure.model.records.conversation import Turn

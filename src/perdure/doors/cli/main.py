@@ -127,6 +127,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Serve": {
         "serve": ("perdure.doors.cli.serve", "Serve the store over HTTP."),
         "token": ("perdure.doors.cli.tokens", "Tokens for the server: make, list, revoke."),
+        "console": ("perdure.doors.cli.console", "Open the console in a browser, for this store and you alone."),
         "tenant": ("perdure.doors.cli.tenants", "Tenants and their limits."),
     },
     "Coding agents": {

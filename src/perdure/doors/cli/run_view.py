@@ -16,7 +16,7 @@ from perdure.model.display import shortened, visible
 from perdure.model.records.runs import WaitKind
 
 if TYPE_CHECKING:
-    from perdure.handles.sync.runs import RunHandle
+    from perdure.handles.sync.run_handle import RunHandle
     from perdure.model.records.timeline import TimelineRecord
     from perdure.model.records.workers import StrandedRecord
 

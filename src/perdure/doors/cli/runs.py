@@ -17,7 +17,7 @@ from perdure.doors.cli.tables import Column, is_filtered, prose, state
 from perdure.model.records.runs import RunStatus
 
 if TYPE_CHECKING:
-    from perdure.handles.sync.runs import RunHandle
+    from perdure.handles.sync.run_handle import RunHandle
     from perdure.model.records.runs import RunRecord
     from perdure.model.records.workers import StrandedRecord
 

@@ -34,7 +34,7 @@ def serve(
     asked: StoreOptions, *, host: str, port: int, certificate: Path | None, private_key: Path | None,
     one_tenant: bool, behind_proxy: bool, drain: int,
 ) -> None:  # fmt: skip
-    """Serve the store over HTTP: every verb, an event stream, an OpenAPI document at /openapi.json.
+    """Serve the store over HTTP: every verb, an event stream, the console at /, an OpenAPI document at /openapi.json.
 
     Every request shows a token: `perdure token create` makes one. It listens on loopback; any other address needs TLS or
     --behind-proxy. On SQLite a tenant is a file of its own: a URL with {tenant} in it serves many. PostgreSQL is served as a role
@@ -48,6 +48,7 @@ def serve(
         raise Invalid(
             "the extra `server` is not installed", path="serve", hint="pip install 'perdure[server]'"
         ) from error
+    from perdure.doors.console.pages import Links, pages  # noqa: PLC0415
     from perdure.doors.http.running import Listening, check_listening, run  # noqa: PLC0415 - help must not load this
     from perdure.doors.http.serving import Serving  # noqa: PLC0415
     from perdure.stores.url import without_password  # noqa: PLC0415
@@ -60,7 +61,8 @@ def serve(
     if not one_tenant:
         _check_walled(asked)
     note(f"serving {without_password(asked.store)} at {at.address}; `perdure token create` makes a token")
-    run(Serving(asked.store, tenant=asked.tenant, actor=asked.actor, alone=one_tenant), at)
+    serving = Serving(asked.store, tenant=asked.tenant, actor=asked.actor, alone=one_tenant)
+    run(serving, at, pages(serving, Links()))
 
 
 def _check_walled(asked: StoreOptions) -> None:

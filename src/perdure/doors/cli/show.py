@@ -15,7 +15,7 @@ from perdure.errors import NotFound
 from perdure.model.display import shortened, visible
 
 if TYPE_CHECKING:
-    from perdure.handles.sync.runs import RunHandle
+    from perdure.handles.sync.run_handle import RunHandle
     from perdure.handles.sync.session import Session
     from perdure.model.records.conversation import Origin
     from perdure.model.records.workers import StrandedRecord

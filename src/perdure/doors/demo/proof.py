@@ -11,7 +11,7 @@ from urllib.parse import quote
 import msgspec
 
 if TYPE_CHECKING:
-    from perdure.handles.sync.runs import RunHandle
+    from perdure.handles.sync.run_handle import RunHandle
     from perdure.handles.sync.store import Store
 
 TRUE, FALSE = "is a percentage", "is a percentile"  # a forger keeps the length

@@ -22,6 +22,7 @@ from starlette.routing import Route as StarletteRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from perdure import __version__
+from perdure.doors.console import routes as console_reads
 from perdure.doors.http import (
     access,
     administering,
@@ -48,7 +49,7 @@ from perdure.planes.audit import feed
 log = logging.getLogger("perdure.http")
 
 TABLE: tuple[Route, ...] = tuple(ROUTES)  # complete: the modules with verbs were imported above
-_MODULES = (administering, contents, metrics, observing, operating, reading, streams, writing)
+_MODULES = (console_reads, administering, contents, metrics, observing, operating, reading, streams, writing)
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 

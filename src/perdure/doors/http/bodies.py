@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -15,6 +16,7 @@ from perdure.errors import Conflict, Invalid, TooLarge
 from perdure.model.limits import KEY_MAX_CHARS, check_name
 
 BODY_MAX_BYTES = 4 * 1024 * 1024
+BODY_SECONDS = 60  # a client that sends more slowly holds what others need
 JSON = "application/json"
 KEY = "idempotency-key"
 _ETAG = re.compile(r'"(?:(\d{1,12})-)?(\d{1,18})"', re.ASCII)
@@ -86,10 +88,14 @@ async def read_body(request: Request, most: int = BODY_MAX_BYTES) -> bytes:
     if length.isdigit() and int(length) > most:
         raise TooLarge(f"a body has at most {most} bytes", path="body")
     data = bytearray()
-    async for piece in request.stream():
-        data += piece
-        if len(data) > most:
-            raise TooLarge(f"a body has at most {most} bytes", path="body")
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for piece in request.stream():
+                data += piece
+                if len(data) > most:
+                    raise TooLarge(f"a body has at most {most} bytes", path="body")
+    except TimeoutError:
+        raise Invalid(f"the body did not come within {BODY_SECONDS} s", path="body") from None
     return bytes(data)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from perdure.doors.http.serving import Serving, Visitor
 from perdure.effects import operator_verbs
 from perdure.errors import Invalid, NotFound, Stale
-from perdure.handles.aio.runs import AsyncRunHandle
+from perdure.handles.aio.run_handle import AsyncRunHandle
 from perdure.handles.aio.session import AsyncScope, AsyncSession
 from perdure.handles.aio.store import AsyncStore
 from perdure.log.change import Stream

@@ -44,7 +44,7 @@ from perdure.doors.http.reading import moment
 from perdure.doors.http.table import RIGHTS, Right, route
 from perdure.effects import operator_verbs
 from perdure.errors import Invalid
-from perdure.handles.aio.runs import AsyncRunHandle
+from perdure.handles.aio.run_handle import AsyncRunHandle
 from perdure.model.records.actors import ActorRecord
 from perdure.model.records.differences import RunDiff
 from perdure.model.records.integrity import Report

@@ -22,7 +22,8 @@ def document(routes: Sequence[Route]) -> dict[str, Any]:
     kinds = [Problem9457, *(each.answer for each in routes if each.answer is not None)]
     kinds += [each.body for each in routes if each.body is not None]
     schemas, components = msgspec.json.schema_components(kinds, ref_template=REFS)
-    found = dict(zip(map(repr, kinds), schemas, strict=True))
+    components = _in_seconds(components)
+    found = dict(zip(map(repr, kinds), _in_seconds(schemas), strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for each in routes:
         paths.setdefault(each.path, {})[each.method.lower()] = _operation(each, found)
@@ -46,6 +47,15 @@ def document(routes: Sequence[Route]) -> dict[str, Any]:
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
     }
+
+
+def _in_seconds(schema: Any) -> Any:
+    """Spans of time are written as seconds (`wire`)."""
+    if isinstance(schema, dict):
+        if schema.get("format") == "duration":
+            return {"type": "number", "description": "Seconds."}
+        return {name: _in_seconds(item) for name, item in schema.items()}
+    return [*map(_in_seconds, schema)] if isinstance(schema, (list, tuple)) else schema
 
 
 def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+import socket
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
@@ -64,8 +65,11 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def run(serving: Serving, at: Listening, pages: Sequence[BaseRoute] = (), routes: Sequence[Route] = TABLE) -> None:
-    """Serve until the process is told to end."""
+def run(
+    serving: Serving, at: Listening, pages: Sequence[BaseRoute] = (), routes: Sequence[Route] = TABLE,
+    sockets: list[socket.socket] | None = None,
+) -> None:  # fmt: skip
+    """Serve until the process is told to end. sockets: that listen already, for a port that the system chose."""
     check_listening(at)
     config = uvicorn.Config(
         make_app(serving, pages, routes), host=at.host, port=at.port, http="httptools", loop="uvloop", ws="none",
@@ -74,7 +78,7 @@ def run(serving: Serving, at: Listening, pages: Sequence[BaseRoute] = (), routes
         ssl_certfile=at.certificate, ssl_keyfile=at.private_key, timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=at.drain_seconds, limit_concurrency=CONNECTIONS_MAX,
     )  # fmt: skip
-    DrainingServer(config, serving).run()
+    DrainingServer(config, serving).run(sockets)
 
 
 class DrainingServer(uvicorn.Server):

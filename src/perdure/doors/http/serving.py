@@ -23,7 +23,7 @@ from perdure.planes.access.tokens import CONTROL, TokenRecord
 from perdure.runtime.callers import AsyncCaller
 from perdure.stores.core import Core
 
-OPEN_FILES_MAX = 64
+OPEN_FILES_MAX = 256
 NOTED_SECONDS = 3_600.0
 LIMITS_SECONDS = 5.0
 

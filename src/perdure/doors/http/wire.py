@@ -1,7 +1,7 @@
 """Records as JSON, and JSON as values. Callers: `app`, `streams`.
 
-Instants are ISO 8601 in UTC and states are text. A field of any type holds a value of the user: it is written as the log
-writes it, tagged where JSON has no such type, so that a client can give it back unchanged. Keeps P10.
+Instants are ISO 8601 in UTC, spans are seconds, states are text. A field of any type holds a value of the user: it is written
+as the log writes it, tagged where JSON has no such type, so that a client can give it back unchanged. Keeps P10.
 """
 
 from __future__ import annotations
@@ -32,8 +32,10 @@ def wired(value: Any) -> Any:  # noqa: PLR0911 - one line a kind
             return value
         case enum.Enum():
             return value.value
-        case datetime() | timedelta():
+        case datetime():
             return value
+        case timedelta():
+            return value.total_seconds()
         case msgspec.Struct():
             return _struct(value)
         case Mapping():

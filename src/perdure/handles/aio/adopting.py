@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from perdure.handles.aio.base import AsyncStoreHandle
-from perdure.handles.aio.runs import AsyncRunHandle
+from perdure.handles.aio.run_handle import AsyncRunHandle
 from perdure.model.lazily import lazily
 from perdure.model.records.envelope import Envelope
 from perdure.planes.execution import runs

@@ -9,7 +9,7 @@ from perdure.handles.aio.base import AsyncStreamHandle
 from perdure.model.records.checkpoints import CheckpointRecord, PruneReport
 from perdure.planes.reading.durations import Duration
 from perdure.planes.reading.paging import Page
-from perdure.planes.recovery import checkpoints
+from perdure.planes.recovery import checkpoints, keyed
 
 
 class AsyncCheckpoints(AsyncStreamHandle):
@@ -17,23 +17,35 @@ class AsyncCheckpoints(AsyncStreamHandle):
 
     __slots__ = ()
 
-    async def checkpoint(self, state: Any, *, name: str = "default", about: Iterable[str] = ()) -> CheckpointRecord:
+    async def checkpoint(
+        self, state: Any, *, name: str = "default", key: str | None = None, parent: str | None = None, document: Any = None,
+        about: Iterable[str] = (),
+    ) -> CheckpointRecord:  # fmt: skip
         """Save the whole state, any value; it costs what changed since the states that are stored already.
 
         Atomic. Saving the same state again makes a new checkpoint with the same hash and adds no node. After
         a crash it is there whole or not at all. The state is taken as it is at the call. Raises Invalid or
         TooLarge with the path inside it. about: whom it is about, besides those of all that is in the session so far.
+
+        key: a name of your own for it, by which `restore` finds it; one that has this key already is replaced. parent: the key
+        of the checkpoint that it follows. document: what else is to be known of it.
         """
         prepared = await self._caller.read(checkpoints.prepare, checkpoints.freeze(state))
+        if key is not None:
+            return await self._write(keyed.save_prepared, prepared, name, key, parent, document, about)
         return await self._write(checkpoints.save, prepared, name, about=about)
 
-    async def restore(self, seq: int | None = None, *, name: str = "default", default: Any = None) -> Any:
+    async def restore(
+        self, seq: int | None = None, *, name: str = "default", key: str | None = None, default: Any = None
+    ) -> Any:
         """The state of the newest checkpoint of this name, `default` when there is none; with `seq`, of that
-        checkpoint.
+        checkpoint; with `key`, of the one that has it.
 
         Every node is checked against its hash. Raises NotFound for a `seq` that is none, Damaged with the
         node's address.
         """
+        if key is not None:
+            return await self._read(keyed.restore, name, key, default)
         return await self._read(checkpoints.restore, seq, name=name, default=default)
 
     async def checkpoints(

@@ -22,6 +22,7 @@ from perdure.model.records.recovery import Recovered
 from perdure.planes.execution import runs
 from perdure.planes.reading.paging import DamagedRow, Page
 from perdure.planes.recovery import presence
+from perdure.runtime import untaken
 from perdure.runtime.shells import AsyncShell
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class AsyncRecovery(AsyncRuns):
 
         Reads alone. Others may take them first: `recover` decides anew.
         """
-        streams = await self._left_runs(self._known(agents))
+        streams = await self._caller.read(untaken.left_runs, self._known(agents), self._caller.core)
         driven = [await self._caller.read(runs.run, stream) for stream in streams]
         here = orphaned.here(self._caller.core)
         doubts = [

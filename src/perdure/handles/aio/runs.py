@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, overload
+from typing import TYPE_CHECKING, Any, Concatenate, overload
 
-from perdure.effects import ending, ledger, operator_verbs
-from perdure.effects.outcomes import in_doubt_about
-from perdure.effects.settling import settle_with
+from perdure.effects import ledger, operator_verbs
 from perdure.errors import (
     Cancelled,
-    Changed,
     Conflict,
     Damaged,
     Error,
@@ -19,242 +16,43 @@ from perdure.errors import (
     Invalid,
     NotFound,
     Parked,
-    TimedOut,
     Waiting,
 )
 from perdure.handles.aio.base import AsyncStoreHandle
 from perdure.handles.aio.effects import AsyncEffect
-from perdure.handles.aio.envelope import AsyncEnveloping
+from perdure.handles.aio.run_handle import AsyncRunHandle
 from perdure.handles.programs import run_for
 from perdure.log.change import Stream
-from perdure.model.functions import Coro, P, R, R_co
+from perdure.model.functions import Coro, P, R
 from perdure.model.instants import SECOND_US, instant_us
 from perdure.model.lazily import lazily
-from perdure.model.records.differences import RunDiff
-from perdure.model.records.effects import EffectState
 from perdure.model.records.runs import (
     RunRecord,
     RunStatus,
     RunStatusName,
-    StepRecord,
     WaitKind,
     WaitRecord,
     WaitState,
     WaitStateName,
 )
 from perdure.planes import subjects as adding
-from perdure.planes.execution import runs, steps, waits
-from perdure.planes.reading.durations import Duration, Instant, pauses, store_now
-from perdure.planes.reading.origins import check_seq
+from perdure.planes.execution import runs, waits
+from perdure.planes.reading.durations import Duration, Instant, store_now
 from perdure.planes.reading.paging import Page
 from perdure.planes.recovery import leases
 from perdure.planes.recovery.leases import Lease
-from perdure.runtime import course, shells
+from perdure.runtime import course, shells, untaken
 from perdure.runtime.agent import DECLARED, Agent, as_agent, by_name, unknown
-from perdure.runtime.callers import AsyncFrozenCaller
 from perdure.runtime.course import Drive
 from perdure.runtime.outward import DOUBT
-from perdure.stores.tx import Tx
 
 if TYPE_CHECKING:
-    from perdure.effects import adopting, timeline, what_if
-    from perdure.planes.audit import diff, history
     from perdure.planes.execution import workers
 else:
-    adopting, timeline, what_if = lazily("perdure.effects", "adopting", "timeline", "what_if")
-    diff, history = lazily("perdure.planes.audit", "diff", "history")
     (workers,) = lazily("perdure.planes.execution", "workers")
 
-CLAIMED_AT_ONCE = 50  # runs that one recovery looks at
 ANSWERED = (WaitKind.ASK, WaitKind.APPROVAL, WaitKind.SIGNAL)  # by somebody, at any time
 LOOK_SECONDS = 0.5  # how often a drive that waits for the clock or for children looks
-
-
-class AsyncRunHandle(AsyncEnveloping, Generic[R_co]):
-    """One run, from outside. Shows what was last known of it; `refresh` looks again."""
-
-    __slots__ = ("_record",)
-
-    def __init__(self, caller: Any, stream: Stream, record: RunRecord) -> None:
-        super().__init__(caller, stream)
-        self._record = record
-
-    @property
-    def record(self) -> RunRecord:
-        """All that was last known, as plain data."""
-        return self._record
-
-    @property
-    def id(self) -> str:
-        """Its name in the store."""
-        return self._record.id
-
-    @property
-    def status(self) -> RunStatus:
-        """ready, running, waiting, completed, failed, cancelled or parked."""
-        return self._record.status
-
-    async def refresh(self) -> AsyncRunHandle[R_co]:
-        """Look again; returns itself."""
-        self._record = await self._read(runs.run)
-        return self
-
-    async def at(self, moment: history.Moment) -> AsyncRunHandle[R_co]:
-        """This run as it was after an event, at an instant, or some time ago ("2h"): for reading only.
-
-        Its steps, effects, waits and timeline, as they stood. Costs a fold of its history up to that point, into memory.
-        Writing raises ReadOnly; Invalid when there was nothing then, and for a moment that has not come yet.
-        """
-        view = await self._read(history.view, moment, self._caller.core)
-        frozen = AsyncFrozenCaller(view.core, self._caller.actor, view.tenant)
-        return AsyncRunHandle(frozen, view.stream, await frozen.read(runs.run, view.stream))
-
-    async def fork(self, at: int | str, replace: Any, *, allow_effects: bool = False) -> AsyncRunHandle[R_co]:
-        """Another run that goes on from a place of this one, as if that had given `replace`; this one is left as it is.
-
-        at: the place of a step, an effect or an answer, or its number. Recorded work gives what it gave and is not done again; an
-        effect under way stays this run's. The new run asks a person before any external call, and is parked before it undoes,
-        starts runs or writes to sessions, unless `allow_effects`. Atomic; not idempotent. Raises
-        NotFound for no such place, Conflict while that has no result, Invalid for a value that cannot be kept.
-        """
-        target = await self._read(what_if.target, at)
-        past = await self.at(target.known_at)
-        made = await past._read(what_if.suppose, target, replace, await self._witness(), acts=bool(allow_effects))
-        stream = await self._caller.write(adopting.adopt, made.envelope, made.luggage, self._caller.core.epoch)
-        return AsyncRunHandle(self._caller, stream, await self._caller.read(runs.run, stream))
-
-    async def diff(self, other: AsyncRunHandle) -> RunDiff:
-        """The differences from this run to another one: `run.at("2h").diff(run)`, or a run and its fork.
-
-        How it stands, and its steps, effects and waits by their place. Reads alone; each side is one state. Costs what both did.
-        """
-        if not isinstance(other, AsyncRunHandle):
-            raise Invalid(f"expected a run, got {type(other).__name__}", path="other")
-        return diff.diff_runs(await self._read(timeline.stand), await other._read(timeline.stand))
-
-    async def result(self, timeout: Duration | None = None) -> R_co:
-        """Its result, waiting for its end if need be, from any process. timeout: TimedOut after it; None: do not wait.
-
-        Raises Failed, Cancelled or Parked if that is how it ended, Waiting if it waits and no time is given.
-        """
-        await self.refresh()
-        for pause in pauses(timeout, "timeout"):
-            if self._record.ended or self._record.status is RunStatus.PARKED:
-                break
-            await self._caller.pause(pause)
-            await self.refresh()
-        return await self._outcome(waited=timeout is not None)
-
-    async def _outcome(self, *, waited: bool) -> Any:
-        if self._record.ended or self._record.status is RunStatus.PARKED:
-            return course.ended_as(self._record)
-        if self._record.status is RunStatus.WAITING and not waited:
-            raise await waiting_for(self)
-        untaken = "nobody has taken it: `perdure worker MODULE` drives it, or store.drive does here"
-        hint = untaken if self._record.status is RunStatus.READY else "wait longer, or look at `perdure show`"
-        raise TimedOut(f"run {self.id} is {self.status}", path="run", hint=hint)
-
-    async def waits(self) -> list[WaitRecord]:
-        """The open waits."""
-        return await self._read(waits.waiting)
-
-    async def effects(self, *, open: bool = False) -> list[AsyncEffect]:  # noqa: A002 - the word of the other lists
-        """Its effects, oldest first. open: those that are not settled."""
-        after = self._record.cut_seq if open else 0  # a cut leaves nothing open behind it
-        found = await self._read(ledger.all_effects, after=after, open_only=open)
-        return [AsyncEffect(self._caller, self._stream, "", record) for record in found]
-
-    async def steps(self, *, after: int | None = None) -> list[StepRecord]:
-        """Its steps since its last checkpoint, oldest first. after: since that event; 0: all."""
-        since = self._record.cut_seq if after is None else after
-        return await self._read(steps.left, check_seq(since, "after") if since else 0)
-
-    async def input_of(self, step: int) -> dict[str, Any]:
-        """The input of the model of a step, by the number of its event: `args` and `kwargs`. NotFound if there is none."""
-        return await self._read(steps.input_of, step)
-
-    async def signal(self, name: str, payload: Any = None, *, about: Iterable[str] = ()) -> None:
-        """Send it a signal, which waits there until it is taken. Conflict when the run is over, or was handed over. about: whom
-        it is about, besides those of the run.
-        """
-        await self._write(waits.signal, name, payload, about=about)
-
-    async def add_subjects(self, *subjects: str) -> tuple[str, ...]:
-        """The whole run is about these persons or things: everything in it, and the runs that it started. Returns all of its
-        subjects. Idempotent.
-        """
-        return await self._write(adding.add_to_run, subjects)
-
-    async def cancel(self, why: str = "") -> AsyncRunHandle[R_co]:
-        """Ask it to end. Returns itself.
-
-        One that nobody holds is over at once, unless it did what can be undone: then whoever takes it next lets it do so; if
-        it is parked again instead, cancelling it once more ends it as it is. One that runs is told at its next step. Raises
-        Conflict for one that was handed over.
-        """
-        await self._write(ending.cancel, why, self._caller.core.epoch)
-        return await self.refresh()
-
-    async def resume(self, *, vouch: bool = False) -> AsyncRunHandle[R_co]:
-        """Let a waiting or parked run be looked at again: after a deploy, or when what it waits for is known to have come.
-
-        An undo that failed is tried again.
-
-        vouch: after a restore, say that all it did outside is recorded here: nobody is asked any more before it does
-        something unsafe. Conflict for one that was handed over: see `unpark`.
-        """
-        return await self._told(operator_verbs.resume, self._caller.core.epoch if vouch else None)
-
-    async def retry(self) -> AsyncRunHandle[R_co]:
-        """Try it again where it failed: what it did is kept, what failed last is done anew; its time begins anew if it is over.
-
-        Raises Conflict if it did not fail, was handed over, or undid what it did when it failed.
-        """
-        return await self._told(operator_verbs.retry)
-
-    async def unpark(self) -> AsyncRunHandle[R_co]:
-        """Let a parked run go on; one that was handed over only if it was adopted nowhere, and what was handed over with it comes
-        back too. An undo that failed is tried again. Conflict if it is not parked.
-        """
-        return await self._told(operator_verbs.unpark)
-
-    async def pin(self, program: str | None) -> AsyncRunHandle[R_co]:
-        """Let only workers with this very program take it; None: any. Conflict if it is completed.
-
-        A run that failed or was cancelled may be pinned before `retry`.
-        """
-        return await self._told(runs.pin, program)
-
-    async def _told(
-        self, verb: Callable[Concatenate[Tx, Stream, P], Any], *args: P.args, **kwargs: P.kwargs
-    ) -> AsyncRunHandle[R_co]:
-        await self._write(verb, *args, **kwargs)
-        return await self.refresh()
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.id!r}, {self._record.agent!r}, {self.status.value})"
-
-
-async def waiting_for(handle: AsyncRunHandle) -> Waiting:
-    """The error that says what a run waits for, and which command lets it continue."""
-    open_ones = await handle.waits()
-    asked = [each for each in open_ones if each.kind in waits.PEOPLE]
-    signals = [each.name for each in open_ones if each.kind is WaitKind.SIGNAL]
-    doubts = [each for each in await handle.effects(open=True) if each.state is EffectState.IN_DOUBT]
-    ways = [waits.answer_with(each) for each in asked] + [f"check, then run {settle_with(each.id)}" for each in doubts]
-    ways += [f"`store.signal({handle.id!r}, {name!r})`" for name in signals]
-    said = [each.question for each in asked] + [in_doubt_about(each.record) for each in doubts]
-    said += [f"the signal {name!r}" for name in signals]
-    until = handle.record.wake_at.isoformat() if handle.record.wake_at is not None else None
-    if handle.record.reason == DOUBT and until:
-        ways.append(f"the next check is at {until}")
-    elif until and not said:
-        ways.append(f"it can continue at {until}, and store.drive(…, wait=True) waits for that")
-    return Waiting(
-        f"waiting: {'; '.join(said) or handle.record.reason}", path=f"run {handle.id}",
-        hint="; ".join([*ways, "then drive it again, if no worker does"]), run=handle.id,
-        asks=[each.id for each in asked], doubts=[each.id for each in doubts], until=until,
-    )  # fmt: skip
 
 
 class AsyncRuns(AsyncStoreHandle):
@@ -446,15 +244,10 @@ class AsyncRuns(AsyncStoreHandle):
                 await self._caller.write(workers.give_back, stream, core.holder)
             raise
 
-    def _is_gone(self, holder: str, stream: Stream) -> bool:
-        """Whether nobody drives a run any more: its process is dead, or it is this one, and it does not."""
-        core = self._caller.core
-        return core.living.is_dead(holder) or (holder == core.holder and (stream.id, 0) not in core.flights)
-
     async def _bide(self, handle: AsyncRunHandle, agents: dict[str, Agent], patience_us: float) -> None:
         """A run that cannot be had now: drive its children, wait for the clock, or say what it waits for."""
         record = (await handle.refresh()).record
-        self._check_pin(record, agents)
+        untaken.check_pin(record, agents[record.agent])
         if record.ended or record.status in (RunStatus.READY, RunStatus.PARKED):
             return
         if record.status is RunStatus.RUNNING:
@@ -471,20 +264,12 @@ class AsyncRuns(AsyncStoreHandle):
         on_others = record.reason == DOUBT or any(each.kind in ANSWERED for each in open_ones)
         left_us = 0 if record.wake_at is None else instant_us(record.wake_at, 0) - await self._caller.read(store_now)
         if record.wake_at is None or on_others or left_us > patience_us or not self._caller.core.clock_moves:
-            said, now = await waiting_for(handle), (await handle.refresh()).record
+            said = await self._caller.read(untaken.waiting_for, handle._stream, record)
+            now = (await handle.refresh()).record
             if (now.status, now.token) == (record.status, record.token):
                 raise said
             return  # the awaited thing came while it was looked at
         await self._caller.pause(min(max(left_us / SECOND_US, 0.001), LOOK_SECONDS))
-
-    def _check_pin(self, record: RunRecord, agents: dict[str, Agent]) -> None:
-        """A run that is pinned to another program is not for this process."""
-        here = agents[record.agent].program
-        if record.pinned and record.program != here and not record.ended:
-            raise Changed(
-                f"run {record.id} is pinned to the program {record.program}; here is {here}", path="run",
-                hint="drive it where that program is, or `perdure pin` it anew", expected=record.program, found=here,
-            )  # fmt: skip
 
     async def _driven_child(self, name: str, agents: dict[str, Agent], patience_us: float) -> Error | None:
         """Drive a child to its end. Gives what keeps it from going on here; its sisters may go on all the same."""
@@ -507,7 +292,7 @@ class AsyncRuns(AsyncStoreHandle):
         known = self._known(agents)
         driven: list[RunRecord] = []
         damaged: list[str] = []
-        for stream in await self._left_runs(known):
+        for stream in await self._caller.read(untaken.left_runs, known, self._caller.core):
             try:
                 await self._take(stream, await self._caller.read(runs.run, stream), known)
                 driven.append(await self._caller.read(runs.run, stream))
@@ -518,16 +303,6 @@ class AsyncRuns(AsyncStoreHandle):
     def _known(self, agents: Iterable[Callable[..., Any]]) -> dict[str, Agent]:
         """The agents that can be driven here: these, and those that were declared in this process."""
         return {**DECLARED, **by_name(as_agent(each) for each in agents)}
-
-    async def _left_runs(self, known: dict[str, Agent]) -> list[Stream]:
-        """Runs of these agents that can be taken here: as a worker looks for them, and those that this store dropped."""
-        core = self._caller.core
-        wanted = workers.drivable(known, {each.program for each in known.values()})
-        seen = await self._caller.read(workers.look, wanted, CLAIMED_AT_ONCE, core.living.is_dead, core.holder)
-        mine = await self._caller.read(workers.held_by, core.holder)
-        dropped = [each for each in mine if self._is_gone(core.holder, each.stream)]
-        found = [each for each in (*seen.takeable, *seen.suspects, *dropped) if each.agent in known]
-        return [*{each.stream.name: each.stream for each in found}.values()]
 
     async def run(
         self, name: str | None = None, *, agent: Callable[..., Any] | str | None = None, key: str | None = None

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from perdure.handles.sync.base import StoreHandle
-from perdure.handles.sync.runs import RunHandle
+from perdure.handles.sync.run_handle import RunHandle
 from perdure.model.lazily import lazily
 from perdure.model.records.envelope import Envelope
 from perdure.planes.execution import runs

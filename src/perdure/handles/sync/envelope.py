@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 from perdure.effects.tool import DECLARED
 from perdure.handles.sync.base import StreamHandle
 from perdure.model.lazily import lazily
+from perdure.model.records.differences import Forecast
 from perdure.model.records.envelope import Envelope
 from perdure.model.records.timeline import TimelineRecord
 from perdure.planes.reading.paging import Page
 
 if TYPE_CHECKING:
-    from perdure.effects import envelope, timeline
+    from perdure.effects import envelope, timeline, what_if
 else:
-    envelope, timeline = lazily("perdure.effects", "envelope", "timeline")
+    envelope, timeline, what_if = lazily("perdure.effects", "envelope", "timeline", "what_if")
 
 
 class Enveloping(StreamHandle):
@@ -45,6 +46,13 @@ class Enveloping(StreamHandle):
         `.next` of what it gives, which is None when that was all.
         """
         return self._read(timeline.timeline, last=last, before=before)
+
+    def forecast(self, at: int | str, *, allow_effects: bool = False) -> Forecast:
+        """The consequences of `fork` with these arguments, if the program goes the same way: what is kept, and what is done anew.
+
+        Reads alone. Raises as `fork` does for its place.
+        """
+        return self._read(what_if.forecast, at, acts=bool(allow_effects))
 
     def _witness(self) -> Any:
         core = self._caller.core

@@ -23,6 +23,7 @@ from perdure.model.records.recovery import Recovered
 from perdure.planes.execution import runs
 from perdure.planes.reading.paging import DamagedRow, Page
 from perdure.planes.recovery import presence
+from perdure.runtime import untaken
 from perdure.runtime.shells import Shell
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class Recovery(Runs):
 
         Reads alone. Others may take them first: `recover` decides anew.
         """
-        streams = self._left_runs(self._known(agents))
+        streams = self._caller.read(untaken.left_runs, self._known(agents), self._caller.core)
         driven = [self._caller.read(runs.run, stream) for stream in streams]
         here = orphaned.here(self._caller.core)
         doubts = [

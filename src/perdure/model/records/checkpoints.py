@@ -13,7 +13,7 @@ class CheckpointRecord(msgspec.Struct, frozen=True):
     """One checkpoint. `hash` is the root of its state: equal states have equal hashes, on every store.
 
     parent: the sequence number of the checkpoint of that name before it. size: bytes of the whole state,
-    shared or not.
+    shared or not. key, parent_key: its own and its parent's name, if a caller gave them.
     """
 
     seq: int
@@ -24,6 +24,8 @@ class CheckpointRecord(msgspec.Struct, frozen=True):
     at: datetime
     actor: str
     ref: Ref
+    key: str | None = None
+    parent_key: str | None = None
 
 
 class PruneReport(msgspec.Struct, frozen=True):

@@ -67,3 +67,30 @@ class SessionDiff(msgspec.Struct, frozen=True):
     def same(self) -> bool:
         """Whether nothing differs."""
         return not any(getattr(self, name) for name in self.__struct_fields__)
+
+
+class Repeated(msgspec.Struct, frozen=True):
+    """One recorded thing that a fork of a run does not keep. then: what becomes of it there (see `effects.what_if.forecast`)."""
+
+    seq: int
+    place: str
+    kind: str
+    name: str
+    then: str
+
+
+class Forecast(msgspec.Struct, frozen=True):
+    """The consequences of forking a run at a place: how much is kept as it was recorded, and what would be done anew."""
+
+    seq: int
+    place: str
+    known_at: int
+    kept: int
+    again: tuple[Repeated, ...]
+
+    @property
+    def by_fate(self) -> dict[str, int]:
+        """How many things have which fate."""
+        return {
+            then: sum(each.then == then for each in self.again) for then in dict.fromkeys(e.then for e in self.again)
+        }

@@ -1,7 +1,9 @@
 -- The queries of verify and anchors: everything here looks across tenants, because a chain does not know them.
 
--- events_total: how much there is to look at.
+-- events_total: how much there is to look at, of one tenant or (NULL) of all.
 SELECT CAST(coalesce(sum(seq - fork_seq), 0) AS BIGINT) FROM streams
+WHERE 1 = 1
+  AND tenant = :tenant --? tenant
 
 -- stream_now: a stream with its head.
 SELECT id, uid, tenant, kind, name, parent, fork_seq, seq, hash FROM streams WHERE id = :stream
@@ -31,6 +33,7 @@ SELECT tbl, stream, count(*) FROM (
   UNION ALL SELECT 'entries', stream FROM entries
   UNION ALL SELECT 'locks', stream FROM locks
   UNION ALL SELECT 'checkpoints', stream FROM checkpoints
+  UNION ALL SELECT 'checkpoint_writes', stream FROM checkpoint_writes
   UNION ALL SELECT 'artifacts', stream FROM artifacts
   UNION ALL SELECT 'anchors', stream FROM anchors
   UNION ALL SELECT 'effects', stream FROM effects

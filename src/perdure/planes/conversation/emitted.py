@@ -22,6 +22,7 @@ from perdure.model.functions import plain
 from perdure.model.kinds import is_reserved
 from perdure.model.limits import check_name, check_page
 from perdure.model.records.emitted import EventContent, EventRecord, FoldState, kept
+from perdure.model.refs import Ref
 from perdure.planes import subjects
 from perdure.planes.audit.lineage import MAX_SEQ, Segment, segments
 from perdure.planes.audit.snapshots import one_state
@@ -251,6 +252,17 @@ def _inline(event: EventRecord) -> EventContent:
 def _said(body: Body, path: str) -> EventContent:
     data = stored_value(body.doc, path)
     return EventContent(data, tuple(body.subjects), tuple(body.refs), msgspec.to_builtins(body))
+
+
+@one_state
+def referred(reads: Reads, ref: Ref) -> EventRecord | None:
+    """The event that a reference names, if it is of this tenant and here."""
+    streams = reads.query(LOG.stream_by_uid, uid=bytes.fromhex(ref.uid), tenant=reads.tenant)
+    if not streams:
+        return None
+    stream = Stream(*streams[0])
+    rows = reads.query(LOG.event_by_seq, touches=[(EVENTS, stream.id)], stream=stream.id, seq=ref.seq)
+    return Names(reads, stream).record(event_of(rows[0])) if rows else None
 
 
 # --- across the store -----------------------------------------------------------------------------

@@ -30,7 +30,7 @@ from perdure.planes.reading.durations import Duration, store_now
 from perdure.planes.reading.origins import check_seq
 from perdure.planes.reading.paging import Page, page_by_seq, seq_or_cursor
 from perdure.planes.reading.row_reading import stored_address, stored_fields, stored_instant
-from perdure.planes.tables import CHECKPOINTS
+from perdure.planes.tables import CHECKPOINT_WRITES, CHECKPOINTS
 from perdure.stores.blobs import BlobRow
 from perdure.stores.past_store import PastReader
 from perdure.stores.statements import Statements
@@ -239,11 +239,12 @@ def listing(
 
 
 def _record(row: tuple[Any, ...]) -> CheckpointRecord:
-    seq, name, parent, root, size, at, actor, uid = row
+    seq, name, parent, root, size, at, actor, uid, key, parent_key = row
     when = stored_instant(at, f"checkpoints seq {seq}")
     return CheckpointRecord(
-        seq=seq, name=name, parent=parent, hash=root, size=size, at=when, actor=actor, ref=Ref(bytes(uid).hex(), seq)
-    )
+        seq=seq, name=name, parent=parent, hash=root, size=size, at=when, actor=actor, ref=Ref(bytes(uid).hex(), seq),
+        key=key, parent_key=parent_key,
+    )  # fmt: skip
 
 
 # -- pruning -------------------------------------------------------------------------------------------------
@@ -329,12 +330,27 @@ def prune(tx: Tx, stream: Stream, seqs: list[int], forks: set[int], **chosen: An
     if forks_of(tx, stream) != forks:
         doomed = {seq for seq, _ in choose(tx, stream, **chosen).doomed}
         seqs = [seq for seq in seqs if seq in doomed]
+    return take_away(tx, stream, seqs)
+
+
+def take_away(tx: Tx, stream: Stream, seqs: Iterable[int]) -> list[int]:
+    """Delete the rows of checkpoints, and of what tasks wrote after them; returns the checkpoints that were still there.
+
+    Each row goes with an event of its own, and `log.pruned` names the events that are emptied.
+    """
     rows = {seq: row for seq in seqs if (row := tx.row(CHECKPOINTS, stream, seq)) is not None}
+    gone: list[int] = []
     for seq, row in rows.items():
-        key, doc = {"seq": seq}, {"name": row["name"]}
-        tx.record(Change("checkpoint.pruned", stream, CHECKPOINTS, op=Op.DELETE, key=key, doc=doc))
-    seqs = list(rows)
-    if seqs:
-        tx.record(Change("log.pruned", stream, op=Op.NOTE, doc={"emptied": seqs}))
-        tx.empty(stream, seqs)
-    return seqs
+        doc = {"name": row["name"]} | ({"key": row["key"]} if row["key"] is not None else {})
+        tx.record(Change("checkpoint.pruned", stream, CHECKPOINTS, op=Op.DELETE, key={"seq": seq}, doc=doc))
+        if row["key"] is not None:
+            touches = [(CHECKPOINT_WRITES, stream.id)]
+            about = {"stream": stream.id, "name": row["name"], "checkpoint": row["key"]}
+            gone += [written for (written,) in tx.query(Q.writes_after, touches=touches, **about)]
+    for seq in gone:
+        tx.record(Change("checkpoint.write_pruned", stream, CHECKPOINT_WRITES, op=Op.DELETE, key={"seq": seq}))
+    emptied = sorted([*rows, *gone])
+    if emptied:
+        tx.record(Change("log.pruned", stream, op=Op.NOTE, doc={"emptied": emptied}))
+        tx.empty(stream, emptied)
+    return list(rows)

@@ -8,7 +8,7 @@ SELECT seq, root FROM checkpoints WHERE stream = :stream AND seq = (
 SELECT root FROM checkpoints WHERE stream = :stream AND seq = :seq
 
 -- checkpoints_page: the checkpoints of a segment, newest first.
-SELECT c.seq, c.name, c.parent, c.root, c.size, c.at, named(e), s.uid
+SELECT c.seq, c.name, c.parent, c.root, c.size, c.at, named(e), s.uid, c.key, c.parent_key
 FROM checkpoints c CROSS JOIN events e CROSS JOIN streams s
 WHERE c.stream = :stream AND c.seq > :first AND c.seq <= :last
   AND e.stream = c.stream AND e.seq = c.seq AND e.seq > :first AND e.seq <= :last AND s.id = c.stream
@@ -34,3 +34,6 @@ WITH RECURSIVE forks (id, seq) AS (
   UNION
   SELECT s.id, CASE WHEN s.fork_seq < f.seq THEN s.fork_seq ELSE f.seq END FROM streams s JOIN forks f ON s.parent = f.id)
 SELECT DISTINCT seq FROM forks
+
+-- writes_after: the writes of tasks after a checkpoint that has a key, of the stream itself.
+SELECT seq FROM checkpoint_writes WHERE stream = :stream AND name = :name AND checkpoint = :checkpoint ORDER BY seq

@@ -64,6 +64,26 @@ DROP VIEW v_effects;
 DROP VIEW v_runs;
 DROP VIEW v_waits;
 
+-- A checkpoint may have a key of the caller's, and name its parent by key; what tasks wrote after one stands beside it
+-- (docs/decisions/0049-keyed-checkpoints.md). Keys are compared by their bytes.
+ALTER TABLE checkpoints ADD COLUMN key TEXT; -- @sqlite
+ALTER TABLE checkpoints ADD COLUMN key TEXT COLLATE "C"; -- @postgres
+ALTER TABLE checkpoints ADD COLUMN parent_key TEXT;
+CREATE INDEX checkpoints_by_key ON checkpoints (stream, name, key) WHERE key IS NOT NULL;
+CREATE TABLE checkpoint_writes (
+  stream INTEGER NOT NULL REFERENCES streams (id),
+  tenant INTEGER NOT NULL,
+  seq INTEGER NOT NULL,
+  name TEXT NOT NULL,
+  checkpoint TEXT NOT NULL,
+  task TEXT NOT NULL,
+  path TEXT NOT NULL,
+  places TEXT NOT NULL, -- the indexes of its writes: a JSON list of numbers
+  PRIMARY KEY (stream, seq)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX checkpoint_writes_by_checkpoint ON checkpoint_writes (stream, name, checkpoint);
+INSERT INTO tables (name, class) VALUES ('checkpoint_writes', 'recorded');
+
 ------------------------------------------------------------------------------------------------------------------ tenants
 
 -- Every table that holds rows of a tenant says which (docs/decisions/0032-tenants-in-every-table.md). It follows from the stream.
@@ -106,6 +126,7 @@ ALTER TABLE task_needs ALTER COLUMN tenant DROP DEFAULT; -- @postgres
 ALTER TABLE anchors ALTER COLUMN tenant DROP DEFAULT; -- @postgres
 ALTER TABLE attendance ALTER COLUMN tenant DROP DEFAULT; -- @postgres
 ALTER TABLE fold_snapshots ALTER COLUMN tenant DROP DEFAULT; -- @postgres
+CREATE INDEX checkpoints_keyed ON checkpoints (tenant, key, stream, seq) WHERE key IS NOT NULL;
 
 -- One heartbeat for all that an open store holds: in the tenants whose rows name it.
 ALTER TABLE holders RENAME TO holders_before;
@@ -273,9 +294,17 @@ LEFT JOIN holders h ON h.tenant = k.tenant AND h.holder = substr(k.holder, lengt
 
 CREATE VIEW v_checkpoints AS
 SELECT n.name AS tenant, s.kind AS stream_kind, s.name AS stream, CASE s.kind WHEN 'session' THEN s.name END AS session,
-  c.seq, c.name, c.parent, c.root, c.size, named(e) AS actor, iso(c.at) AS at, c.at AS at_us
+  c.seq, c.name, c.parent, c.root, c.size, named(e) AS actor, iso(c.at) AS at, c.at AS at_us, c.key, c.parent_key,
+  body(e) -> 'doc' AS doc, body(e) ->> 'doc_blob' AS doc_blob
 FROM checkpoints c JOIN streams s ON s.id = c.stream JOIN tenants n ON n.id = s.tenant AND shown(n.name)
 JOIN events e ON e.stream = c.stream AND e.seq = c.seq;
+
+CREATE VIEW v_checkpoint_writes AS
+SELECT n.name AS tenant, s.kind AS stream_kind, s.name AS stream, CASE s.kind WHEN 'session' THEN s.name END AS session,
+  w.seq, w.name, w.checkpoint, w.task, w.path, json(w.places) AS places, named(e) AS actor, iso(e.at) AS at, e.at AS at_us,
+  body(e) -> 'doc' AS doc, body(e) ->> 'doc_blob' AS doc_blob
+FROM checkpoint_writes w JOIN streams s ON s.id = w.stream JOIN tenants n ON n.id = s.tenant AND shown(n.name)
+JOIN events e ON e.stream = w.stream AND e.seq = w.seq;
 
 CREATE VIEW v_artifacts AS
 SELECT n.name AS tenant, s.kind AS stream_kind, s.name AS stream, CASE s.kind WHEN 'session' THEN s.name END AS session,

@@ -21,7 +21,7 @@ from perdure.errors import (
     Waiting,
 )
 from perdure.handles.aio.run import AsyncRun
-from perdure.handles.aio.runs import AsyncRunHandle
+from perdure.handles.aio.run_handle import AsyncRunHandle
 from perdure.handles.aio.store import AsyncStore
 from perdure.handles.programs import run_for
 from perdure.planes.execution import steps

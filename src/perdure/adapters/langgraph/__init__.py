@@ -1,0 +1,29 @@
+"""LangGraph on Perdure: `PerdureSaver` for checkpoints, `ledger` and `PerdureMiddleware` for tool calls.
+
+See docs/adapters/langgraph.md. Importing it needs LangGraph; `PerdureMiddleware` needs langchain as well.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from perdure.adapters.needed import need
+
+need("langgraph", (1, 1), (2,), "langgraph")
+need("langgraph-checkpoint", (4, 0), (5,), "langgraph")
+
+from perdure.adapters.langgraph.ledger import ToolLedger, ledger  # noqa: E402 - after the framework is known to be there
+from perdure.adapters.langgraph.saver import PerdureSaver  # noqa: E402 - as above
+from perdure.adapters.langgraph.serde import StrictSerializer, UnknownType  # noqa: E402 - as above
+
+if TYPE_CHECKING:
+    from perdure.adapters.langgraph.middleware import PerdureMiddleware
+
+__all__ = ["PerdureMiddleware", "PerdureSaver", "StrictSerializer", "ToolLedger", "UnknownType", "ledger"]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "PerdureMiddleware":
+        raise AttributeError(name)
+    need("langchain", (1, 0), (2,), "langgraph")
+    from perdure.adapters.langgraph.middleware import PerdureMiddleware  # noqa: PLC0415 - langchain is loaded only for it
+
+    return PerdureMiddleware

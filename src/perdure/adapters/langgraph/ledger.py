@@ -1,0 +1,342 @@
+"""Tool calls of LangGraph through the ledger: once, whatever crashes. For `ToolNode`, and for agents of `langchain`.
+
+The barrier: with LangGraph's default durability a tool may run before the checkpoint that asks for it is stored. Killed there,
+the answer of the model is gone, another one is asked for, and its call has another id: no key would help. So a call is sent only
+when every checkpoint that its task began from is durable (P2). With durability="exit" that is at the end, so it is refused.
+
+The effect's key is the id of the call with that of the message that made it, in the session of the thread. A call that repeats
+one of an earlier message that was never answered is that one: the user sent the message again after a crash. Doubt that a person
+must settle becomes LangGraph's own pause, `interrupt`. It ends with `perdure settle`, or with a verdict that the graph gets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import time
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from langchain_core.messages import AIMessage, ToolMessage
+from langgraph.errors import GraphBubbleUp
+from langgraph.types import Command, interrupt
+
+from perdure.adapters import outward
+from perdure.adapters.langgraph.layout import dump, load
+from perdure.adapters.langgraph.saver import PerdureSaver
+from perdure.adapters.langgraph.serde import StrictSerializer
+from perdure.adapters.shared_store import SharedStore
+from perdure.effects.tool import Tool
+from perdure.errors import Failed, InDoubt, Refused, TimedOut
+from perdure.handles.aio.store import AsyncStore
+from perdure.handles.sync.store import Store
+from perdure.model.records.conversation import Call
+from perdure.model.records.effects import Absent, Declined, Happened, Verdict
+
+BARRIER_SECONDS = 30.0
+_KEY_MAX_CHARS = 200
+# Private names of LangGraph's configuration (langgraph/_internal/_constants.py); a test of each version looks for them.
+CHECKPOINTER = "__pregel_checkpointer"
+CHECKPOINT_MAP = "checkpoint_map"
+DURABILITY = "__pregel_durability"
+
+VERDICTS = (
+    "resume with 'absent', 'failed' or {'happened': result}, or run: perdure settle EFFECT happened|absent|failed"
+)
+
+
+class ToolLedger:
+    """The wrappers of `ToolNode` and of middleware: `ToolNode(tools, **ledger(store))`."""
+
+    def __init__(self, store: Any, kinds: outward.Kinds | None, barrier_seconds: float, serde: Any) -> None:
+        self._opened = SharedStore(store)
+        self._kinds = kinds
+        self._seconds = barrier_seconds
+        self._serde = serde
+        self.barrier = True  # only a control of our own tests takes it away
+
+    # `**ledger(store)` gives both wrappers by the names that ToolNode has for them.
+
+    def keys(self) -> Iterator[str]:
+        """The names of the wrappers."""
+        return iter(("wrap_tool_call", "awrap_tool_call"))
+
+    def __getitem__(self, name: str) -> Any:
+        return {"wrap_tool_call": self.wrap_tool_call, "awrap_tool_call": self.awrap_tool_call}[name]
+
+    def __call__(self, request: Any, execute: Callable[[Any], Any]) -> Any:
+        """See `wrap_tool_call`: `ToolNode(tools, wrap_tool_call=ledger(store))`."""
+        return self.wrap_tool_call(request, execute)
+
+    def wrap_tool_call(self, request: Any, execute: Callable[[Any], Any]) -> Any:
+        """Carry out a tool call once: its stored result if it has one.
+
+        Raises Refused where a call could be sent before it is durable, TimedOut when that takes too long, KeyReused when the call
+        had other arguments before; pauses the graph when a person must say what happened.
+        """
+        called = self._called(request)
+        if called is None:
+            return execute(request)
+        if self.barrier:
+            _await(called)
+
+        def invoke() -> Any:
+            with _noting(called):
+                return self._kept(execute(request))
+
+        made = outward.made_for(called.call, called.declared, invoke)
+        session = self.sync().session(called.thread)
+        steps = self._steps(called)
+        step = next(steps)
+        while not isinstance(step, LastStep):
+            try:
+                if isinstance(step, SettleStep):
+                    came = self._settle(called, step.verdict)
+                else:
+                    came = session.act(made, called.call.args, key=called.key)
+            except BaseException as error:  # noqa: BLE001 - the steps decide
+                step = steps.throw(error)
+            else:
+                step = steps.send(came)
+        return step.result
+
+    async def awrap_tool_call(self, request: Any, execute: Callable[[Any], Awaitable[Any]]) -> Any:
+        """See `wrap_tool_call`."""
+        called = self._called(request)
+        if called is None:
+            return await execute(request)
+        if self.barrier:
+            await asyncio.to_thread(_await, called)
+
+        async def invoke() -> Any:
+            with _noting(called):
+                return self._kept(await execute(request))
+
+        made = outward.made_for(called.call, called.declared, invoke)
+        session = await self.aio().session(called.thread)
+        steps = self._steps(called)
+        step = next(steps)
+        while not isinstance(step, LastStep):
+            try:
+                if isinstance(step, SettleStep):
+                    came = await asyncio.to_thread(self._settle, called, step.verdict)
+                else:
+                    came = await session.act(made, called.call.args, key=called.key)
+            except BaseException as error:  # noqa: BLE001 - the steps decide
+                step = steps.throw(error)
+            else:
+                step = steps.send(came)
+        return step.result
+
+    def _steps(self, called: Called) -> Generator[ActStep | SettleStep | LastStep, Any, None]:
+        """The steps of a call, in no colour: act, and after doubt settle and act again."""
+        try:
+            result = self._given(called, (yield ActStep()))
+        except Failed as no:
+            result = _refusal(called, no)
+        except InDoubt as doubt:
+            if called.paused:  # the tool paused the graph itself: it is called again, from its beginning
+                yield SettleStep(Absent())
+                raise called.paused.pop() from None
+            result = yield from self._after_doubt(called, doubt)
+        yield LastStep(result)
+
+    def _after_doubt(self, called: Called, doubt: InDoubt) -> Generator[ActStep | SettleStep, Any, Any]:
+        while True:
+            answer = _verdict(interrupt(_question(called, doubt)))
+            if answer is not None:
+                yield SettleStep(answer)
+            try:
+                return self._given(called, (yield ActStep()))
+            except Failed as no:
+                return _refusal(called, no)
+            except InDoubt as again:
+                doubt = again
+
+    # -- what is called ------------------------------------------------------------------------------------------
+
+    def _called(self, request: Any) -> Called | None:
+        """The call of a request; None for one that the ledger is not needed for."""
+        call = request.tool_call
+        fn = getattr(request.tool, "func", None) or getattr(request.tool, "coroutine", None)
+        declared = outward.declared_as(call["name"], fn, {**(self._kinds or {}), **_said(request.tool, call["name"])})
+        if outward.reads_only(declared):
+            return None
+        place = (getattr(request.runtime, "config", None) or {}).get("configurable") or {}
+        if place.get(DURABILITY) == "exit":
+            raise Refused(
+                f"{call['name']} could run before anything is durable: durability='exit' stores the thread only at the end",
+                path="durability", hint="use durability='sync' or 'async', or declare the tool as read",
+            )  # fmt: skip
+        saver, thread = place.get(CHECKPOINTER), place.get("thread_id")
+        if not isinstance(saver, PerdureSaver) or thread is None:
+            raise Refused(
+                f"{call['name']} needs a thread whose checkpoints are kept in Perdure", path="checkpointer",
+                hint="compile the graph with checkpointer=PerdureSaver(…), and invoke it with a thread_id",
+            )  # fmt: skip
+        made = Call(call["id"], call["name"], dict(call["args"]))
+        return Called(
+            call=made, declared=declared, thread=str(thread), key=_key(request.state, made), saver=saver,
+            checkpoints=dict(place.get(CHECKPOINT_MAP) or {}), seconds=self._seconds, paused=[],
+        )  # fmt: skip
+
+    def sync(self) -> Store:
+        """The store, for sync code."""
+        return self._opened.sync
+
+    def aio(self) -> AsyncStore:
+        """The store, for async code."""
+        return self._opened.aio
+
+    def _settle(self, called: Called, verdict: Verdict) -> None:
+        """Say what became of the effect of a call, unless somebody has."""
+        kind = called.declared.kind if isinstance(called.declared, Tool) else called.declared
+        session = self.sync().session(called.thread)
+        effect = session.begin(called.call.tool, {"arguments": called.call.args}, kind=kind, key=called.key)
+        if not effect.settled:
+            effect.settle(verdict, force=True)
+
+    # -- what comes of it ----------------------------------------------------------------------------------------
+
+    def _kept(self, result: Any) -> Any:
+        """The result of a call as the ledger keeps it: what people read of it, and LangGraph's own bytes."""
+        kind, data = dump(self._serde, result, "tool result")
+        shown = result.content if isinstance(result, ToolMessage) else None
+        status = (
+            result.status if isinstance(result, ToolMessage) else "command" if isinstance(result, Command) else "value"
+        )
+        return {"content": shown, "status": status, "type": kind, "native": data}
+
+    def _given(self, called: Called, kept: Any) -> Any:
+        """The result as LangGraph gets it. One that a person gave, or a probe, is the content of a message."""
+        if isinstance(kept, dict) and {"type", "native"} <= kept.keys():
+            return load(self._serde, kept["type"], kept["native"], "tool result")
+        content = kept if isinstance(kept, str) else json.dumps(kept, default=str)
+        return ToolMessage(content=content, tool_call_id=called.call.id, name=called.call.tool)
+
+
+class ActStep(NamedTuple):
+    """Act, and give the result."""
+
+
+class SettleStep(NamedTuple):
+    """Settle the effect with this verdict."""
+
+    verdict: Verdict
+
+
+class LastStep(NamedTuple):
+    """The end: what LangGraph gets."""
+
+    result: Any
+
+
+class Called(NamedTuple):
+    """A tool call on its way to the ledger, and the checkpoints that it must wait for."""
+
+    call: Call
+    declared: Any
+    thread: str
+    key: str
+    saver: PerdureSaver
+    checkpoints: Mapping[str, str]
+    seconds: float
+    paused: list[GraphBubbleUp]
+
+
+def ledger(
+    store: Any, *, kinds: outward.Kinds | None = None, allow: Any = (), barrier_seconds: float = BARRIER_SECONDS
+) -> ToolLedger:
+    """Wrappers that send tool calls through the ledger of a store: `ToolNode(tools, **ledger(store))`.
+
+    store: a URL, or an open store; that of the `PerdureSaver`, as a rule. kinds: what a tool is, by its name: "read",
+    "idempotent", … or a `perdure.tool`; else what `@perdure.tool` on its function says, or unsafe. allow: as for the saver,
+    classes of your own in what tools give. barrier_seconds: how long a call waits for its checkpoint.
+    """
+    return ToolLedger(store, kinds, barrier_seconds, StrictSerializer(allow))
+
+
+@contextmanager
+def _noting(called: Called) -> Iterator[None]:
+    """Note that the tool itself pauses the graph: the ledger sees only that it raised something."""
+    try:
+        yield
+    except GraphBubbleUp as pause:
+        called.paused.append(pause)
+        raise
+
+
+def _await(called: Called) -> None:
+    """Wait until every checkpoint that the task began from is durable."""
+    deadline = time.monotonic() + called.seconds
+    for ns, key in called.checkpoints.items():
+        if not called.saver.await_durable(called.thread, ns, key, max(0.0, deadline - time.monotonic())):
+            raise TimedOut(
+                f"{called.call.tool} was not called: its checkpoint {key} is not stored after {called.seconds:g} s",
+                path="checkpoint",
+                hint="is the store away, or is this a subgraph that was compiled with checkpointer=False?",
+            )
+
+
+def _key(state: Any, call: Call) -> str:
+    """The key of a call: its own, or that of the unanswered call that it repeats."""
+    found = state.get("messages") if isinstance(state, dict) else getattr(state, "messages", state)
+    messages = [each for each in found if isinstance(each, AIMessage | ToolMessage)] if isinstance(found, list) else []
+    makers = [each for each in messages if isinstance(each, AIMessage) and _makes(each, call)]
+    if not makers:
+        return _short(call.id)
+    maker = makers[-1]
+    answered = {each.tool_call_id for each in messages if isinstance(each, ToolMessage)}
+    before = messages[: messages.index(maker)]
+    open_ = [
+        _short(f"{each['id']}@{message.id or ''}")
+        for message in before if isinstance(message, AIMessage)
+        for each in message.tool_calls if each["id"] not in answered and _is_like(each, call)
+    ]  # fmt: skip
+    alike = [each["id"] for each in maker.tool_calls if _is_like(each, call)]
+    place = alike.index(call.id)
+    return open_[place] if place < len(open_) else _short(f"{call.id}@{maker.id or ''}")
+
+
+def _makes(message: AIMessage, call: Call) -> bool:
+    return any(each["id"] == call.id for each in message.tool_calls)
+
+
+def _is_like(each: Mapping[str, Any], call: Call) -> bool:
+    return each["name"] == call.tool and each["args"] == call.args
+
+
+def _short(key: str) -> str:
+    if len(key) <= _KEY_MAX_CHARS and key.isprintable():
+        return key
+    return hashlib.sha256(key.encode(errors="surrogatepass")).hexdigest()
+
+
+def _said(tool: Any, name: str) -> dict[str, str]:
+    """The kind that a tool of LangChain says in its metadata: {"perdure": "read"}."""
+    said = (getattr(tool, "metadata", None) or {}).get("perdure")
+    return {name: said} if isinstance(said, str) else {}
+
+
+def _question(called: Called, doubt: InDoubt) -> dict[str, Any]:
+    """The value of the interrupt: what a person must find out."""
+    call = called.call
+    about = {"tool": call.tool, "args": call.args, "call": call.id, "thread": called.thread}
+    return {"reason": "in doubt", **about, "message": str(doubt), "how": VERDICTS}
+
+
+def _refusal(called: Called, no: Failed) -> ToolMessage:
+    """The message to the model when it is known that nothing happened."""
+    return ToolMessage(content=no.message, tool_call_id=called.call.id, name=called.call.tool, status="error")
+
+
+def _verdict(said: Any) -> Verdict | None:
+    if said == "absent":
+        return Absent()
+    if said == "failed":
+        return Declined("said so when the graph was resumed")
+    if isinstance(said, dict) and "happened" in said:
+        return Happened(said["happened"])
+    return None

@@ -1,0 +1,1 @@
+"""The console: pages for people, served as plain files, and the reads behind them. See docs/decisions/0054."""

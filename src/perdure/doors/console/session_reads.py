@@ -1,0 +1,69 @@
+"""Reads of the console about sessions: the list, one with its turns and plan, a fork's forecast.
+
+Callers: the console's routes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from perdure.doors.cli.identified import identified
+from perdure.doors.cli.output import plain
+from perdure.doors.console.attention import summary
+from perdure.handles.aio.session import AsyncSession
+from perdure.handles.aio.store import AsyncStore
+from perdure.model.limits import PAGE_MAX_ROWS
+from perdure.model.records.effects import EffectRecord
+
+TURNS = 100  # of one page
+BESIDE = 50  # decisions, tasks, values, effects and runs beside the turns
+
+
+async def sessions(store: AsyncStore, **asked: Any) -> dict[str, Any]:
+    """A page of sessions, newest first."""
+    page = await store.sessions(**asked)
+    return {"items": plain(page), "next": page.next, "damaged": len(page.damaged)}
+
+
+async def session(store: AsyncStore, present: AsyncSession, at: int | None = None) -> dict[str, Any]:
+    """A session, now or after an event: what it is about, its newest turns, and what was decided, planned and done."""
+    shown = present if at is None else await present.at(at)
+    info = await shown.info()
+    effects = await shown.effects(limit=PAGE_MAX_ROWS)
+    runs = await store.runs(session=present.name, limit=BESIDE) if at is None else []
+    return {
+        "session": {**plain(info), "uid": present.uid},
+        "origin": plain(await present.origin()),
+        "turns": plain(await shown.turns(last=TURNS)),
+        "pending": plain(await shown.pending()),
+        "decisions": [plain(each.record) for each in await shown.decisions(limit=BESIDE)],
+        "tasks": [plain(each.record) for each in await shown.tasks(limit=BESIDE)],
+        "values": plain(await shown.entries(limit=BESIDE)),
+        "effects": [identified(each.record) for each in effects[-BESIDE:]],
+        "runs": [summary(each.record) for each in runs],
+    }
+
+
+async def turns(present: AsyncSession, before: int) -> dict[str, Any]:
+    """The turns of a session before one, oldest first."""
+    return {"items": plain(await present.turns(before=before, limit=TURNS))}
+
+
+async def forecast(present: AsyncSession, at: int | None) -> dict[str, Any]:
+    """The things that a fork of a session after an event would not know: said or done later, or under way at that point."""
+    info, effects = await present.info(), await present.effects(limit=PAGE_MAX_ROWS)
+    point = info.last_seq if at is None else at
+    past = await present.at(point)
+    under_way = {each.record.seq for each in await past.effects(open=True)}
+    later = [each.record for each in effects if each.record.seq > point]
+    said = await present.turns(after=point, limit=PAGE_MAX_ROWS)
+    return {
+        "at": point,
+        "turns_after": len(said),
+        "effects_after": [_brief(each) for each in later],
+        "stay": [each.record.id for each in effects if each.record.seq in under_way],
+    }
+
+
+def _brief(record: EffectRecord) -> dict[str, Any]:
+    return {"id": record.id, "tool": record.tool, "kind": record.kind.value, "state": record.state.value}

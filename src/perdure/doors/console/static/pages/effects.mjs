@@ -1,0 +1,59 @@
+// Effects searched, and acted upon in bulk: first a plan with counts, then its execution, with an outcome for each.
+import { html, useState, useRead, get, post, part, Page, Section, Empty, Loading, Pill, Ago, Text, Json, Trouble, As, count, quoted, streamAt, seen } from "../base.mjs";
+import { useFilters, useMore } from "./runs.mjs";
+
+const STATES = ["planned", "dispatched", "in_doubt", "committed", "failed", "withdrawn", "undoing", "undone"];
+
+function Detail({ effect }) {
+  return html`<details><summary class="small">details</summary><${Json} value=${{ args: effect.args, result: effect.result, error: effect.error, key: effect.key, sent_key: effect.sent_key, place: effect.place, rule: effect.rule, settled_by: effect.settled_by }} label=${`effect ${seen(effect.id)}`} /></details>`;
+}
+
+// Settling many doubts: what matches now is the plan; each is settled by itself, and one that somebody else settled stays theirs.
+function Bulk({ items }) {
+  const doubts = items.filter((each) => each.state === "in_doubt");
+  const [verdict, setVerdict] = useState("failed");
+  const [reason, setReason] = useState("");
+  const [plan, setPlan] = useState(null);
+  const [done, setDone] = useState(null);
+  if (!doubts.length && !plan) return null;
+  async function execute() {
+    const outcome = { settled: 0, "somebody was first": 0, refused: 0 };
+    setDone({ ...outcome, left: plan.length });
+    for (const [n, each] of plan.entries()) {
+      try { await post(`/v1/effects/${part(each.id)}/settle`, { verdict: verdict === "failed" ? "declined" : verdict, reason }); outcome.settled++; }
+      catch (problem) { if (problem.status === 409) outcome["somebody was first"]++; else { outcome.refused++; outcome.last = problem.message; } }
+      setDone({ ...outcome, left: plan.length - n - 1 });
+    }
+  }
+  return html`<details class="card pad"><summary>Settle all doubts that match (${doubts.length})</summary><div class="acts">
+    <label>Verdict<select value=${verdict} onChange=${(event) => { setVerdict(event.target.value); setPlan(null); setDone(null); }}><option value="failed">failed: they did not happen, and shall not</option><option value="absent">absent: they did not happen, try again</option></select></label>
+    <label>How that is known<input value=${reason} maxlength="2000" onInput=${(event) => setReason(event.target.value)} /></label>
+    ${!plan && html`<div><button type="button" disabled=${!reason} onClick=${() => { setPlan(doubts); setDone(null); }}>Plan</button></div>`}
+    ${plan && !done && html`<p class="caution">Plan: ${count(plan.length, "effect")} of ${[...new Set(plan.map((each) => each.tool))].map(seen).join(", ")} will be settled as ${verdict}, one by one.</p>
+      <div class="act"><button type="button" class="harm" onClick=${execute}>Execute the plan</button><span class="command"><code>perdure settle EFFECT ${verdict} --reason ${quoted(reason)}</code></span></div>
+      <div><button type="button" class="plain" onClick=${() => setPlan(null)}>Leave it</button></div>`}
+    ${done && html`<p class="done" role="status">${Object.entries(done).filter(([, n]) => n).map(([name, n]) => (name === "last" ? seen(n) : `${n} ${name}`)).join(", ") || "nothing left"}</p>`}
+    </div><${As} /></details>`;
+}
+
+export function Effects({ query }) {
+  const asked = { state: query.state, tool: query.tool, text: query.text, since: query.since, errors: query.errors ? "true" : "" };
+  const read = useRead("/v1/console/effects", asked);
+  const more = useMore("/v1/console/effects", asked, read.data);
+  const set = useFilters("/effects", query);
+  const items = [...(read.data?.items || []), ...more.items];
+  return html`<${Page} title="Effects" sub="Calls to external systems: planned, sent, known to have happened, or in doubt. The newest first." problem=${read.problem}>
+    <form class="filters" role="search" onSubmit=${(event) => event.preventDefault()}>
+      <label>State<select value=${query.state || ""} onChange=${set("state")}><option value="">any</option>${STATES.map((state) => html`<option key=${state} value=${state}>${state.replace("_", " ")}</option>`)}</select></label>
+      <label>Tool<input value=${query.tool || ""} onChange=${set("tool")} /></label>
+      <label>Key, argument or actor<input value=${query.text || ""} onChange=${set("text")} /></label>
+      <label>Since<input value=${query.since || ""} placeholder="24h" onChange=${set("since")} /></label>
+      <label>Only<select value=${query.errors || ""} onChange=${set("errors")}><option value="">all of them</option><option value="1">what went wrong</option></select></label>
+    </form><${Loading} read=${read} />
+    ${read.data && html`<${Bulk} items=${items} />`}
+    ${read.data && (items.length ? html`<div class="card table-box"><table class="table"><thead><tr><th scope="col">State</th><th scope="col">Tool</th><th scope="col">Effect</th><th scope="col">Tries</th><th scope="col">What went wrong</th><th scope="col">Actor</th><th scope="col">When</th></tr></thead>
+      <tbody>${items.map((each) => html`<tr key=${each.id}><td>${each.state === "in_doubt" ? html`<a href=${`/inbox?id=${part(each.id)}`}><${Pill} state=${each.state} /></a>` : html`<${Pill} state=${each.state} />`}</td><td class="mono"><${Text}>${each.tool}<//></td>
+        <td><a class="mono" href=${streamAt(each.stream_kind, each.stream, each.seq)}><${Text}>${each.id}<//></a><${Detail} effect=${each} /></td><td class="number">${each.attempt}</td><td class="long"><${Text}>${each.error ? `${each.error.code}: ${each.error.message}` : ""}<//></td><td><${Text}>${each.actor}<//></td><td class="soft"><${Ago} at=${each.at} /></td></tr>`)}</tbody></table></div>${more.button}`
+      : html`<${Empty} title="No effect matches">${read.data.next ? html`Not among the newest ${read.data.looked_through}. ${more.button}` : "Change the filters."}<//>`)}
+  <//>`;
+}

@@ -1,0 +1,204 @@
+# Generated from handles/aio/run_handle.py by tools/unasync.py: edit that one.
+"""The handle of one run: its record, its result, and what people say to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Concatenate, Generic
+
+from perdure.effects import ending, ledger, operator_verbs
+from perdure.errors import (
+    Invalid,
+    TimedOut,
+)
+from perdure.handles.sync.effects import Effect
+from perdure.handles.sync.envelope import Enveloping
+from perdure.log.change import Stream
+from perdure.model.functions import P, R_co
+from perdure.model.lazily import lazily
+from perdure.model.records.differences import RunDiff
+from perdure.model.records.runs import (
+    RunRecord,
+    RunStatus,
+    StepRecord,
+    WaitRecord,
+)
+from perdure.planes import subjects as adding
+from perdure.planes.execution import runs, steps, waits
+from perdure.planes.reading.durations import Duration, pauses
+from perdure.planes.reading.origins import check_seq
+from perdure.runtime import course, untaken
+from perdure.runtime.callers import FrozenCaller
+from perdure.stores.tx import Tx
+
+if TYPE_CHECKING:
+    from perdure.effects import adopting, timeline, what_if
+    from perdure.planes.audit import diff, history
+else:
+    adopting, timeline, what_if = lazily("perdure.effects", "adopting", "timeline", "what_if")
+    diff, history = lazily("perdure.planes.audit", "diff", "history")
+
+
+class RunHandle(Enveloping, Generic[R_co]):
+    """One run, from outside. Shows what was last known of it; `refresh` looks again."""
+
+    __slots__ = ("_record",)
+
+    def __init__(self, caller: Any, stream: Stream, record: RunRecord) -> None:
+        super().__init__(caller, stream)
+        self._record = record
+
+    @property
+    def record(self) -> RunRecord:
+        """All that was last known, as plain data."""
+        return self._record
+
+    @property
+    def id(self) -> str:
+        """Its name in the store."""
+        return self._record.id
+
+    @property
+    def status(self) -> RunStatus:
+        """ready, running, waiting, completed, failed, cancelled or parked."""
+        return self._record.status
+
+    def refresh(self) -> RunHandle[R_co]:
+        """Look again; returns itself."""
+        self._record = self._read(runs.run)
+        return self
+
+    def at(self, moment: history.Moment) -> RunHandle[R_co]:
+        """This run as it was after an event, at an instant, or some time ago ("2h"): for reading only.
+
+        Its steps, effects, waits and timeline, as they stood. Costs a fold of its history up to that point, into memory.
+        Writing raises ReadOnly; Invalid when there was nothing then, and for a moment that has not come yet.
+        """
+        view = self._read(history.view, moment, self._caller.core)
+        frozen = FrozenCaller(view.core, self._caller.actor, view.tenant)
+        return RunHandle(frozen, view.stream, frozen.read(runs.run, view.stream))
+
+    def fork(self, at: int | str, replace: Any, *, allow_effects: bool = False) -> RunHandle[R_co]:
+        """Another run that goes on from a place of this one, as if that had given `replace`; this one is left as it is.
+
+        at: the place of a step, an effect or an answer, or its number. Recorded work gives what it gave and is not done again; an
+        effect under way stays this run's. The new run asks a person before any external call, and is parked before it undoes,
+        starts runs or writes to sessions, unless `allow_effects`. Atomic; not idempotent. Raises
+        NotFound for no such place, Conflict while that has no result, Invalid for a value that cannot be kept.
+        """
+        target = self._read(what_if.target, at)
+        past = self.at(target.known_at)
+        made = past._read(what_if.suppose, target, replace, self._witness(), acts=bool(allow_effects))
+        stream = self._caller.write(adopting.adopt, made.envelope, made.luggage, self._caller.core.epoch)
+        return RunHandle(self._caller, stream, self._caller.read(runs.run, stream))
+
+    def diff(self, other: RunHandle) -> RunDiff:
+        """The differences from this run to another one: `run.at("2h").diff(run)`, or a run and its fork.
+
+        How it stands, and its steps, effects and waits by their place. Reads alone; each side is one state. Costs what both did.
+        """
+        if not isinstance(other, RunHandle):
+            raise Invalid(f"expected a run, got {type(other).__name__}", path="other")
+        return diff.diff_runs(self._read(timeline.stand), other._read(timeline.stand))
+
+    def result(self, timeout: Duration | None = None) -> R_co:
+        """Its result, waiting for its end if need be, from any process. timeout: TimedOut after it; None: do not wait.
+
+        Raises Failed, Cancelled or Parked if that is how it ended, Waiting if it waits and no time is given.
+        """
+        self.refresh()
+        for pause in pauses(timeout, "timeout"):
+            if self._record.ended or self._record.status is RunStatus.PARKED:
+                break
+            self._caller.pause(pause)
+            self.refresh()
+        return self._outcome(waited=timeout is not None)
+
+    def _outcome(self, *, waited: bool) -> Any:
+        if self._record.ended or self._record.status is RunStatus.PARKED:
+            return course.ended_as(self._record)
+        if self._record.status is RunStatus.WAITING and not waited:
+            raise self._read(untaken.waiting_for, self._record)
+        idle = "nobody has taken it: `perdure worker MODULE` drives it, or store.drive does here"
+        hint = idle if self._record.status is RunStatus.READY else "wait longer, or look at `perdure show`"
+        raise TimedOut(f"run {self.id} is {self.status}", path="run", hint=hint)
+
+    def waits(self) -> list[WaitRecord]:
+        """The open waits."""
+        return self._read(waits.waiting)
+
+    def effects(self, *, open: bool = False) -> list[Effect]:  # noqa: A002 - the word of the other lists
+        """Its effects, oldest first. open: those that are not settled."""
+        after = self._record.cut_seq if open else 0  # a cut leaves nothing open behind it
+        found = self._read(ledger.all_effects, after=after, open_only=open)
+        return [Effect(self._caller, self._stream, "", record) for record in found]
+
+    def steps(self, *, after: int | None = None) -> list[StepRecord]:
+        """Its steps since its last checkpoint, oldest first. after: since that event; 0: all."""
+        since = self._record.cut_seq if after is None else after
+        return self._read(steps.left, check_seq(since, "after") if since else 0)
+
+    def input_of(self, step: int) -> dict[str, Any]:
+        """The input of the model of a step, by the number of its event: `args` and `kwargs`. NotFound if there is none."""
+        return self._read(steps.input_of, step)
+
+    def signal(self, name: str, payload: Any = None, *, about: Iterable[str] = ()) -> None:
+        """Send it a signal, which waits there until it is taken. Conflict when the run is over, or was handed over. about: whom
+        it is about, besides those of the run.
+        """
+        self._write(waits.signal, name, payload, about=about)
+
+    def add_subjects(self, *subjects: str) -> tuple[str, ...]:
+        """The whole run is about these persons or things: everything in it, and the runs that it started. Returns all of its
+        subjects. Idempotent.
+        """
+        return self._write(adding.add_to_run, subjects)
+
+    def cancel(self, why: str = "") -> RunHandle[R_co]:
+        """Ask it to end. Returns itself.
+
+        One that nobody holds is over at once, unless it did what can be undone: then whoever takes it next lets it do so; if
+        it is parked again instead, cancelling it once more ends it as it is. One that runs is told at its next step. Raises
+        Conflict for one that was handed over.
+        """
+        self._write(ending.cancel, why, self._caller.core.epoch)
+        return self.refresh()
+
+    def resume(self, *, vouch: bool = False) -> RunHandle[R_co]:
+        """Let a waiting or parked run be looked at again: after a deploy, or when what it waits for is known to have come.
+
+        An undo that failed is tried again.
+
+        vouch: after a restore, say that all it did outside is recorded here: nobody is asked any more before it does
+        something unsafe. Conflict for one that was handed over: see `unpark`.
+        """
+        return self._told(operator_verbs.resume, self._caller.core.epoch if vouch else None)
+
+    def retry(self) -> RunHandle[R_co]:
+        """Try it again where it failed: what it did is kept, what failed last is done anew; its time begins anew if it is over.
+
+        Raises Conflict if it did not fail, was handed over, or undid what it did when it failed.
+        """
+        return self._told(operator_verbs.retry)
+
+    def unpark(self) -> RunHandle[R_co]:
+        """Let a parked run go on; one that was handed over only if it was adopted nowhere, and what was handed over with it comes
+        back too. An undo that failed is tried again. Conflict if it is not parked.
+        """
+        return self._told(operator_verbs.unpark)
+
+    def pin(self, program: str | None) -> RunHandle[R_co]:
+        """Let only workers with this very program take it; None: any. Conflict if it is completed.
+
+        A run that failed or was cancelled may be pinned before `retry`.
+        """
+        return self._told(runs.pin, program)
+
+    def _told(
+        self, verb: Callable[Concatenate[Tx, Stream, P], Any], *args: P.args, **kwargs: P.kwargs
+    ) -> RunHandle[R_co]:
+        self._write(verb, *args, **kwargs)
+        return self.refresh()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.id!r}, {self._record.agent!r}, {self.status.value})"

@@ -1,0 +1,62 @@
+"""An agent of LangGraph is killed at commits and sends, in each durability, with a slow disk, resumed or asked again. P2, P3, P4.
+
+`make test` takes some points of each; PERDURE_ROUNDS=1 takes all of them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("langgraph", reason="langgraph is not installed")
+
+LIVES = Path(__file__).parent / "lives.py"
+SOME = [14, 22, 25, 28, 33]  # around the calls of the tools
+ALL = bool(os.environ.get("PERDURE_ROUNDS"))
+
+
+def swept(
+    subject: str, durability: str, *, slow: bool = False, again: bool = False, points: list[int] | None = None
+) -> dict:
+    order = {
+        "subject": subject,
+        "durability": durability,
+        "slow": slow,
+        "again": again,
+        "points": None if ALL else points,
+    }
+    done = subprocess.run([sys.executable, LIVES, json.dumps(order)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout)
+
+
+MODES = [
+    ("async", True, True),
+    ("async", False, False),
+    ("async", True, False),
+    ("sync", False, False),
+    ("sync", False, True),
+]
+
+
+@pytest.mark.parametrize(("durability", "slow", "again"), MODES if ALL else MODES[:1])
+def test_a_tool_is_called_once_wherever_it_is_killed(durability, slow, again):
+    found = swept("perdure", durability, slow=slow, again=again, points=SOME)
+    assert found["killed"] >= len(SOME) - 1
+    assert (found["twice"], found["lost"]) == (0, 0)
+
+
+def test_control_without_the_barrier_it_is_called_twice():
+    found = swept("no barrier", "async", slow=True, points=[*range(18, 34, 2)])
+    assert found["twice"] > 0
+
+
+@pytest.mark.parametrize("durability", ["async", "sync", "exit"] if ALL else ["exit"])
+def test_control_stock_calls_it_twice(durability):
+    found = swept("stock", durability, points=[*range(2, 9)])
+    assert found["twice"] > 0

@@ -12,11 +12,16 @@ store = PerdureConversationStore("sqlite:///agent.db")
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from perdure.adapters.needed import need
 
 need("pydantic-ai-slim", (2, 40), (3,), "pydantic-ai")
 
 from perdure.adapters.pydantic_ai.durability import PerdureDurability, within  # noqa: E402 - the framework is there
+
+if TYPE_CHECKING:
+    from perdure.adapters.pydantic_ai.conversations import PerdureConversationStore
 
 __all__ = ["PerdureConversationStore", "PerdureDurability", "within"]
 

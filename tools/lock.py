@@ -34,7 +34,7 @@ LOCKS = {
 
 
 def main(arguments: list[str]) -> None:
-    """Write all locks. What is locked already keeps its version unless `--upgrade` is given."""
+    """Write all locks. A package that is locked already keeps its version unless `--upgrade` is given."""
     for name, (sources, more) in LOCKS.items():
         target = f"requirements/{name}.txt"
         command = [UV, "pip", "compile", "--quiet", *sources, *COMMON, *arguments, "--output-file", target]

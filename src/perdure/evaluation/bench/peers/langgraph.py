@@ -60,7 +60,7 @@ async def _akept(folder: Path) -> AsyncIterator[Any]:
 
 def _conversing(saver: Any) -> Any:
     """A graph that takes a turn into its state."""
-    graph = StateGraph(Conversation).add_node("hear", lambda _: {}).add_edge(START, "hear")
+    graph = StateGraph(Conversation).add_node("hear", lambda state: {}).add_edge(START, "hear")  # noqa: ARG005
     return graph.compile(checkpointer=saver)
 
 

@@ -28,7 +28,7 @@ class LangGraph(Subject):
         return str(self.place.folder / "checkpoints.sqlite")
 
     @property
-    def thread(self) -> dict[str, Any]:
+    def thread(self) -> Any:
         return {"configurable": {"thread_id": self.place.folder.name}, "recursion_limit": STEPS_MAX}
 
     def run(self, program: Callable[[SubjectAgent], None]) -> None:

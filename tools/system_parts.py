@@ -15,6 +15,7 @@ import sys
 PARTS = {  # programs, one of which is enough, and the Debian packages that bring the first one
     ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"): ("chromium", "fonts-dejavu-core"),
 }
+TIMEOUT_SECONDS = 240  # for each call of apt: a mirror that does not answer must not stop the tests
 INSTALL = ("apt-get", "install", "-y", "-q", "--no-install-recommends")
 
 
@@ -29,16 +30,19 @@ def main() -> None:
         return
     print(f"installing {' '.join(wanted)}; PERDURE_NO_INSTALL=1 leaves that out", flush=True)
     quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    why = ""
     for command in ((*INSTALL, *wanted), ("apt-get", "update", "-q"), (*INSTALL, *wanted)):
-        done = subprocess.run(
-            command, env=quiet, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-        )
+        try:
+            done = subprocess.run(
+                command, env=quiet, check=False, capture_output=True, text=True, timeout=TIMEOUT_SECONDS
+            )
+        except subprocess.TimeoutExpired:
+            why = f"it took more than {TIMEOUT_SECONDS} seconds"
+            break
         if done.returncode == 0 and command[1] == "install":
             return
-    print(
-        f"they cannot be installed: {done.stderr.strip().splitlines()[-1:]}; tests that use them are skipped",
-        file=sys.stderr,
-    )
+        why = " ".join(done.stderr.strip().splitlines()[-1:])
+    print(f"they cannot be installed ({why}); tests that use them are skipped", file=sys.stderr)
 
 
 if __name__ == "__main__":

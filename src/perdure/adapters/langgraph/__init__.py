@@ -1,4 +1,5 @@
-"""LangGraph on Perdure: `PerdureSaver` for checkpoints, `ledger` and `PerdureMiddleware` for tool calls.
+"""LangGraph on Perdure: `PerdureSaver` for checkpoints, `PerdureStore` for memory across threads, `ledger` and `PerdureMiddleware`
+for tool calls.
 
 See docs/adapters/langgraph.md. Importing it needs LangGraph; `PerdureMiddleware` needs langchain as well.
 """
@@ -13,11 +14,12 @@ need("langgraph-checkpoint", (4, 0), (5,), "langgraph")
 from perdure.adapters.langgraph.ledger import ToolLedger, ledger  # noqa: E402 - after the framework is known to be there
 from perdure.adapters.langgraph.saver import PerdureSaver  # noqa: E402 - as above
 from perdure.adapters.langgraph.serde import StrictSerializer, UnknownType  # noqa: E402 - as above
+from perdure.adapters.langgraph.store import PerdureStore  # noqa: E402 - as above
 
 if TYPE_CHECKING:
     from perdure.adapters.langgraph.middleware import PerdureMiddleware
 
-__all__ = ["PerdureMiddleware", "PerdureSaver", "StrictSerializer", "ToolLedger", "UnknownType", "ledger"]
+__all__ = ["PerdureMiddleware", "PerdureSaver", "PerdureStore", "StrictSerializer", "ToolLedger", "UnknownType", "ledger"]
 
 
 def __getattr__(name: str) -> Any:

@@ -119,8 +119,43 @@ def delete(tx: Tx, stream: Stream, name: str, *, expect: int | None = None) -> b
     row = _checked(tx, stream, name, expect)
     if row is None or not _is_live(tx, row):
         return False
+    _drop(tx, stream, name, row)
+    return True
+
+
+def drop_ended(tx: Tx, stream: Stream, name: str) -> bool:
+    """Record that a value is gone whose time has ended; whether there was one. Nobody could read it any more."""
+    row = tx.row(ENTRIES, stream, name)
+    if row is None or row["gone"] or _is_live(tx, row):
+        return False
+    _drop(tx, stream, name, row)
+    return True
+
+
+def _drop(tx: Tx, stream: Stream, name: str, row: Row) -> None:
     columns = {"version": row["version"] + 1, "updated_at": tx.now, "expires_at": None, "gone": 1, **_afresh(row)}
     tx.record(Change("value.deleted", stream, ENTRIES, Op.SET, {"name": name}, columns, mark="seq"))
+
+
+def extend(tx: Tx, stream: Stream, name: str, ttl: Duration) -> bool:
+    """Let a value live for `ttl` from now; whether it is there. It keeps its version and the instant at which it was set."""
+    row = tx.row(ENTRIES, stream, name)
+    found = entry(tx, stream, name) if row is not None and _is_live(tx, row) else None
+    if row is None or found is None:
+        return False
+    kept = {column: row[column] for column in ("version", "updated_at", "gone")}
+    change = Change(
+        kind="value.set",
+        stream=stream,
+        table=ENTRIES,
+        op=Op.SET,
+        key={"name": name},
+        set={**kept, "expires_at": deadline(tx, ttl), **_afresh(row)},
+        doc=to_plain(found.value, "value", kept=True),
+        mark="seq",
+        subjects=sorted(subjects.in_row(row)),
+    )
+    tx.record(change)
     return True
 
 

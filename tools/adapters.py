@@ -57,6 +57,12 @@ FRAMEWORKS = {
          "tests/test_session_import.py", "tests/test_session_resume.py", "tests/test_session_helpers_store.py"),
         "claude_agent_suite",
     ),
+    "langgraph-store": Framework(
+        ("langgraph==1.2.22", "langgraph-checkpoint==4.3.2", "langgraph-checkpoint-sqlite==3.1.2"),
+        "langgraph-checkpoint-sqlite==3.1.2",
+        ("tests/test_store.py", "tests/test_async_store.py", "tests/test_ttl.py"),
+        "langgraph_store_suite",
+    ),
 }  # fmt: skip
 
 

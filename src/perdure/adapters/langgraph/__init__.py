@@ -1,5 +1,5 @@
-"""LangGraph on Perdure: `PerdureSaver` for checkpoints, `PerdureStore` for memory across threads, `ledger` and `PerdureMiddleware`
-for tool calls.
+"""LangGraph on Perdure: `PerdureSaver` for checkpoints, `PerdureStore` for memory across threads, `ledger` and
+`PerdureMiddleware` for tool calls.
 
 See docs/adapters/langgraph.md. Importing it needs LangGraph; `PerdureMiddleware` needs langchain as well.
 """
@@ -19,7 +19,15 @@ from perdure.adapters.langgraph.store import PerdureStore  # noqa: E402 - as abo
 if TYPE_CHECKING:
     from perdure.adapters.langgraph.middleware import PerdureMiddleware
 
-__all__ = ["PerdureMiddleware", "PerdureSaver", "PerdureStore", "StrictSerializer", "ToolLedger", "UnknownType", "ledger"]
+__all__ = [
+    "PerdureMiddleware",
+    "PerdureSaver",
+    "PerdureStore",
+    "StrictSerializer",
+    "ToolLedger",
+    "UnknownType",
+    "ledger",
+]
 
 
 def __getattr__(name: str) -> Any:

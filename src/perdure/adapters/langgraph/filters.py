@@ -1,7 +1,7 @@
 """The filters of a search in LangGraph's store: `{"tag": "a", "score": {"$gt": 3}, "user.name": "Ann"}`.
 
-A name is a key of the item or, with periods, a path into it. A plain value must be equal; a dict without operators is matched key by
-key. What cannot be ordered does not match. Nothing of a filter ever becomes SQL.
+A name is a key of the item or, with periods, a path into it. A plain value must be equal; a dict without operators is matched
+key by key. Values that have no order do not match. Nothing of a filter ever becomes SQL.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     value of a scope  =  {"item": …, "created_at": …, "ttl": minutes, "vectors": {field: numbers}}     the last two if it has them
 
-All reads of a batch see the store before its writes; all writes are one commit. A value that somebody set by hand in such a scope is
-an item too. Keeps P1, P5, P8.
+All reads of a batch see the store before its writes; all writes are one commit. A value that somebody set by hand in such a scope
+is an item too. Keeps P1, P5, P8.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ from perdure.stores.tx import Tx
 
 FIRST_PAGE_ROWS = 100  # of a search with a filter; the next ones grow
 SWEPT_ROWS = 200  # in one commit
-OLD_PART = 0.05  # of its time must have passed before a read gives an item all of it again: a hot item is not written at every read
+# This part of its time must have passed before a read gives an item all of it again: a hot item is not written at every read.
+OLD_PART = 0.05
 
 Place = tuple[str, str]  # scope and name
 Reading = GetOp | SearchOp | ListNamespacesOp
@@ -63,12 +64,12 @@ class ItemPut(NamedTuple):
 class ItemsAsked(NamedTuple):
     """A batch that can be carried out: what to read (by its place in the batch), what to write, and how many were asked for."""
 
-    count: int
+    total: int
     reads: Sequence[tuple[int, Reading]]
     puts: Mapping[Place, PutOp]
 
 
-class Looked(NamedTuple):
+class ItemsRead(NamedTuple):
     """The answers to the reads of a batch, and the items whose time is to begin anew, with their minutes."""
 
     answers: list[Any]
@@ -136,9 +137,9 @@ def carry_out(
     asked: ItemsAsked, puts: Mapping[Place, ItemPut], queries: Mapping[str, bytes], *, refresh: bool
 ) -> Asked[list[Any]]:
     """The answers to a batch. refresh: whether the store gives items their time anew when they are read."""
-    answers: list[Any] = [None] * asked.count
+    answers: list[Any] = [None] * asked.total
     if asked.reads:
-        looked: Looked = yield Read(_look, (asked, queries, refresh))
+        looked: ItemsRead = yield Read(_look, (asked, queries, refresh))
         answers = looked.answers
         if looked.refresh:
             yield Write(_refresh, (looked.refresh,))
@@ -160,8 +161,8 @@ def swept() -> Asked[int]:
 # -- reading -------------------------------------------------------------------------------------------------
 
 
-def _look(reads: Reads, asked: ItemsAsked, queries: Mapping[str, bytes], refresh: bool) -> Looked:  # noqa: FBT001 - a verb's
-    looked = Looked([None] * asked.count, {})
+def _look(reads: Reads, asked: ItemsAsked, queries: Mapping[str, bytes], refresh: bool) -> ItemsRead:
+    looked = ItemsRead([None] * asked.total, {})
     known: dict[str, Stream | None] = {}
     for i, op in asked.reads:
         if isinstance(op, ListNamespacesOp):

@@ -104,7 +104,7 @@ def listed(reads: Reads, op: ListNamespacesOp) -> list[Namespace]:
     conditions = op.match_conditions or ()
     found: dict[Namespace, None] = {}
     end = op.offset + op.limit
-    for scope in _scopes(reads, tree_of(_common_stem(conditions))):
+    for scope in _scopes(reads, tree_of(_shared_stem(conditions))):
         namespace = namespace_of(scope)
         if all(namespace) and all(_matches(namespace, each) for each in conditions):
             found[namespace[: op.max_depth]] = None
@@ -123,7 +123,7 @@ def _scopes(reads: Reads, tree: ScopeTree) -> Iterator[str]:
         after = page[-1]
 
 
-def _common_stem(conditions: Iterable[MatchCondition]) -> Namespace:
+def _shared_stem(conditions: Iterable[MatchCondition]) -> Namespace:
     """The labels that every match begins with: the longest prefix up to its first wildcard."""
     stems = [_before_wildcard(each.path) for each in conditions if each.match_type == "prefix"]
     return max(stems, key=len, default=())

@@ -1,7 +1,7 @@
 """LangGraph's store (long-term memory across threads) in a store of Perdure: a namespace is a scope, an item is a value of it.
 
-Every operation of the contract, sync and async on one object. So audit, retention, erasure and bundles know the items as they know
-all values. Keeps P1, P5, P8, P15.
+Every operation of the contract, sync and async on one object. So audit, retention, erasure and bundles know the items as they
+know all values. Keeps P1, P5, P8, P15.
 """
 
 from __future__ import annotations
@@ -46,8 +46,9 @@ class PerdureStore(BaseStore):
         with PerdureStore.from_conn_string("sqlite:///agent.db") as memory:
             graph.compile(store=memory)
 
-    store: a URL, or an open store (sync or async). index: `embed`, `dims` and `fields`, to search by meaning. ttl: `default_ttl` and
-    `sweep_interval_minutes`, in minutes, and `refresh_on_read`. A context manager; `close` closes a store that was opened from a URL.
+    store: a URL, or an open store (sync or async). index: `embed`, `dims` and `fields`, to search by meaning. ttl: `default_ttl`
+    and `sweep_interval_minutes`, in minutes, and `refresh_on_read`. A context manager; `close` closes a store that was opened by
+    its URL.
     """
 
     supports_ttl = True
@@ -58,7 +59,7 @@ class PerdureStore(BaseStore):
         self.ttl_config = ttl
         self._fields = _fields(self.index_config)
         self._both = Both(store)
-        self._sweeper = Sweeper(self.sweep_ttl)
+        self._sweeper = Sweeper(lambda: self._both.run(swept()))
 
     @classmethod
     def from_conn_string(cls, url: str, *, index: IndexConfig | None = None, ttl: TTLConfig | None = None) -> Self:
@@ -115,7 +116,7 @@ class PerdureStore(BaseStore):
         return await self._both.arun(swept())
 
     def start_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> Future[None]:
-        """Sweep now and then in a thread, until `stop_ttl_sweeper`, `close`, or the future is cancelled. Without ttl=, nothing."""
+        """Sweep now and then in a thread, until `stop_ttl_sweeper` `close`, or the future is cancelled. Without ttl= nothing."""
         if not self.ttl_config:
             nothing: Future[None] = Future()
             nothing.set_result(None)

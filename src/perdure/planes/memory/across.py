@@ -1,7 +1,7 @@
 """Values of many scopes at once: of a scope, and of all scopes below it.
 
-Scopes may form a tree by their names (`users`, `users.42`). A listing reads names only. The newest values are found by their rows,
-and only those of the page that is asked for are read. Callers: adapters that keep a tree of namespaces. Keeps P8.
+Scopes may form a tree by their names (`users`, `users.42`). A listing reads names only. The newest values are found by their
+rows, and only those of the page that is asked for are read. Callers: adapters that keep a tree of namespaces. Keeps P8.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ class ScopeTree(NamedTuple):
     first: str
     below: str
 
-    def _range(self) -> dict[str, str | None]:
-        return {"first": self.first, "below": self.below, "beyond": values.after_prefix(self.below)}
+    @property
+    def beyond(self) -> str | None:
+        """The first name after all of them."""
+        return values.after_prefix(self.below)
 
 
 class HeldValue(NamedTuple):
@@ -44,7 +46,9 @@ class HeldValue(NamedTuple):
 
 def scopes(reads: Reads, tree: ScopeTree, *, after: str | None = None, limit: int) -> list[str]:
     """The names of scopes in a tree that hold a value now, in the order of their bytes."""
-    rows = reads.query(Q.scopes_below, tenant=reads.tenant, after=after, limit=limit, **tree._range())
+    rows = reads.query(
+        Q.scopes_below, tenant=reads.tenant, first=tree.first, below=tree.below, beyond=tree.beyond, after=after, limit=limit
+    )  # fmt: skip
     return [name for (name,) in rows]
 
 
@@ -52,7 +56,8 @@ def newest(reads: Reads, tree: ScopeTree, *, after: HeldValue | None = None, lim
     """The values of a tree, those that were set last first."""
     updated_at, stream, name = after.place if after else (None, None, None)
     rows = reads.query(
-        Q.values_below, tenant=reads.tenant, updated_at=updated_at, stream=stream, name=name, limit=limit, **tree._range()
+        Q.values_below, tenant=reads.tenant, first=tree.first, below=tree.below, beyond=tree.beyond, updated_at=updated_at,
+        stream=stream, name=name, limit=limit,
     )  # fmt: skip
     return [_held(reads, row) for row in rows]
 
@@ -72,7 +77,7 @@ def _held(reads: Reads, row: tuple[Any, ...]) -> HeldValue:
 
 
 def sweep(tx: Tx, prefix: str, limit: int) -> int:
-    """Take values away whose time has ended, in scopes whose names begin with a prefix. Returns how many; less than limit: all."""
+    """Take values away whose time has ended, in scopes whose names begin with a prefix. Returns how many."""
     ended = tx.query(Q.values_ended, tenant=tx.tenant, prefix=prefix, limit=limit)
     swept = 0
     for scope, name in ended:

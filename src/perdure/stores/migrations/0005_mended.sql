@@ -186,6 +186,8 @@ INSERT INTO streams_anew SELECT id, uid, tenant, kind, name, parent, fork_seq, s
 DROP TABLE streams; -- @sqlite
 ALTER TABLE streams_anew RENAME TO streams; -- @sqlite
 CREATE INDEX streams_by_parent ON streams (parent) WHERE parent IS NOT NULL; -- @sqlite
+-- Scopes by the bytes of their names, whatever the collation of the database: a scope and those below it are one range.
+CREATE INDEX scopes_by_name ON streams (tenant, name COLLATE "C") WHERE kind = 'scope'; -- @postgres
 
 ------------------------------------------------------------------------------------------------------------------- actors
 

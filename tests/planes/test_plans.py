@@ -13,7 +13,7 @@ from perdure.planes.audit import feed
 from perdure.planes.audit import history as times
 from perdure.planes.conversation import artifacts, sessions
 from perdure.planes.execution import decisions, tasks
-from perdure.planes.memory import values
+from perdure.planes.memory import across, values
 from perdure.planes.recovery import checkpoints
 from perdure.planes.retention import collect
 from perdure.stores.url import parse
@@ -85,6 +85,11 @@ def plan_of(database, statement, given=()):
             ("label", "at", "id"),
             "tags_by_tag (tenant=? AND thing=? AND tag=? AND at<?)",
         ),
+        (across.Q.scopes_below, (), "(tenant=? AND kind=? AND name>? AND name<?)"),
+        (across.Q.scopes_below, ("after",), "(tenant=? AND kind=? AND name>? AND name<?)"),
+        (across.Q.values_below, (), "(tenant=? AND kind=? AND name>? AND name<?)"),
+        (across.Q.values_below, (), "SEARCH e USING PRIMARY KEY (stream=?)"),
+        (across.Q.values_ended, (), "SEARCH e USING PRIMARY KEY (stream=?)"),
     ],
 )
 def test_a_statement_uses_its_index(database, statement, given, expected):
@@ -106,6 +111,7 @@ def test_a_statement_uses_its_index(database, statement, given, expected):
         (decisions.Q.decisions_of_store, ("tag", "after_at")),
         (sessions.Q.sessions_page, ("label", "at", "id")),
         (feed.Q.feed_after, ()),
+        (across.Q.scopes_below, ("after",)),
     ],
 )
 def test_a_page_comes_in_its_order_without_sorting(database, statement, given):
@@ -134,6 +140,7 @@ def filled(url):
                 session.decide("d", because="b", tags=["common", *(["rare"] if number == 3 else [])])
             for number in range(600):
                 tx.session("s0").set(f"k{number:04}", number)
+                tx.scope(f"tree/{number:04}").set("k", number)
 
         store.atomic(fill)
         return store.session("s0")._stream
@@ -144,13 +151,16 @@ POSTGRES = [
     (tasks.Q.tasks_of_store, {"label": "rare"}, "tags_by_tag"),
     (decisions.Q.decisions_of_store, {"tag": "rare"}, "tags_by_tag"),
     (values.Q.entries_page, {"after": "k0300"}, "entries_pkey"),
+    (across.Q.scopes_below, {"first": "tree/0300", "below": "tree/0300.", "beyond": "tree/0300/"}, "scopes_by_name"),
+    (across.Q.values_below, {"first": "tree/0300", "below": "tree/0300.", "beyond": "tree/0300/"}, "scopes_by_name"),
 ]
 
 
 def test_postgres_looks_things_up_too(crowded):
     connection, stream = crowded
     for statement, given, index in POSTGRES:
-        params = {"tenant": stream.tenant, "stream": stream.id, "limit": 10, "now": None, **given}
+        own = {} if statement is across.Q.values_below else {"stream": stream.id}
+        params = {"tenant": stream.tenant, **own, "limit": 10, "now": None, **given}
         plan = [row[0] for row in connection.execute(f"EXPLAIN {statement.text('postgres', params)}", params)]
         assert any(index in step for step in plan), plan
         assert not any(re.search(r"Seq Scan on (sessions|tasks|decisions|entries)", step) for step in plan), plan

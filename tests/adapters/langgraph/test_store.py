@@ -24,6 +24,7 @@ from langgraph.store.base import (
 import perdure
 from perdure.adapters.langgraph import PerdureStore, items
 from perdure.errors import Invalid, TooLarge
+from perdure.model.records.retention import Retention
 from perdure.planes.memory import across
 from perdure.testing.clock import FakeClock
 
@@ -129,7 +130,7 @@ def test_two_threads_at_once_lose_nothing(url):
     start = threading.Barrier(2)
 
     def put(mark):
-        with PerdureStore(url) as mine:
+        with perdure.open(url) as own, PerdureStore(own) as mine:
             start.wait(60)
             for n in range(25):
                 mine.batch([PutOp(("shared",), f"{mark}{n}", {"n": n}), PutOp(("own", mark), str(n), {"n": n})])
@@ -513,6 +514,36 @@ def test_items_are_values_of_scopes_and_the_other_way_round(memory):
     assert keys(memory.search(("users",), filter={"theme": "light"})) == ["by hand"]
     memory.store.scope("langgraph/").set("no namespace", 1)
     assert memory.list_namespaces() == [("users", "42")]
+
+
+def test_retention_keeps_the_items_that_stand(aging, clock):
+    memory = PerdureStore(aging, ttl={"default_ttl": 10, "refresh_on_read": True})
+    for n in range(4):
+        memory.batch([PutOp(("a",), "k", {"n": n}), PutOp(("a",), "timed", {"n": n}, ttl=10)])
+        clock.advance("2m")
+        memory.get(("a",), "timed")
+    memory.delete(("a",), "k")
+    memory.put(("a",), "k", {"n": 9})
+    before = memory.search(("a",))
+    aging.retain(Retention(values=1), dry_run=False)
+    assert memory.search(("a",)) == before
+    assert aging.verify().ok
+    clock.advance("8m")
+    assert [each.value["n"] for each in memory.search(("a",))] == [9, 3]
+    clock.advance("11m")
+    assert memory.sweep_ttl() == 2
+    aging.retain(Retention(values=1), dry_run=False)
+    assert aging.verify().ok
+
+
+def test_items_travel_in_bundles(memory, tmp_path):
+    memory.put(("users", "42"), "prefs", {"theme": "dark"})
+    memory.put(("users", "43"), "prefs", {"theme": "light"})
+    memory.store.export(tmp_path / "b.zip", scopes=["langgraph/users.42"])
+    with PerdureStore.from_conn_string(f"sqlite:///{tmp_path}/there.db") as there:
+        there.store.import_(tmp_path / "b.zip")
+        assert there.list_namespaces() == [("users", "42")]
+        assert there.get(("users", "42"), "prefs") == memory.get(("users", "42"), "prefs")
 
 
 def test_a_graph_remembers_across_threads(light):

@@ -1,7 +1,7 @@
 """LangGraph's store (long-term memory across threads) in a store of Perdure: a namespace is a scope, an item is a value of it.
 
-Every operation of the contract, sync and async on one object. So audit, retention, erasure and bundles know the items as they
-know all values. Keeps P1, P5, P8, P15.
+Every operation of the contract, sync and async on one object. So audit, retention and bundles know the items as they know all
+values. Keeps P1, P5, P8, P15.
 """
 
 from __future__ import annotations

@@ -61,6 +61,11 @@ WHOLE = {
 }
 
 
+# SQLite looks up each row of a listing among the subjects, so a rare subject costs the listing (docs/decisions/0035-subjects.md).
+# PostgreSQL begins with the subjects, and is held to the bound.
+BY_SUBJECT = " about"
+
+
 def read_statements() -> Iterator[Statement]:
     for package, file in sql_files():
         if file not in UPKEEP and "importers" not in package and "evaluation" not in package:
@@ -162,6 +167,7 @@ def test_on_sqlite_no_statement_pays_for_what_it_skips(sqlite):
         for statement in read_statements()
         for label, params in crowded.variants(statement, values).items()
         if label not in WHOLE
+        and not label.endswith(BY_SUBJECT)
         and steps_of(raw, statement.text("sqlite", params), {**params, "now": crowded.T0}) > STEPS_MAX
     ]
     assert not wrong, "\n".join(wrong)

@@ -133,7 +133,8 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
         "test_what_may_be_called_again_is_until_its_retries_are_used_up", {},
     ),
     "a settlement is a person's, once": (
-        operator_verbs, "settle", lambda tx, stream, seq, verdict, by: composed.arriving(operator_verbs._settlement(verdict))(
+        operator_verbs, "settle",
+        lambda tx, stream, seq, verdict, by, about: composed.arriving(operator_verbs._settlement(verdict))(
             tx, stream, seq, 1, operator_verbs._outcome(verdict, by)
         ), AsyncActingContract, "test_of_two_who_settle_one_does", {},
     ),

@@ -22,6 +22,7 @@ from perdure.planes.conversation import turns
 from perdure.planes.execution import waits
 from perdure.planes.memory import values
 from perdure.planes.recovery import leases
+from perdure.runtime import untaken
 from perdure.stores.tx import Tx
 from perdure.testing.clock import FakeClock
 from perdure.testing.contract.sync.runs import claimed, driven, program
@@ -155,7 +156,7 @@ def test_who_says_the_same_with_its_calls_at_once_is_given_the_turn(two, meanwhi
     one, other = two
     said = {"key": "k", "calls": [Call("c", "search")]}
     session, same = one.session("s"), other.session("s")
-    meanwhile(turns, "_refuse_known", lambda: same.say("assistant", "looking", **said))
+    meanwhile(turns, "_refuse_open", lambda: same.say("assistant", "looking", **said))
     assert session.say("assistant", "looking", **said).ref == same.turns()[0].ref
     assert len(session.turns()) == 1
 
@@ -237,7 +238,7 @@ def test_of_two_who_act_once_it_is_approved_one_sends_and_both_have_the_result(k
         assert [act(one), act(other), sent] == [1, 1, [1]]
 
 
-@pytest.mark.parametrize("at", ["waits", "effects"])
+@pytest.mark.parametrize("at", [(RunHandle, "waits"), (untaken, "waiting_for")], ids=["waits", "waiting_for"])
 def test_who_drives_while_another_answers_goes_on(tmp_path, meanwhile, at):
     """Found waiting, and with nothing that it waits for: it is looked at again."""
 
@@ -248,7 +249,7 @@ def test_who_drives_while_another_answers_goes_on(tmp_path, meanwhile, at):
     with perdure.open(url) as one, perdure.open(url) as other:
         driven(one, made)
         (ask,) = one.asks()
-        meanwhile(RunHandle, at, lambda: other.answer(ask.id, "yes"))
+        meanwhile(*at, lambda: other.answer(ask.id, "yes"))
         assert one.drive(made, key="k") == "yes"
 
 

@@ -173,7 +173,7 @@ def test_who_cannot_listen_leaves_no_connection_behind(postgres_store, monkeypat
         made = []
         connect_now = engine._connect_now
         monkeypatch.setattr(engine, "_connect_now", lambda name: made.append(connect_now(name)) or made[-1])
-        monkeypatch.setattr("perdure.stores.postgres._LISTEN", "SELECT 1 / 0 FROM (SELECT %s::text) AS one")
+        monkeypatch.setattr("perdure.stores.postgres_ears._LISTEN", "SELECT 1 / 0 FROM (SELECT %s::text) AS one")
         with pytest.raises(Fault):
             engine.ears()
         assert made[-1].raw.closed

@@ -42,9 +42,10 @@ _TARGETS = (
     "recovery_target_xid",
 )
 # Few functions, and nothing that is computed: a new backend looks up each of them first.
-# row_security_active is strict: NULL as long as there is no such table.
+# The catalogue is asked for the table: to_regclass fails for a role that may not use the schema, which is told so later.
 _LOOK = """SELECT pg_backend_pid(), pg_is_in_recovery(), pg_last_wal_receive_lsn() IS NOT NULL,
-  row_security_active(to_regclass('{schema}.streams')), {history}, {settings}"""
+  (SELECT row_security_active(c.oid) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = '{schema}' AND c.relname = 'streams'), {history}, {settings}"""
 _FACTS = ("transaction_timeout", "synchronous_standby_names", *_TARGETS)
 
 POOLER = (

@@ -152,6 +152,7 @@ NAMED_ELSEWHERE = {
     "planes.execution.waits",
     "planes.memory.memories",
     "planes.recovery.checkpoints",
+    "planes.recovery.keyed",
     "planes.recovery.leases",
     "stores.tx",
 }  # modules that give `Change` a kind by a name; all strings count
@@ -161,6 +162,7 @@ NO_KINDS = {
     "envelope.children",
     "envelope.run",
     "envelope.sealed",
+    "envelope.subjects",
     "perdure.effects",
     "perdure.stores",
     "pins.tools",

@@ -136,7 +136,7 @@ def test_whatever_was_said_what_is_kept_reads_as_before(moves, keep, short):
     with open_store("memory:") as store, pytest.MonkeyPatch.context() as patch:
         if short:  # `pending` looks at fewer: so also what lies beyond them is tried
             patch.setattr(prunable, "PENDING_LOOKBACK_TURNS", 3)
-            patch.setattr("perdure.planes.conversation.turns.PENDING_LOOKBACK_TURNS", 3)
+            patch.setattr("perdure.planes.conversation.pending.PENDING_LOOKBACK_TURNS", 3)
         sessions = play(store, moves)
         before = [seen(session) for session in sessions]
         store.retain(Retention(turns=keep), dry_run=False)

@@ -24,7 +24,7 @@ ACTOR_COLUMNS = (
 )
 
 
-@command("subjects", "perdure subjects", "perdure subjects --limit 1000 --json", "perdure events --about customer:7")
+@command("subjects", "perdure subjects", "perdure subjects --limit 1000 --json")
 @pages
 @reads
 def subjects(asked: StoreOptions, **page: Any) -> None:

@@ -37,11 +37,14 @@ def check(journal: LineLog, seen: Iterable[LogMark | None]) -> None:
 
 
 def _is_shorter(layout: Layout, mark: LogMark) -> bool:
-    """Whether the log ends before a mark, or has no line. One that says something else there is another, as of another branch."""
+    """Whether the log ends before a mark, or has no line. One that says something else there is another, as of another branch;
+    one that holds the marked line, under the checksum that it has or had, was made shorter by retention.
+    """
     if mark.segment not in layout.numbers():
         return True
     data = layout.content(mark.segment)
-    return len(data) < mark.end or not any(isinstance(each, FoundLine) for each in lines_in(data, 0))
+    found = [each for each in lines_in(data, 0) if isinstance(each, FoundLine)]
+    return not found or (len(data) < mark.end and not any(mark.check in (each.check, *each.line.was) for each in found))
 
 
 def _what_git_does_not_do(layout: Layout) -> str:

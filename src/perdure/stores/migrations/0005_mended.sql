@@ -25,7 +25,7 @@ CREATE INDEX runs_waiting ON runs (tenant, session, stream) WHERE status = 'wait
 -- retracts a turn which it shares has a row of its own under the same number (docs/decisions/0047-retracted-turns.md).
 ALTER TABLE turns ADD COLUMN retracted_seq INTEGER;
 DROP INDEX turns_by_key;
-CREATE UNIQUE INDEX turns_by_key ON turns (stream, key) WHERE key IS NOT NULL AND retracted_seq IS NULL;
+CREATE UNIQUE INDEX turns_by_key ON turns (stream, key, COALESCE(retracted_seq, 0)) WHERE key IS NOT NULL;
 CREATE INDEX turns_retracted ON turns (stream, seq) WHERE retracted_seq IS NOT NULL;
 
 -- Providers use ids of calls again: a result belongs to the newest turn before it that made its call.

@@ -105,7 +105,7 @@ WHERE t.stream = :stream AND t.seq > :first AND t.seq <= :last
     WHERE r.stream = :stream AND r.role = 'system' AND r.seq > :first AND r.seq <= :last) --? rules
 ORDER BY t.seq LIMIT :limit
 
--- turn_by_key: the turn that was said under a client key, here or (forked) in what this was forked from.
+-- turn_by_key: the turn that was said under a client key, here or (forked) in what this was forked from. (`+ 0`, `>= 0`: by the key.)
 WITH RECURSIVE line (id, parent, tenant, fork_seq, upto) AS ( --? forked
   SELECT id, parent, tenant, fork_seq, CAST(:last AS BIGINT) FROM streams WHERE id = :stream --? forked
   UNION ALL --? forked
@@ -116,8 +116,8 @@ SELECT t.seq, t.role, t.key, t.call, e.at, named(e), e.body FROM
   turns t JOIN events e ON e.stream = t.stream AND e.seq = t.seq
 WHERE t.key = :key
   AND t.stream = :alone --? alone
-  AND t.stream = line.id AND t.seq <= line.upto --? forked
-  AND t.retracted_seq IS NULL --? alone
+  AND t.stream = line.id AND t.seq + 0 <= line.upto AND COALESCE(t.retracted_seq, 0) >= 0 --? forked
+  AND COALESCE(t.retracted_seq, 0) = 0 --? alone
   AND NOT EXISTS (SELECT 1 FROM line h CROSS JOIN turns m WHERE m.stream = h.id AND m.seq = t.seq AND m.retracted_seq <= h.upto) --? forked
 
 -- turn_by_call: the result of a call that was made in a turn, here or (forked) in what this was forked from. (`+ 0`: by the call.)

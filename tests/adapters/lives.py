@@ -61,7 +61,7 @@ class _Every(dict[str, Any]):
 
 
 class Swept(NamedTuple):
-    """What the outside world saw of one case. killed: by which point; end: the last life's exit code."""
+    """The calls that the outside world saw in one case. killed: by which point; end: the last life's exit code."""
 
     folder: Path
     seen: list[str]

@@ -1,4 +1,4 @@
-"""What `import perdure` loads, and what a missing or unsupported framework gets."""
+"""`import perdure` loads no adapter, and a missing or unsupported framework gives one line."""
 
 from __future__ import annotations
 

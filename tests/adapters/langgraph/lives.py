@@ -40,7 +40,7 @@ class State(TypedDict):
 
 
 class World:
-    """What the outside world saw, and the point at which this life ends."""
+    """The calls that the outside world saw, and the point at which this life ends."""
 
     def __init__(self, folder: Path, point: int) -> None:
         self.file = folder / "world"

@@ -1,4 +1,4 @@
-"""What a store for conversations of Pydantic AI owes: each function takes a store, and uses names of its own.
+"""The contract of a store for conversations of Pydantic AI: each function takes a store, and uses names of its own.
 
 The framework ships no such suite. It holds for the framework's own store in memory, for ours on every backend, and not for the
 broken stores of the tests (controls).

@@ -1,4 +1,4 @@
-"""What a missing or unsupported Pydantic AI gets: one line, with the pip command."""
+"""A missing or unsupported Pydantic AI gives one line, with the pip command."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def send(store: Path, text: str, requests: list[tuple[Any, ...]]) -> list[Any]:
 
 
 def child(work: Callable[[], Any]) -> tuple[Any, int]:
-    """What a process of its own gives, and how it ended."""
+    """The output of a process of its own, and how it ended."""
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:

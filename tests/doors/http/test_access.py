@@ -33,7 +33,7 @@ def ask(http: TestClient, cell: Cell, parts: dict[str, str], tokens: dict[Any, s
 
 
 def fault_of(cell: Cell, answer: Any) -> str:
-    """What is wrong with an answer; nothing if it is the one that the table promises."""
+    """The fault of an answer; nothing if it is the one that the table promises."""
     status = answer.status_code
     if status >= 500:
         return "it is our own fault"

@@ -46,7 +46,7 @@ def call(store: Path, *calls: Call) -> list[Any]:
 
 
 def child(work: Callable[[], Any]) -> tuple[Any, int]:
-    """What a process of its own gives, and how it ended."""
+    """The output of a process of its own, and how it ended."""
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:

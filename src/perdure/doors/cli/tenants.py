@@ -37,7 +37,9 @@ def tenant(
     given = named if lifted else {name: most for name, most in named.items() if most is not None}
     if (action == "limit") != bool(given):
         raise Invalid(
-            "limits are given with `limit`, and only there", path="tenant", hint="--requests, --streams, --runs"
+            "`limit` takes at least one limit, and no other action takes any",
+            path="tenant",
+            hint="--requests, --streams, --runs",
         )
     if action == "create":
         perdure.open(url_of(asked.store, asked.tenant), actor=asked.actor, tenant=asked.tenant).close()

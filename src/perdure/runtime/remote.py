@@ -42,7 +42,7 @@ PLACE_MAX_CHARS = 300
 BACKOFF_SECONDS = 0.5
 
 
-class Hold(NamedTuple):
+class RemoteClaim(NamedTuple):
     """The claim of a remote worker, as each of its requests names it: who it is, and the token of its lease."""
 
     holder: str
@@ -59,7 +59,7 @@ class Next(enum.StrEnum):
     END = "end"  # the run was cancelled, or its time is over: end the program
 
 
-class Reached(NamedTuple):
+class HowFar(NamedTuple):
     """How far a request came. value: the record at its place, if there is one. why: for a rest or an end.
 
     sent: dispatches to note once this is committed. seq: the head before it, up to which `news` tells what stands where.
@@ -93,7 +93,7 @@ class KnownPlaces:
         self.marks: dict[str, PlaceMark] = {}
         self.seq = seq
 
-    def learn(self, reached: Reached) -> None:
+    def learn(self, reached: HowFar) -> None:
         """A request was committed: what it found is known from here on."""
         self.marks.update(reached.news)
         self.seq = max(self.seq, reached.seq)
@@ -241,7 +241,7 @@ class TransactionShell:
 # -- the fence -------------------------------------------------------------------------------------------------------
 
 
-def fence(tx: Tx, stream: Stream, hold: Hold) -> Lease:
+def fence(tx: Tx, stream: Stream, hold: RemoteClaim) -> Lease:
     """The lease that a request names. Stale, with what happened to it, if the run is no longer this worker's (P7)."""
     row = runs.row_of(tx, stream)
     lease = Lease(stream, hold.holder, hold.token, -1)
@@ -259,7 +259,7 @@ def fence(tx: Tx, stream: Stream, hold: Hold) -> Lease:
     raise Stale(said, path="token", hint="leave it: claim again", token=row["token"], status=row["status"])
 
 
-def was_given_up(tx: Tx, stream: Stream, hold: Hold) -> RunRecord | None:
+def was_given_up(tx: Tx, stream: Stream, hold: RemoteClaim) -> RunRecord | None:
     """The run as it stands, if it was given up under this very token: the request that did so is repeated. None if not."""
     row = runs.row_of(tx, stream)
     return runs.run(tx, stream) if row["token"] == hold.token and row["status"] != RunStatus.RUNNING else None
@@ -289,7 +289,14 @@ class RemoteRequest:
     __slots__ = ("_known", "branch", "driving", "lease", "marks", "record", "seq", "shell", "side", "stream", "tx")
 
     def __init__(
-        self, tx: Tx, stream: Stream, core: Core, heartbeat: Heartbeat, hold: Hold, known: KnownPlaces, place: str = ""
+        self,
+        tx: Tx,
+        stream: Stream,
+        core: Core,
+        heartbeat: Heartbeat,
+        hold: RemoteClaim,
+        known: KnownPlaces,
+        place: str = "",
     ) -> None:
         self.tx, self.stream = tx, stream
         self.lease = fence(tx, stream, hold)
@@ -300,7 +307,10 @@ class RemoteRequest:
         self.branch = GivenPlace(check_place(place, record) if place else "")
         self.side = RemoteSide(core, hold.holder)
         agent = RemoteAgent(record.agent, record.program)
-        self.driving = driving = Driving(core, heartbeat, tx.actor, tx.tenant, agent, self.lease, record)
+        self.driving = driving = Driving(
+            core=core, heartbeat=heartbeat, actor=tx.actor, tenant=tx.tenant, agent=agent, lease=self.lease,
+            record=record,
+        )  # fmt: skip
         driving.trunk = self.branch
         driving.replay.unread = False
         driving.hold.ahead_us = core.clocks.now() - tx.store_now()
@@ -322,7 +332,7 @@ class RemoteRequest:
             return Journal(effects=[ledger.effect(self.tx, self.stream, mark.seq)])
         return Journal(waits=[waits.wait(self.tx, self.stream, mark.seq)])
 
-    def reach(self, made: Steps[Any], look: Callable[[], Any] = lambda: None) -> Reached:
+    def reach(self, made: Steps[Any], look: Callable[[], Any] = lambda: None) -> HowFar:
         """Run a verb as far as it comes here. look: the record at the place, if the verb does not give it."""
         awaited = self.driving.activity.awaited
         try:
@@ -335,9 +345,9 @@ class RemoteRequest:
         except Ending as ending:
             return self.reached(Next.END, look())._replace(why=ending.code)
 
-    def reached(self, following: Next, value: Any) -> Reached:
+    def reached(self, following: Next, value: Any) -> HowFar:
         """How far it came."""
-        return Reached(
+        return HowFar(
             next=following, value=value, seq=self.seq, news=self.marks, cancelling=self.lease.cancelling,
             sent=tuple(self.side.noted),
         )  # fmt: skip

@@ -35,11 +35,11 @@ from perdure.runtime.places import Branch
 from perdure.runtime.placing import take
 from perdure.runtime.remote import (
     BACKOFF_SECONDS,
-    Hold,
+    HowFar,
     KnownPlaces,
     Next,
-    Reached,
     RemoteAgent,
+    RemoteClaim,
     RemoteRequest,
     RemoteSide,
     TransactionShell,
@@ -94,7 +94,7 @@ class WireError(Exception):
 # -- steps -----------------------------------------------------------------------------------------------------------
 
 
-def keep_step(request: RemoteRequest, said: StepSaid) -> Reached:
+def keep_step(request: RemoteRequest, said: StepSaid) -> HowFar:
     """Record a step, or give the one that is recorded at its place. A run that is cancelled keeps what was done."""
     return request.reach(_keep_step(request.driving, request.branch, said))
 
@@ -122,7 +122,7 @@ def _keep_step(driving: Driving, branch: Branch, said: StepSaid) -> Steps[StepRe
 
 def begin_effect(
     request: RemoteRequest, tool: Tool, args: dict[str, Any], approve: outward.Approval, about: tuple[str, ...] = ()
-) -> Reached:
+) -> HowFar:
     """Carry an effect as far as it comes without its worker: to the call (its dispatch is durable by then), or to its end."""
     mine = request.dispatched_here
     if mine is not None and (mine.tool, mine.digest) == (tool.name, digest_of(tool.name, args)):
@@ -142,7 +142,7 @@ def own_effect(request: RemoteRequest, seq: int, attempt: int) -> EffectRecord:
     return found
 
 
-def tell_outcome(request: RemoteRequest, seq: int, attempt: int, said: CallSaid) -> Reached:
+def tell_outcome(request: RemoteRequest, seq: int, attempt: int, said: CallSaid) -> HowFar:
     """Record what came of a call. It may leave the effect in doubt, or planned for another attempt: begin it again then."""
     found = own_effect(request, seq, attempt)
     if found.attempt != attempt or found.state in (EffectState.PLANNED, SAYS.get(said.outcome)):
@@ -151,7 +151,7 @@ def tell_outcome(request: RemoteRequest, seq: int, attempt: int, said: CallSaid)
     return _pausing(request.reach(request.driving.acting.record_outcome(tool, found, _came(said))))
 
 
-def _pausing(reached: Reached) -> Reached:
+def _pausing(reached: HowFar) -> HowFar:
     """With the time that another attempt should wait for, as our own workers wait."""
     found: EffectRecord = reached.value
     pause = 0.0 if found.settled else backoff_seconds(BACKOFF_SECONDS, found.failures)
@@ -159,7 +159,7 @@ def _pausing(reached: Reached) -> Reached:
 
 
 def tell_outcome_late(
-    tx: Tx, stream: Stream, core: Core, hold: Hold, seq: int, attempt: int, said: CallSaid
+    tx: Tx, stream: Stream, core: Core, hold: RemoteClaim, seq: int, attempt: int, said: CallSaid
 ) -> EffectRecord:
     """Record what came of a call whose worker has lost its lease: a fact all the same, which settles its own doubt."""
     found = effect(tx, stream, seq)
@@ -188,7 +188,7 @@ def _came(said: CallSaid) -> Came:
     return Came(None, error)
 
 
-def tell_probe(request: RemoteRequest, seq: int, attempt: int, verdict: Verdict, asked_us: int) -> Reached:
+def tell_probe(request: RemoteRequest, seq: int, attempt: int, verdict: Verdict, asked_us: int) -> HowFar:
     """Record what the other side said about an effect in doubt. asked_us: the store's time before it was asked."""
     found = own_effect(request, seq, attempt)
     if found.attempt != attempt or found.state is not EffectState.IN_DOUBT:
@@ -207,7 +207,7 @@ def tell_probe(request: RemoteRequest, seq: int, attempt: int, verdict: Verdict,
 def ask(
     request: RemoteRequest, question: str, choices: Any, default: Any, detail: Any, timeout: Duration | None,
     about: tuple[str, ...],
-) -> Reached:  # fmt: skip
+) -> HowFar:  # fmt: skip
     """Ask a person; the wait as it stands."""
     doc = waits.ask_document(question, choices, default, detail)
     mark = digest(doc, "ask").hex()
@@ -217,14 +217,14 @@ def ask(
     )
 
 
-def sleep(request: RemoteRequest, duration: str) -> Reached:
+def sleep(request: RemoteRequest, duration: str) -> HowFar:
     """Wait for some time, on the store's clock."""
     duration_us(duration, "duration")
     mark = digest(duration, "sleep").hex()
     return _awaited(request, waiting.await_one(request.driving, request.branch, WaitKind.SLEEP, {}, mark, duration))
 
 
-def wait(request: RemoteRequest, name: str, timeout: Duration | None) -> Reached:
+def wait(request: RemoteRequest, name: str, timeout: Duration | None) -> HowFar:
     """Wait for a signal."""
     check_name(name, "name")
     return _awaited(request, waiting.await_signal(request.driving, request.branch, name, timeout))
@@ -233,7 +233,7 @@ def wait(request: RemoteRequest, name: str, timeout: Duration | None) -> Reached
 def start_child(
     request: RemoteRequest, agent: str, args: list[Any], kwargs: dict[str, Any], timeout: Duration | None,
     about: tuple[str, ...],
-) -> Reached:  # fmt: skip
+) -> HowFar:  # fmt: skip
     """Start a run of one's own, and wait for its end."""
     check_name(agent, "agent")
     return _awaited(request, _child(request, RemoteAgent(agent, "", timeout), tuple(args), kwargs, about))
@@ -247,7 +247,7 @@ def _child(
     return (yield from waiting.until_over(request.driving, request.branch, found))
 
 
-def _awaited(request: RemoteRequest, made: Steps[WaitRecord]) -> Reached:
+def _awaited(request: RemoteRequest, made: Steps[WaitRecord]) -> HowFar:
     """A wait as it stands, over or not."""
 
     def look() -> WaitRecord | None:
@@ -260,7 +260,7 @@ def _awaited(request: RemoteRequest, made: Steps[WaitRecord]) -> Reached:
 # -- checkpoints -----------------------------------------------------------------------------------------------------
 
 
-def cut(request: RemoteRequest, state: Any, number: int, about: tuple[str, ...]) -> Reached:
+def cut(request: RemoteRequest, state: Any, number: int, about: tuple[str, ...]) -> HowFar:
     """Save a state to go on from. number: the cut that the worker is at; if it is one more by now, this was done before."""
     record = request.record
     if record.cuts == number + 1 and record.cut_seq > runs.row_of(request.tx, request.stream)["claimed_seq"]:
@@ -315,7 +315,7 @@ def release(request: RemoteRequest) -> RunRecord:
 
 
 def rest(request: RemoteRequest, said: RestSaid) -> RunRecord:
-    """Let the run wait; nobody holds it. What came meanwhile makes it ready at once."""
+    """Let the run wait; nobody holds it. It is ready at once if something that it waits for has come meanwhile."""
     if not (said.awaited or said.doubts or said.wake_us):
         raise Invalid("a run that waits for nothing would never be woken", path="awaited", hint="release it instead")
     lease = _undisturbed(request)
@@ -350,15 +350,23 @@ def _limit_us(request: RemoteRequest) -> int | None:
 
 
 def within(
-    tx: Tx, stream: Stream, core: Core, heartbeat: Any, hold: Hold, known: KnownPlaces, place: str, verb: Verb,
+    tx: Tx, stream: Stream, core: Core, heartbeat: Any, hold: RemoteClaim, known: KnownPlaces, place: str, verb: Verb,
     *args: Any,
 ) -> Any:  # fmt: skip
     """A verb as one request: fenced, at its place."""
-    return verb(RemoteRequest(tx, stream, core, heartbeat, hold, known, place), *args)
+    request = RemoteRequest(tx=tx, stream=stream, core=core, heartbeat=heartbeat, hold=hold, known=known, place=place)
+    return verb(request, *args)
 
 
 def giving_up(
-    tx: Tx, stream: Stream, core: Core, heartbeat: Any, hold: Hold, known: KnownPlaces, verb: Verb, args: Sequence[Any]
+    tx: Tx,
+    stream: Stream,
+    core: Core,
+    heartbeat: Any,
+    hold: RemoteClaim,
+    known: KnownPlaces,
+    verb: Verb,
+    args: Sequence[Any],
 ) -> RunRecord:
     """A verb after which the run is nobody's. Again: the run as it stands, if it was given up under this very token."""
     return was_given_up(tx, stream, hold) or within(tx, stream, core, heartbeat, hold, known, "", verb, *args)

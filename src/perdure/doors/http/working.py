@@ -57,7 +57,7 @@ from perdure.planes.recovery import checkpoints, leases, presence
 from perdure.planes.recovery.leases import Company, Lease
 from perdure.planes.subjects import named
 from perdure.runtime import remote, remote_verbs
-from perdure.runtime.remote import Hold, Reached
+from perdure.runtime.remote import HowFar, RemoteClaim
 from perdure.runtime.remote_verbs import CallSaid, RestSaid, StepSaid
 
 FOUND_MAX = 20
@@ -238,17 +238,17 @@ async def _stream(call: HttpCall) -> Stream:
     return await call.caller.read(runs.find, call.parts["run"])
 
 
-def _hold(call: HttpCall, body: HoldInput) -> Hold:
-    return Hold(holder_of(call, body.holder), body.token)
+def _hold(call: HttpCall, body: HoldInput) -> RemoteClaim:
+    return RemoteClaim(holder_of(call, body.holder), body.token)
 
 
-async def _reach(call: HttpCall, body: Any, verb: Any, *args: Any, place: str = "") -> Reached:
+async def _reach(call: HttpCall, body: Any, verb: Any, *args: Any, place: str = "") -> HowFar:
     """Run a verb at its place, in one transaction; what it dispatched is noted once that is committed."""
     stream, core = await _stream(call), call.caller.core
     known = call.serving.known_places(stream.uid, body.token, 0)
     heartbeat = call.caller.heartbeat
     about = (stream, core, heartbeat, _hold(call, body), known, place or getattr(body, "place", ""))
-    reached: Reached = await call.caller.write(remote_verbs.within, *about, verb, *args)
+    reached: HowFar = await call.caller.write(remote_verbs.within, *about, verb, *args)
     known.learn(reached)
     for dispatch in reached.sent:
         core.tide.note(dispatch)

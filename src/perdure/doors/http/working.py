@@ -109,14 +109,18 @@ async def _take(call: HttpCall, body: WorkClaimInput, seen: Look) -> WorkClaimAn
     for lost in (each for each in mine if each.stream.name not in body.held):
         if (again := await _claim(call, body, lost, Company.NOBODY, lost=True)) is not None:
             return again
-    if any(each.suspect for each in mine):
-        return None
+    suspects = [each for each in seen.suspects if _can_drive(body, each)]
+    if mine and (suspects or any(each.suspect for each in mine)):
+        return None  # as our own workers: a suspect is driven alone, so nothing else is taken until it is
     company = Company.ANY if mine else Company.NOBODY
-    for found in (*seen.suspects, *seen.takeable) if not mine else seen.takeable:
-        can_drive = found.agent in body.agents and found.pinned in (None, body.agents[found.agent])
-        if can_drive and (taken := await _claim(call, body, found, company)) is not None:
+    for found in (*suspects, *(each for each in seen.takeable if _can_drive(body, each))):
+        if (taken := await _claim(call, body, found, company)) is not None:
             return taken
     return None
+
+
+def _can_drive(body: WorkClaimInput, found: FoundRun) -> bool:
+    return found.agent in body.agents and found.pinned in (None, body.agents[found.agent])
 
 
 async def _claim(

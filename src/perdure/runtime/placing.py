@@ -20,7 +20,6 @@ from perdure.model.records.effects import EffectError, text_of
 from perdure.model.records.runs import StepRecord
 from perdure.planes.execution import model_inputs, steps
 from perdure.planes.reading.durations import Duration
-from perdure.planes.recovery import checkpoints
 from perdure.runtime import course, resting
 from perdure.runtime.driving import Driving
 from perdure.runtime.journal import shape_of
@@ -152,7 +151,7 @@ def step(
         value = came.result
         noted = notes | {"usage": usage_of(value)} if notes else notes
         doc = steps.document(place, known.name, mark, value, None, noted, brief=known.brief, shape=shape)
-        given = None if frozen is None else (yield Read(checkpoints.prepare, (frozen,)))
+        given = None if frozen is None else (yield Read(model_inputs.prepare, (driving.stream, frozen)))
         if keep is None:
             yield Write(steps.done, (doc, given), keep=True)
         else:

@@ -20,11 +20,13 @@ from perdure.model.filters import EffectFilters
 from perdure.model.instants import instant_us
 from perdure.model.limits import PAGE_MAX_ROWS
 from perdure.model.records.effects import EffectRecord, EffectState
+from perdure.planes.reading.body_reading import inline_body
 from perdure.planes.reading.durations import between
 from perdure.planes.reading.paging import Page, decode_cursor, encode_cursor
 from perdure.planes.recovery import presence
 from perdure.stores.core import Core
 from perdure.stores.store import Reads
+from perdure.stores.tx import EVENTS
 
 Found = tuple[Stream, EffectRecord]
 Place = tuple[int, int, int]  # in a listing: instant, stream and number
@@ -120,3 +122,10 @@ def _wrong_at(found: Found) -> Place:
     stream, record = found
     sent_at = record.dispatched_at if record.state is EffectState.DISPATCHED else None
     return instant_us(sent_at or record.outcome_at or record.at, 0), stream.id, record.seq
+
+
+def was_dispatched_after(reads: Reads, found: EffectRecord, stream: Stream, after: int) -> bool:
+    """Whether the attempt at which an effect is was dispatched after an event of its run, such as a claim."""
+    rows = reads.query(ledger.Q.dispatches_after, touches=[(EVENTS, stream.id)], stream=stream.id, after=after)
+    # An event names the effect that it dispatched, unless it made it.
+    return any(inline_body(body, found.id).key.get("seq", seq) == found.seq for seq, body in rows)

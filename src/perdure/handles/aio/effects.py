@@ -175,7 +175,7 @@ class AsyncEffect(AsyncActing):
         verb = of(self._record, verb)
         ending = answering(verb)
         if state is not ...:
-            prepared = await self._caller.read(checkpoints.prepare, checkpoints.freeze(state))
+            prepared = await self._read(checkpoints.prepare, checkpoints.freeze(state))
             ending = checkpointing(prepared, verb)
         moving = acting_in(self._caller, self._stream).move(
             arrow, ending, self._record.seq, self._record.attempt, outcome

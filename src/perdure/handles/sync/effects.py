@@ -176,7 +176,7 @@ class Effect(Acting):
         verb = of(self._record, verb)
         ending = answering(verb)
         if state is not ...:
-            prepared = self._caller.read(checkpoints.prepare, checkpoints.freeze(state))
+            prepared = self._read(checkpoints.prepare, checkpoints.freeze(state))
             ending = checkpointing(prepared, verb)
         moving = acting_in(self._caller, self._stream).move(
             arrow, ending, self._record.seq, self._record.attempt, outcome

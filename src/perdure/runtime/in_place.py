@@ -35,7 +35,7 @@ ANSWERED = (WaitKind.ASK, WaitKind.APPROVAL, WaitKind.SIGNAL)  # by somebody, at
 LOOK_SECONDS = 0.5  # how often a drive that waits for the clock or for children looks
 
 
-class InPlace:
+class DrivenInPlace:
     """Drives runs of these agents. see: makes what an agent's function gets. patience_us: the longest sleep to wait for."""
 
     __slots__ = ("_agents", "_core", "_patience_us", "_see")

@@ -28,7 +28,7 @@ from perdure.planes.reading.durations import Duration
 from perdure.planes.reading.paging import Page
 from perdure.runtime import course, untaken
 from perdure.runtime.agent import DECLARED, Agent, as_agent, by_name
-from perdure.runtime.in_place import InPlace
+from perdure.runtime.in_place import DrivenInPlace
 from perdure.runtime.shells import AsyncShell
 
 
@@ -172,7 +172,7 @@ class AsyncRuns(AsyncStoreHandle):
         self, handle: AsyncRunHandle, agents: dict[str, Agent], patience_us: float = course.PATIENCE_US
     ) -> Any:
         """Drive a run, and the runs that it starts, until it is over. patience_us: the longest sleep that is waited for."""
-        here = InPlace(self._caller.core, agents, run_for, patience_us)
+        here = DrivenInPlace(self._caller.core, agents, run_for, patience_us)
         return await self._shell(handle._stream).run(here.drive(handle._stream, handle.record))
 
     def _shell(self, stream: Stream) -> AsyncShell:
@@ -184,7 +184,7 @@ class AsyncRuns(AsyncStoreHandle):
         Gives the runs as they stand then, and what cannot be read of others.
         """
         known = self._known(agents)
-        here = InPlace(self._caller.core, known, run_for)
+        here = DrivenInPlace(self._caller.core, known, run_for)
         driven: list[RunRecord] = []
         damaged: list[str] = []
         for stream in await self._caller.read(untaken.left_runs, known, self._caller.core):

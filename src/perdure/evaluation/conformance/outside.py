@@ -91,7 +91,7 @@ class LocalServer(ThreadingHTTPServer):
 
     def until_quiet(self) -> None:
         """Until no connection is left: of a client that was killed, and whatever it had sent by then, is read."""
-        with socket.create_connection(self.server_address[:2], PATIENCE_SECONDS) as barrier:
+        with socket.create_connection(("127.0.0.1", self.server_address[1]), PATIENCE_SECONDS) as barrier:
             barrier.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")  # accepted after whatever came before
             while barrier.recv(4096):
                 pass

@@ -286,8 +286,11 @@ class Slot:
             self.holders.add(said["holder"])
         is_verb = path.startswith("/v1/runs/") and method == "POST"
         fault = self._faults.at_request() if is_verb else None
-        if fault in (WireFault.KILL_BEFORE, WireFault.PAUSE_BEFORE):
-            self._before(fault, path, said)
+        if fault is WireFault.KILL_BEFORE:
+            self.kill()
+            raise Severed
+        if fault is WireFault.PAUSE_BEFORE:
+            self._pause(path, said)
         answer = self._forward(method, path, headers, body)
         if fault is not None and answer.status == 200:
             self._after(fault, (method, path, headers, said, answer))
@@ -299,12 +302,6 @@ class Slot:
             return self._served.send(method, path, wanted, body)
         except (OSError, http.client.HTTPException):
             raise Severed from None
-
-    def _before(self, fault: WireFault, path: str, said: dict[str, Any]) -> None:
-        if fault is WireFault.KILL_BEFORE:
-            self.kill()
-            raise Severed
-        self._pause(path, said)
 
     def _after(self, fault: WireFault, about: tuple[str, str, Mapping[str, str], dict[str, Any], ServerAnswer]) -> None:
         method, path, headers, said, answer = about
@@ -374,6 +371,8 @@ def _lasting(path: str, answer: ServerAnswer) -> Any:
         return None
     if verb in ("asks", "waits", "sleeps", "children"):
         return (answer.status, said["wait"]["seq"])
+    if verb == "effects" and said["effect"]["kind"] in ("unsafe", "probed"):
+        return (answer.status, said["effect"]["seq"])  # a person may have settled it by then
     return (answer.status, {**said, "now": 0})
 
 

@@ -140,7 +140,7 @@ def step(
     frozen = model_inputs.freeze(args, kwargs) if notes else None
     shape = shape_of(args, kwargs) if (args or kwargs) and not notes else ""
     value: Any = None
-    driving.activity.begin()
+    driving.begin_step(place)
     try:
         if known.retries:
             came = yield from consult(known, fn, args, kwargs, hold.check_going)

@@ -56,6 +56,7 @@ def serve(
     from perdure.doors.http.running import Listening, check_listening, run  # noqa: PLC0415 - help must not load this
     from perdure.doors.http.serving import Serving  # noqa: PLC0415
     from perdure.stores.url import without_password  # noqa: PLC0415
+    from perdure.telemetry import exporting  # noqa: PLC0415
 
     at = Listening(
         host=host, port=port, certificate=certificate, private_key=private_key, behind_proxy=behind_proxy,
@@ -64,6 +65,7 @@ def serve(
     check_listening(at)
     if not one_tenant:
         _check_walled(asked)
+    exporting.begin("perdure-server")
     note(f"serving {without_password(asked.store)} at {at.address}; `perdure token create` makes a token")
     serving = Serving(asked.store, tenant=asked.tenant, actor=asked.actor, alone=one_tenant, lease_seconds=lease)
     run(serving, at, pages(serving, Links()))

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import perdure
-from perdure.errors import Invalid, Unavailable
+from perdure.errors import Unavailable
 from perdure.evaluation.conformance.outside import Arrivals, JsonConnection, LocalServer, Severed, outside
 from perdure.planes.access import tokens
 from perdure.planes.access.tokens import CONTROL, TokenRole
@@ -233,12 +233,9 @@ class Slot:
         }  # fmt: skip
         with self._mutex:
             self.holders = set()
-            try:
-                self._process = subprocess.Popen(  # noqa: S603 - the worker under test, as the caller gave it
-                    self._command, env={**os.environ, **given}, stdout=self._log, stderr=self._log
-                )
-            except OSError as error:
-                raise Invalid(f"{self._command[0]} cannot be started: {error.strerror}", path="worker") from error
+            self._process = subprocess.Popen(  # noqa: S603 - the worker under test, as the caller gave it
+                self._command, env={**os.environ, **given}, stdout=self._log, stderr=self._log
+            )
 
     def kill(self, *, again: bool = True, wait: bool = True) -> None:
         """Kill the worker, and start it anew. When this returns, nothing that it sent can arrive any more.

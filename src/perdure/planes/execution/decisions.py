@@ -190,7 +190,7 @@ def decisions(
         status=OPEN.value if open is True else None,
         status_not=OPEN.value if open is False else None,
         tag=None if tag is None else check_name(tag, "tag"),
-        about=subjects.wanted(about),
+        about=subjects.wanted_here(reads, stream.id, about),
         after=None if after is None else decode_cursor(after, 1)[0],
         limit=count + 1,
     )

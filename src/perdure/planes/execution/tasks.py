@@ -415,7 +415,7 @@ def tasks(
         label=None if label is None else check_name(label, "label"),
         parent=None if parent is None else check_seq(getattr(parent, "id", parent), "parent"),
         stuck=1 if stuck else None,
-        about=subjects.wanted(about),
+        about=subjects.wanted_here(reads, stream.id, about),
         after=None if after is None else decode_cursor(after, 1)[0],
         limit=count + 1,
     )

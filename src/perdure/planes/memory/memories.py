@@ -299,7 +299,8 @@ def memories(
         stream=stream.id,
         after=None if after is None else decode_cursor(after, 1)[0],
         limit=count + 1,
-        **_filters(kind, status, tag, about, unread=unread),
+        **_filters(kind, status, tag, unread=unread),
+        about=subjects.wanted_here(reads, stream.id, about),
     )
     found = [_record(reads, stream, row) for row in rows[:count]]
     return Page(found, encode_cursor(found[-1].seq) if len(rows) > count else None)
@@ -324,20 +325,18 @@ def memories_of_store(
     rows = reads.query(
         Q.memories_of_store,
         **listing.asked,
-        **_filters(kind, status, tag, about, unread=unread),
+        **_filters(kind, status, tag, unread=unread),
+        about=subjects.wanted(about),
         actor=None if actor is None else check_name(actor, "actor"),
     )
     return listing.page(rows, partial(_record, reads), at=13, number=0)
 
 
-def _filters(
-    kind: str | None, status: str | None, tag: str | None, about: str | None, *, unread: bool
-) -> dict[str, Any]:
+def _filters(kind: str | None, status: str | None, tag: str | None, *, unread: bool) -> dict[str, Any]:
     return {
         "kind": None if kind is None else check_one_of(MemoryKind, kind, "kind").value,
         "status": None if status is None else check_one_of(MemoryStatus, status, "status").value,
         "tag": None if tag is None else check_name(tag, "tag"),
-        "about": subjects.wanted(about),
         "unread": True if unread else None,
     }
 

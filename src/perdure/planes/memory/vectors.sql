@@ -71,5 +71,19 @@ WHERE g.tenant = :tenant AND g.thing = :thing AND g.tag = :tag AND x.shelf >= 'm
   AND x.at >= :since --? since
 LIMIT :limit
 
+-- texts_about_whole: the texts of the memories of streams that are about a subject as a whole, the newest first.
+SELECT x.in_stream, x.seq, x.part, x.shelf FROM texts x
+WHERE x.tenant = :tenant AND about_whole(x.in_stream) AND x.shelf >= 'memory.' AND x.shelf < 'past/'
+  AND x.in_stream IN (SELECT value FROM json_each(:streams)) --? streams
+  AND x.at >= :since --? since
+ORDER BY x.in_stream, x.seq DESC LIMIT :limit
+
+-- texts_about_whole @postgres: lists come in by another function.
+SELECT x.in_stream, x.seq, x.part, x.shelf FROM texts x
+WHERE x.tenant = :tenant AND about_whole(x.in_stream) AND x.shelf >= 'memory.' AND x.shelf < 'past/'
+  AND x.in_stream = ANY (ARRAY(SELECT CAST(value AS BIGINT) FROM json_array_elements_text(CAST(:streams AS json)))) --? streams
+  AND x.at >= :since --? since
+ORDER BY x.in_stream, x.seq DESC LIMIT :limit
+
 -- texts_and_vectors: how many texts a tenant has, and how many vectors.
 SELECT (SELECT count(*) FROM texts WHERE tenant = :tenant), (SELECT count(*) FROM vectors WHERE tenant = :tenant)

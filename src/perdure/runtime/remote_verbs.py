@@ -27,7 +27,6 @@ from perdure.model.records.runs import RunRecord, RunStatus, StepRecord, WaitKin
 from perdure.model.values import digest
 from perdure.planes.execution import model_inputs, runs, steps, waits
 from perdure.planes.reading.durations import Duration, store_now
-from perdure.planes.recovery import checkpoints
 from perdure.runtime import course, outward, waiting
 from perdure.runtime.cutting import checkpoint
 from perdure.runtime.driving import Driving
@@ -108,7 +107,7 @@ def _keep_step(driving: Driving, branch: Branch, said: StepSaid) -> Steps[StepRe
     given = None
     if said.model is not None:
         notes = {"model": said.model, "usage": usage_of(said.value)}
-        given = yield Read(checkpoints.prepare, (model_inputs.freeze(*said.input),))
+        given = yield Read(model_inputs.prepare, (driving.stream, model_inputs.freeze(*said.input)))
     doc = steps.document(place, said.name, said.digest, said.value, said.error, notes, shape=said.shape)
     seq = yield Write(steps.done, (doc, given))
     return StepRecord(

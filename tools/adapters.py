@@ -63,6 +63,14 @@ FRAMEWORKS = {
         ("tests/test_store.py", "tests/test_async_store.py", "tests/test_ttl.py"),
         "langgraph_store_suite",
     ),
+    "langgraph-runtime": Framework(
+        ("langgraph==1.2.22", "langgraph-checkpoint==4.3.2", "langgraph-checkpoint-sqlite==3.1.2",
+         "langgraph-checkpoint-postgres==3.2.0", "langchain==1.4.7", "psycopg-pool", "redis", "pytest-mock", "syrupy",
+         "pycryptodome", "httpx", "pytest-xdist"),
+        "langgraph==1.2.22",
+        ("tests",),
+        "langgraph_runtime_suite",
+    ),
     # One environment for all: CrewAI cannot live in it (it takes openai, mcp and pydantic back).
     "together": Framework(
         ("langgraph==1.2.22", "langgraph-checkpoint==4.3.2", "langgraph-checkpoint-sqlite==3.1.2", "langchain==1.4.7",

@@ -18,7 +18,13 @@ from plugged import Counting, url_for, used
 
 from perdure.adapters.langgraph import PerdureSaver
 
-EXCEPT: dict[str, str] = {}
+DRIFT = "the stock saver fails it too, with this version of langchain-core"
+SECONDS = "it compares elapsed seconds, or the order that sleeps give: on a busy machine it fails now and then, with any saver"
+EXCEPT = {
+    "test_weather_subgraph": DRIFT,
+    "test_stream_subgraphs_during_execution": SECONDS,
+    "test_imp_nested": SECONDS,
+}
 
 
 class SqliteSaver(PerdureSaver):
@@ -35,6 +41,11 @@ class SqliteSaver(PerdureSaver):
 # Before any test module is imported, and the conftest of the tests, which comes before `pytest_configure`.
 langgraph.checkpoint.sqlite.SqliteSaver = SqliteSaver  # type: ignore[misc]
 langgraph.checkpoint.sqlite.aio.AsyncSqliteSaver = SqliteSaver  # type: ignore[misc]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Only tests on the replaced savers: the others never see ours."""
+    items[:] = [item for item in items if "sqlite" in item.nodeid]
 
 
 def pytest_configure(config: pytest.Config) -> None:

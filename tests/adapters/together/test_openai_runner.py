@@ -43,8 +43,7 @@ class Scripted(Model):
         given = [item["output"] for item in input if item.get("type") == "function_call_output"]
         outputs = [each if isinstance(each, str) else each[0]["text"] for each in given]
         output = [said(" | ".join(outputs))] if outputs else [
-            ResponseFunctionToolCall(call_id=f"call_{self.asked}_{at}", name=tool, arguments=json.dumps(args), type="function_call")
-            for at, (tool, args) in enumerate(self.calls)
+            call(f"call_{self.asked}_{at}", tool, args) for at, (tool, args) in enumerate(self.calls)
         ]  # fmt: skip
         return ModelResponse(output=output, usage=Usage(requests=1), response_id=None)
 
@@ -62,6 +61,10 @@ class Scripted(Model):
         }
         response = Response(id="r", output=answer.output, **about)
         yield ResponseCompletedEvent(type="response.completed", sequence_number=1, response=response)
+
+
+def call(call_id, tool, args):
+    return ResponseFunctionToolCall(call_id=call_id, name=tool, arguments=json.dumps(args), type="function_call")
 
 
 def said(text):

@@ -32,8 +32,12 @@ class DurableModel(Model):
         return await self._answer(input, lambda: self._inner.get_response(system_instructions, input, *args, **kwargs))
 
     async def stream_response(
-        self, system_instructions: Any, input: Any, *args: Any, **kwargs: Any
-    ) -> AsyncIterator[Any]:  # noqa: A002
+        self,
+        system_instructions: Any,
+        input: Any,  # noqa: A002 - the framework's word
+        *args: Any,
+        **kwargs: Any,
+    ) -> AsyncIterator[Any]:
         """The kept answer at once, or a new one as it comes."""
         events: asyncio.Queue[Any] = asyncio.Queue()
 

@@ -5,8 +5,8 @@
 Called again with the same key after a death, it goes through the same run: recorded answers and results come back, and what was
 open is settled by the tool's rule. Its session shows it the history as it was when the run began.
 
-Doubt that a person must settle is the framework's own pause: the run ends with `interruptions`, one for each such call. What the
-person decides there is recorded with the attempt that it is about, so that an approval calls the tool once. Keeps P2, P3, P4, P14.
+Doubt that a person must settle is the framework's own pause: the run ends with `interruptions`, one for each such call. What
+the person decides there is recorded with the attempt that it is about: an approval calls the tool once. Keeps P2, P3, P4, P14.
 """
 
 from __future__ import annotations
@@ -93,9 +93,9 @@ class DurableRunner:
         run_config: RunConfig | None = None,
         **options: Any,
     ) -> RunResultStreaming:
-        """`Runner.run_streamed`, once for a key in this session: see `run`. An answer streams while it comes, and is recorded before
-        its end is told; a recorded one comes whole. Doubt that shows while it streams is raised as InDoubt from `stream_events`;
-        run again with the same key, it is a pause.
+        """`Runner.run_streamed`, once for a key in this session: see `run`. An answer streams while it comes, and is recorded
+        before its end is told; a recorded one comes whole. Doubt that shows while it streams is raised as InDoubt
+        from `stream_events`; run again with the same key, it is a pause.
         """
         run = await _opened(session, key, kinds, run_config)
         given = await run.taken(input)
@@ -230,7 +230,7 @@ class _DurableRun:
         return found is not None and found["verdict"] == "approved" and found["decided"] == attempt
 
     def pause(self) -> None:
-        """Go through the run once more, up to the calls that were found to be in doubt. Raises InDoubt if that was done before."""
+        """Go through the run once more, up to the calls that were found to be in doubt. Raises InDoubt if they were known."""
         fresh = self.doubts.keys() - self.paused
         if not fresh:
             raise next(iter(self.doubts.values()))

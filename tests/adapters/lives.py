@@ -109,10 +109,12 @@ def points_of(program: Callable[[Life], None], folder: Path) -> int:
     return int((folder / "points").read_text())
 
 
-def swept(program: Callable[[Life], None], folder: Path, kill_at: int) -> Swept:
-    """A case that is killed at one point, and then lived to its end."""
+def swept(program: Callable[[Life], None], folder: Path, kill_at: int, kills: int = 1) -> Swept:
+    """A case that is killed at one point, and then lived to its end. kills: how many lives in a row die there."""
     folder.mkdir()
     end = live(program, folder, kill_at)
+    for _ in range(kills - 1):
+        end = live(program, folder, kill_at) if end else 0
     for _ in range(LIVES_MAX):
         if end == 0:
             break

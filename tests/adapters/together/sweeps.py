@@ -2,7 +2,8 @@
 
     python sweeps.py FRAMEWORK MODE SUBJECT MOST FOLDER
 
-FRAMEWORK: openai_agents, pydantic_ai, claude_agent. MODE: plain, slow (a slow disk), streamed. SUBJECT: perdure; no barrier (the
+FRAMEWORK: openai_agents, pydantic_ai, claude_agent. MODE: plain, slow (a slow disk), files (another store), again (the life after
+the first one is killed at the same point too), streamed. SUBJECT: perdure; no barrier (the
 model's answer is not kept before its calls are carried out); stock. An agent pays and mails at once, then ships, then says so:
 three answers, three effects. Each id of a call is new, as a provider's are. A life that is not killed is asked once more at its
 end, with the same message: nothing may happen again.
@@ -28,6 +29,10 @@ from adapters.lives import Life, points_of, sample, swept  # noqa: E402 - as abo
 
 FIRST, THEN = ("pay", "mail"), ("ship",)
 SLOW_SECONDS = 0.02
+
+
+def url_of(life: Life, mode: str) -> str:
+    return f"files:///{life.folder}/agent" if mode == "files" else f"sqlite:///{life.folder}/agent.db"
 
 
 def new_id() -> str:
@@ -120,7 +125,7 @@ def openai_agents(life: Life, mode: str, subject: str) -> None:  # noqa: C901 - 
             result = await Runner.run(agent, "order", session=SQLiteSession("s", life.folder / "stock.db"))
             assert result.final_output == "done"
             return
-        with perdure.open(f"sqlite:///{life.folder}/agent.db") as store:
+        with perdure.open(url_of(life, mode)) as store:
             session = PerdureSession("s", store)
             for _ in range(1 if subject == "no barrier" else 2):
                 if mode == "streamed":
@@ -202,7 +207,7 @@ def pydantic_ai(life: Life, mode: str, subject: str) -> None:  # noqa: C901 - a 
         if subject == "stock":
             assert (await agent.run("order")).output == "done"
             return
-        with perdure.open(f"sqlite:///{life.folder}/agent.db") as store:
+        with perdure.open(url_of(life, mode)) as store:
             for _ in range(2):
                 assert await store.aio.drive(shop, "order", key="order-7") == "done"
 
@@ -273,7 +278,7 @@ def claude_agent(life: Life, mode: str, subject: str) -> None:  # noqa: C901 - a
             raise host.error
         assert last[-1].result == "done", last
 
-    with perdure.open(f"sqlite:///{life.folder}/agent.db") as store:
+    with perdure.open(url_of(life, mode)) as store:
         asyncio.run(main(store))
 
 
@@ -310,13 +315,14 @@ def main(framework: str, mode: str, subject: str, most: str, folder: str) -> Non
         "unended": [],
     }
     for number in sample(count, int(most) or None):
-        case = swept(program, Path(folder) / str(number), number)
+        case = swept(program, Path(folder) / str(number), number, 2 if mode == "again" else 1)
         did = case.named("did")
         report["points"] += 1
         report["killed"] += bool(case.killed)
         report["twice"] += len(did) > len(set(did))
         report["lost"] += set(did) != {f"did {name}" for name in (*FIRST, *THEN)}
-        report["paid_twice"] += case.count("answer") > 3 + case.unrecorded
+        lost_answers = sum(line.startswith("killed") and line.endswith("unrecorded") for line in case.seen)
+        report["paid_twice"] += case.count("answer") > 3 + lost_answers
         if case.end:
             report["unended"].append([number, (case.folder / "error").read_text()[-1500:]])
     sys.stdout.write(json.dumps(report))

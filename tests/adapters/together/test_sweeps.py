@@ -20,9 +20,10 @@ ALL = bool(os.environ.get("PERDURE_ROUNDS"))
 SOME = "6"
 NEEDS = {"openai_agents": "agents", "pydantic_ai": "pydantic_ai", "claude_agent": "claude_agent_sdk"}
 MODES = [
-    ("openai_agents", "plain"), ("openai_agents", "slow"), ("openai_agents", "streamed"), ("pydantic_ai", "plain"),
-    ("pydantic_ai", "slow"), ("pydantic_ai", "streamed"), ("claude_agent", "plain"), ("claude_agent", "slow"),
-]  # fmt: skip
+    *(("openai_agents", mode) for mode in ("plain", "slow", "again", "streamed")),
+    *(("pydantic_ai", mode) for mode in ("plain", "slow", "files", "again", "streamed")),
+    *(("claude_agent", mode) for mode in ("plain", "slow", "files", "again")),
+]
 QUICK = [each for each in MODES if each[1] == "plain"]
 # Where `make test` has the framework, tests/adapters/pydantic_ai/test_sweep.py takes a sample of it.
 TOGETHER = "PERDURE_SUITE_STORE" in os.environ

@@ -5,8 +5,8 @@
 Called again with the same key after a death, it goes through the same run: recorded answers and results come back, and what was
 open is settled by the tool's rule. Its session shows it the history as it was when the run began.
 
-Doubt that a person must settle is the framework's own pause: the run ends with `interruptions`, one for each such call. What
-the person decides there is recorded with the attempt that it is about: an approval calls the tool once. Keeps P2, P3, P4, P14.
+Doubt that a person must settle is the framework's own pause: the run ends with `interruptions`, one for each such call. A
+decision is recorded with the attempt that it is about, so that an approval calls the tool once. Keeps P2, P3, P4, P14.
 """
 
 from __future__ import annotations
@@ -214,9 +214,8 @@ class _DurableRun:
             about = {"tool_name": item.tool_name or "", "call_id": call, "existing_pending": item}
             approved = state._context.get_approval_status(**about) if state._context is not None else None
             for key, each in kept["calls"].items():
-                current = (
-                    isinstance(marks, dict) and marks.get(key) == each["attempt"]
-                )  # a state of an earlier pause is over
+                # A state of an earlier pause is over: its decisions were about an attempt before.
+                current = isinstance(marks, dict) and marks.get(key) == each["attempt"]
                 if each["call"] == call and approved is not None and current:
                     said = None if approved or state._context is None else state._context.get_rejection_message(**about)
                     verdict = "approved" if approved else "rejected"

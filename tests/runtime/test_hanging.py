@@ -19,7 +19,7 @@ from perdure.model.records.effects import EffectState
 from perdure.planes.execution import steps
 from perdure.testing.postgres import PostgresServer
 from runtime.crew import Scene, scene, until
-from runtime.worker_app import abuys, buys, parent, splits
+from runtime.worker_app import abuys, buys, buys_in_a_step, parent, splits
 
 LEASE_SECONDS = 2.0
 
@@ -38,6 +38,12 @@ def stopped(server: PostgresServer) -> Iterator[None]:
                 os.kill(pid, signal.SIGCONT)
 
 
+def stands_still(pid: int) -> bool:
+    """Whether every thread of a process is stopped."""
+    states = [each.read_text().rpartition(")")[2].split()[0] for each in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return set(states) == {"T"}
+
+
 def struck(pid: int, number: int, database: Path) -> None:
     """Kill a process, or stop it outside of a transaction: a process that is stopped inside of one holds SQLite's lock, and
     nobody can take over then. What a commit wrote is seen by others a moment before its lock is gone.
@@ -48,6 +54,7 @@ def struck(pid: int, number: int, database: Path) -> None:
     with contextlib.closing(apsw.Connection(str(database))) as connection:
         connection.set_busy_timeout(200)
         for _ in range(100):
+            until(lambda: stands_still(pid), "every thread: one inside of a system call ends that first, and may lock by it")
             try:
                 connection.execute("BEGIN IMMEDIATE; ROLLBACK")
                 return
@@ -102,6 +109,18 @@ def test_a_branch_that_fails_while_another_acts(tmp_path: Path, *, dies: bool) -
         (effect,) = handle.effects()
         assert (effect.state, effect.result) == (EffectState.COMMITTED, 1)
         assert calls(stage).count((handle.id, 1)) == 1
+
+
+def test_control_a_call_of_which_no_ledger_knows_is_made_twice(tmp_path: Path) -> None:
+    with scene(f"sqlite:///{tmp_path}/a.db", tmp_path) as stage:
+        stage.crew("--lease", f"{LEASE_SECONDS:g}s", processes=2)
+        gate = tmp_path / "gate"
+        handle = stage.store.start(buys_in_a_step, str(gate))
+        until(lambda: calls(stage) == [(handle.id, 0)], "a call")
+        os.kill(stage.pid_of(handle.id), signal.SIGKILL)
+        gate.touch()
+        handle.result(timeout=60)
+        assert calls(stage) == [(handle.id, 0)] * 2
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])

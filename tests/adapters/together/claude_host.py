@@ -15,6 +15,8 @@ from typing import Any
 
 from claude_agent_sdk import Transport
 
+ANSWERS_MAX = 20
+
 
 class Host(Transport):
     """One life of the program. lines: the transcript so far; path: the file that it would write."""
@@ -110,7 +112,7 @@ class Host(Transport):
         for server in self.servers:
             await self.greet(server)
         self.keep("user", prompt)
-        while True:
+        for _ in range(ANSWERS_MAX):
             words, calls = await self.answer(self.lines)
             uses = [
                 {"type": "tool_use", "id": f"toolu_{uuid.uuid4().hex}", "name": name, "input": args}
@@ -118,18 +120,15 @@ class Host(Transport):
             ]
             self.keep("assistant", [{"type": "text", "text": words}, *uses])
             if not uses:
-                break
+                about = {"duration_ms": 1, "duration_api_ms": 1, "is_error": False, "num_turns": 1}
+                self.out.put_nowait(
+                    {"type": "result", "subtype": "success", "result": words, "session_id": self.session_id, **about}
+                )
+                return
             results = await asyncio.gather(*map(self.call, uses))
             for result in results:
                 self.keep("user", [result])
-        about = {
-            "duration_ms": 1,
-            "duration_api_ms": 1,
-            "is_error": False,
-            "num_turns": 1,
-            "session_id": self.session_id,
-        }
-        self.out.put_nowait({"type": "result", "subtype": "success", "result": words, **about})
+        raise AssertionError(f"no end after {ANSWERS_MAX} answers: {self.lines[-1]}")
 
     async def call(self, use: Any) -> Any:
         about = {"tool_name": use["name"], "tool_input": use["input"], "session_id": self.session_id, "cwd": self.cwd}

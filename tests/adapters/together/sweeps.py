@@ -168,7 +168,7 @@ def pydantic_ai(life: Life, mode: str, subject: str) -> None:  # noqa: C901 - a 
             if isinstance(part, TextPart):
                 yield part.content
             else:
-                yield {number: DeltaToolCall(part.tool_name, json.dumps(part.args), part.tool_call_id)}
+                yield {number: DeltaToolCall(part.tool_name, json.dumps(part.args), tool_call_id=part.tool_call_id)}
 
     def made(name: str) -> Any:
         async def act(order: str) -> str:

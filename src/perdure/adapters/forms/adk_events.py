@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
-from perdure.adapters.conversing import OPAQUE, Form, Message, image, parts_of, plain_text, register, text, thought
+from perdure.adapters.conversing import (
+    OPAQUE,
+    Form,
+    Message,
+    image,
+    image_of,
+    parts_of,
+    plain_text,
+    register,
+    text,
+    thought,
+    url_of,
+)
 from perdure.model.records.conversation import Call
 
 
 def parse(event: Any) -> Message:
-    """An event as others see it: a message of the user or of an agent, its calls, or the result of one call."""
+    """An event as others see it: a message of the user or of an agent, its calls, or its last result."""
     parts = (event.get("content") or {}).get("parts") or []
-    answers = [part["functionResponse"] for part in parts if part.get("functionResponse")]
+    answers = _answers(event)
     if answers:
-        [answer] = answers if len(answers) == 1 else [None]
-        return OPAQUE if answer is None else Message("tool", answer.get("response"), call=answer["id"])
+        return answers[-1]
     calls = tuple(
         Call(part["functionCall"]["id"], part["functionCall"]["name"], part["functionCall"].get("args") or {})
         for part in parts
@@ -28,6 +40,25 @@ def parse(event: Any) -> Message:
     return Message("user" if user else "assistant", only, calls, model=event.get("modelVersion"))
 
 
+def results(event: Any) -> list[Message]:
+    """The results of an event besides its last one: the framework answers parallel calls together."""
+    return _answers(event)[:-1]
+
+
+def _answers(event: Any) -> list[Message]:
+    parts = (event.get("content") or {}).get("parts") or []
+    return [_answer(part["functionResponse"]) for part in parts if part.get("functionResponse")]
+
+
+def _answer(answer: Any) -> Message:
+    """A result. The framework puts what is no dictionary under `result`, and an error under `error`."""
+    response = answer.get("response")
+    names = set(response) if isinstance(response, dict) else set()
+    if names == {"error"}:
+        return Message("tool", response["error"], call=answer["id"], error=True)
+    return Message("tool", response["result"] if names == {"result"} else response, call=answer["id"])
+
+
 def _part(part: Any) -> Any:
     if part.get("text"):
         return (
@@ -36,6 +67,9 @@ def _part(part: Any) -> Any:
     data = part.get("inlineData")
     if data and data.get("mimeType", "").startswith("image/"):
         return image(f"data:{data['mimeType']};base64,{data['data'].translate(_PLAIN_BASE64)}")
+    file = part.get("fileData")
+    if file and (file.get("mimeType") or "").startswith("image/"):
+        return image(file["fileUri"])
     return None
 
 
@@ -45,13 +79,36 @@ _PLAIN_BASE64 = str.maketrans("-_", "+/")  # the framework writes bytes for addr
 def render(message: Message) -> list[Any]:
     """The event of a turn that another framework said."""
     if message.call is not None:
-        response = message.content if isinstance(message.content, dict) else {"result": plain_text(message.content)}
-        answer = {"id": message.call, "name": "", "response": response}
+        answer = {"id": message.call, "name": message.tool or "unknown", "response": _response(message)}
         return [{"author": "user", "content": {"role": "user", "parts": [{"functionResponse": answer}]}}]
-    parts: list[Any] = [{"text": part["text"]} for part in parts_of(message.content) if part["type"] == "text"]
-    parts += [{"functionCall": {"id": call.id, "name": call.tool, "args": call.args}} for call in message.calls]
+    if message.role == "system":  # no event: an agent of the framework says its own instructions
+        return []
+    parts = [_rendered(part) for part in parts_of(message.content)]
+    for call in message.calls:
+        args = json.loads(json.dumps(call.args, default=str))
+        parts.append({"functionCall": {"id": call.id, "name": call.tool, "args": args}})
     author = "user" if message.role == "user" else "model"
     return [{"author": author, "content": {"role": author, "parts": parts}}] if parts else []
 
 
-FORM = register(Form("google_adk.event", "google", parse, render))
+def _response(message: Message) -> dict[str, Any]:
+    if message.error:
+        return {"error": plain_text(message.content)}
+    if isinstance(message.content, dict):
+        return json.loads(json.dumps(message.content, default=str))
+    return {"result": plain_text(message.content)}
+
+
+def _rendered(part: Any) -> Any:
+    if part["type"] == "text":
+        return {"text": part["text"]}
+    if part["type"] == "thinking":
+        signed = {} if part.get("signature") is None else {"thoughtSignature": part["signature"]}
+        return {"text": part["thinking"], "thought": True, **signed}
+    data, url = image_of(part), url_of(part)
+    if data is not None:
+        return {"inlineData": {"mimeType": data[0], "data": data[1]}}
+    return {"fileData": {"fileUri": url, "mimeType": "image/*"}} if url is not None else {"text": f"[{part['type']}]"}
+
+
+FORM = register(Form("google_adk.event", "google", parse, render, results))

@@ -30,12 +30,16 @@ SECONDS = 1_800
 
 
 class Framework(NamedTuple):
-    """A framework. packages: its pins; source: the source release that has its tests; tests: which of them; plugin: ours."""
+    """A framework. packages: its pins; source: the source release that has its tests; tests: which of them; plugin: ours.
+
+    own: the folders of tests/adapters that need the framework, and run in its environment too.
+    """
 
     packages: tuple[str, ...]
     source: str
     tests: tuple[str, ...]
     plugin: str
+    own: tuple[str, ...] = ()
 
 
 OURS = ("apsw", "msgspec", "click", "rich", "backports.zstd", "psycopg[binary]", "pytest>=9", "pytest-asyncio")
@@ -62,6 +66,16 @@ FRAMEWORKS = {
         "langgraph-checkpoint-sqlite==3.1.2",
         ("tests/test_store.py", "tests/test_async_store.py", "tests/test_ttl.py"),
         "langgraph_store_suite",
+    ),
+    "strands": Framework(
+        ("strands-agents==1.62.0", "moto[s3]"),
+        "strands-agents==1.62.0",
+        ("tests/strands/storage", "tests/strands/session/test_repository_session_manager.py",
+         "tests/strands/session/test_snapshot_session_manager.py", "tests/strands/agent/test_agent.py",
+         "tests/strands/agent/test_agent_storage.py", "tests/strands/test_tracking_id_history_invariant.py",
+         "tests/strands/_context_manager", "tests/strands/vended_plugins/context_offloader"),
+        "strands_suite",
+        own=("strands",),
     ),
 }  # fmt: skip
 
@@ -120,6 +134,26 @@ def suite(name: str, store: str) -> dict[str, object]:
     return json.loads(report.read_text())
 
 
+def own_tests(name: str) -> int:
+    """Run our own tests of an adapter in the environment of its framework; how many suites of them failed."""
+    home, failed = place(name), 0
+    outside = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    for folder in FRAMEWORKS[name].own:
+        command = [
+            str(home / "bin" / "python"), "-m", "pytest", "-q", "-c", os.devnull, "--noconftest", "--rootdir",
+            str(ROOT / "tests"), "--import-mode=importlib", "-p", "no:cacheprovider", str(ROOT / "tests" / "adapters" / folder),
+        ]  # fmt: skip
+        environment = {**outside, "PYTHONPATH": str(ROOT / "tests")}
+        ended = subprocess.run(
+            command, cwd=home, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
+        )
+        print(f"{name:16} our own: {(ended.stdout.strip().splitlines() or ['?'])[-1]}", flush=True)
+        if ended.returncode:
+            failed += 1
+            print(ended.stdout[-4000:])
+    return failed
+
+
 def left_out(name: str) -> list[tuple[str, str]]:
     """The tests that a suite leaves out, each with its reason, read without importing the framework."""
     import ast  # noqa: PLC0415 - only here
@@ -163,6 +197,7 @@ def main(arguments: list[str] | None = None) -> int:
             continue
         for store in options.store or STORES:
             failed += _report(name, store)
+        failed += own_tests(name)
     return 1 if failed else 0
 
 

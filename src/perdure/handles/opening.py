@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Coroutine, Generator, Iterable
 from threading import Lock
 from types import TracebackType
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from perdure.artifacts.place import place_from_url
 from perdure.effects import rolled_back
 from perdure.effects.tool import Guard, guards_of
-from perdure.errors import Error, Invalid
+from perdure.errors import Error, Invalid, Refused
 from perdure.model.instants import Clock
 from perdure.model.limits import LEASE_MAX_SECONDS, LEASE_MIN_SECONDS, LEASE_TTL_SECONDS, check_name
 from perdure.runtime.callers import AsyncCaller, Caller
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from perdure.handles.aio.store import AsyncStore
     from perdure.handles.sync.store import Store
 
+CONTENT = "content"  # of `telemetry`: what tools get and give goes into spans too
 TIMEOUT_MAX_SECONDS = 1_000_000  # the longest time that the timers of every database can hold
 
 
@@ -38,6 +40,7 @@ def open(  # noqa: A001 - perdure.open is the name that users know
     lease: float = LEASE_TTL_SECONDS,
     keep: float | None = None,
     embed: Any = None,
+    telemetry: bool | str | None = None,
 ) -> Store:
     """Open a store by its URL; it is made if it is new and brought up to date if it is older.
 
@@ -49,12 +52,14 @@ def open(  # noqa: A001 - perdure.open is the name that users know
     store is away or full; ten minutes by default, none with a clock of your own.
     embed: a function of a list of texts that gives each a vector, for searching by meaning; by default the one of the extra
     `embed` where that is installed, with False none. It is never called by what writes.
+    telemetry: True tells OpenTelemetry what runs do, False does not; by default it is told where the process has set up a tracer
+    provider. "content" adds what tools get and give.
     Raises Invalid, Unavailable, Refused (NewerSchema, ReadOnly) or Damaged; nothing is changed then.
     """
     from perdure.handles.sync.store import Store  # noqa: PLC0415 - only one colour is loaded
 
     core, tenant_id = _open_core(
-        url, actor, tenant, clock, timeout, artifacts, guards, lease, keep, embed, read_only=read_only
+        url, actor, tenant, clock, timeout, artifacts, guards, lease, keep, embed, telemetry, read_only=read_only
     )
     return Store(Caller(core, actor, tenant_id), owner=True)
 
@@ -72,10 +77,13 @@ def aopen(
     lease: float = LEASE_TTL_SECONDS,
     keep: float | None = None,
     embed: Any = None,
+    telemetry: bool | str | None = None,
 ) -> Opening:
     """The async twin of `open`: `async with perdure.aopen(url) as store`, or `store = await perdure.aopen(url)`."""
     return Opening(
-        _aopen(url, actor, tenant, clock, timeout, artifacts, guards, lease, keep, embed, read_only=read_only)
+        _aopen(
+            url, actor, tenant, clock, timeout, artifacts, guards, lease, keep, embed, telemetry, read_only=read_only
+        )
     )
 
 
@@ -118,7 +126,7 @@ class Opening(Coroutine[Any, Any, "AsyncStore"]):
 
 async def _aopen(
     url: str, actor: str, tenant: str, clock: Clock | None, seconds: float, artifacts: str | None, guards: Iterable[Guard],
-    lease: float, keep: float | None, embed: Any, *, read_only: bool,
+    lease: float, keep: float | None, embed: Any, telemetry: bool | str | None, *, read_only: bool,
 ) -> AsyncStore:  # fmt: skip
     from asyncio import to_thread  # noqa: PLC0415 - only async callers pay for asyncio
 
@@ -128,7 +136,20 @@ async def _aopen(
 
     def opened() -> tuple[Core, int]:
         return handover.give(
-            *_open_core(url, actor, tenant, clock, seconds, artifacts, guards, lease, keep, embed, read_only=read_only)
+            *_open_core(
+                url,
+                actor,
+                tenant,
+                clock,
+                seconds,
+                artifacts,
+                guards,
+                lease,
+                keep,
+                embed,
+                telemetry,
+                read_only=read_only,
+            )
         )
 
     try:
@@ -169,7 +190,7 @@ class _Handover:
 
 def _open_core(
     url: str, actor: str, tenant: str, clock: Clock | None, timeout: float, artifacts: str | None, guards: Iterable[Guard],
-    lease: float, keep: float | None, embed: Any, *, read_only: bool,
+    lease: float, keep: float | None, embed: Any, telemetry: bool | str | None, *, read_only: bool,
 ) -> tuple[Core, int]:  # fmt: skip
     check_name(actor, "actor")
     check_name(tenant, "tenant")
@@ -191,12 +212,29 @@ def _open_core(
     core.keep_seconds = core.keep_seconds if keep is None else keep
     try:
         if not read_only:
+            watch(core, telemetry)
             rolled_back.notice(core)
             keep_views(core)
         return core, core.tenant_id(tenant)
     except BaseException:
         core.close()
         raise
+
+
+def watch(core: Core, telemetry: bool | str | None) -> None:
+    """Let OpenTelemetry see the store, if that is asked for, or, unasked, if this process has set it up already."""
+    if telemetry not in (None, True, False, CONTENT):
+        raise Invalid(f"expected True, False or {CONTENT!r}, got {telemetry!r}", path="telemetry")
+    if telemetry is False or (telemetry is None and "opentelemetry.trace" not in sys.modules):
+        return
+    try:
+        from perdure.telemetry import traces  # noqa: PLC0415 - an extra, and slow to load
+    except ImportError:
+        if telemetry is None:
+            return
+        raise Refused("telemetry needs an extra", path="telemetry", hint="pip install 'perdure[telemetry]'") from None
+    if telemetry or traces.is_configured():
+        traces.observe(core, content=telemetry == CONTENT)
 
 
 def keep_views(core: Core) -> None:

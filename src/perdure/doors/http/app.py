@@ -35,6 +35,7 @@ from perdure.doors.http import (
     reading,
     streams,
     wire,
+    working,
     writing,
 )
 from perdure.doors.http.answers import AliveAnswer
@@ -49,7 +50,7 @@ from perdure.planes.audit import feed
 log = logging.getLogger("perdure.http")
 
 TABLE: tuple[Route, ...] = tuple(ROUTES)  # complete: the modules with verbs were imported above
-_MODULES = (console_reads, administering, contents, metrics, observing, operating, reading, streams, writing)
+_MODULES = (console_reads, administering, contents, metrics, observing, operating, reading, streams, working, writing)
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 

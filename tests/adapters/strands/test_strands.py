@@ -53,7 +53,7 @@ def charges(calls: list[int], error: Exception | None = None) -> Any:
     def charge(cents: int) -> str:
         """Charge a card."""
         calls.append(cents)
-        if error is not None and len(calls) == 1:
+        if error is not None and cents == 5 and calls.count(5) == 1:
             raise error
         return f"charged {cents}"
 

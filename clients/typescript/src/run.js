@@ -189,12 +189,16 @@ export class Run {
     return this._drive.claim.restored;
   }
 
+  /** After a checkpoint everything is counted from the start. */
+  _countAnew() {
+    if (this._cut === this._drive.cut) return;
+    this._cut = this._drive.cut;
+    this._ordinal = this._children = 0;
+    this._names.clear();
+  }
+
   _place() {
-    if (this._cut !== this._drive.cut) {
-      this._cut = this._drive.cut;
-      this._ordinal = this._children = 0;
-      this._names.clear();
-    }
+    this._countAnew();
     this._ordinal += 1;
     return `${this._cut}/${this._path}/${this._ordinal}`;
   }
@@ -220,6 +224,7 @@ export class Run {
 
   /** A line of work beside others, known by its name. */
   branch(name) {
+    this._countAnew();
     if (this._names.has(name)) throw new TypeError(`the branch ${name} was begun already`);
     this._names.add(name);
     return new Run(this._drive, `${this._path}.'${name}'`);
@@ -227,6 +232,7 @@ export class Run {
 
   /** Run functions beside each other, each with a branch of its own; their results in order. */
   async all(functions) {
+    this._countAnew();
     const branches = functions.map(() => {
       this._children += 1;
       return new Run(this._drive, this._path ? `${this._path}.${this._children}` : String(this._children));

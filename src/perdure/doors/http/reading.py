@@ -7,24 +7,20 @@ from typing import Any
 from perdure.doors.http.answers import EventAnswer, Paged, event_answer
 from perdure.doors.http.call import HttpCall
 from perdure.doors.http.queries import (
-    ArtifactsQuery,
     CheckpointsQuery,
-    DecisionsQuery,
     DiffQuery,
     EntriesQuery,
     PageQuery,
     PastQuery,
-    SessionDecisionsQuery,
     SessionEventsQuery,
-    SessionsQuery,
     SessionTasksQuery,
-    TasksQuery,
     TranscriptQuery,
     TurnsQuery,
 )
 from perdure.doors.http.table import Right, route
 from perdure.errors import Invalid, NotFound
 from perdure.handles.aio.session import AsyncSession
+from perdure.model.filters import ArtifactFilters, DecisionFilters, SessionDecisionFilters, SessionFilters, TaskFilters
 from perdure.model.records.artifacts import ArtifactRecord
 from perdure.model.records.checkpoints import CheckpointRecord
 from perdure.model.records.conversation import Cover, Origin, Pending, SessionHeader, SessionRecord, Turn
@@ -47,21 +43,9 @@ async def session_at(call: HttpCall, at: str | None) -> AsyncSession:
 
 
 @route("GET", "/v1/sessions", Right.READ, Paged[SessionHeader])
-async def list_sessions(call: HttpCall, query: SessionsQuery) -> Any:
+async def list_sessions(call: HttpCall, query: SessionFilters) -> Any:
     """Sessions, newest first."""
-    return call.paged(
-        await call.store.sessions(
-            status=query.status,
-            label=query.label,
-            creator=query.creator,
-            since=query.since,
-            until=query.until,
-            expired=query.expired,
-            archived=query.archived,
-            limit=query.limit,
-            after=call.after(query.after),
-        )
-    )
+    return call.paged(await call.store.sessions(**call.asked(query)))
 
 
 @route("GET", "/v1/sessions/{session}", Right.READ, SessionRecord)
@@ -164,10 +148,10 @@ def _found(entry: Entry | None, call: HttpCall) -> Entry:
 
 
 @route("GET", "/v1/sessions/{session}/decisions", Right.READ, Paged[DecisionRecord])
-async def list_session_decisions(call: HttpCall, query: SessionDecisionsQuery) -> Any:
+async def list_session_decisions(call: HttpCall, query: SessionDecisionFilters) -> Any:
     """The decisions of a session, newest first."""
     session = await call.session()
-    found = await session.decisions(open=query.open, tag=query.tag, limit=query.limit, after=call.after(query.after))
+    found = await session.decisions(**call.asked(query))
     return call.paged(found.each(lambda each: each.record))
 
 
@@ -185,25 +169,20 @@ async def list_referring(call: HttpCall, query: PageQuery) -> Any:
 
 
 @route("GET", "/v1/decisions", Right.READ, Paged[DecisionRecord])
-async def list_decisions(call: HttpCall, query: DecisionsQuery) -> Any:
+async def list_decisions(call: HttpCall, query: DecisionFilters) -> Any:
     """The decisions of all sessions, newest first."""
-    found = await call.store.decisions(
-        status=query.status, actor=query.actor, tag=query.tag, since=query.since, until=query.until,
-        limit=query.limit, after=call.after(query.after),
-    )  # fmt: skip
+    found = await call.store.decisions(**call.asked(query))
     return call.paged(found.each(lambda each: each.record))
 
 
 @route("GET", "/v1/sessions/{session}/tasks", Right.READ, Paged[TaskRecord])
 async def list_session_tasks(call: HttpCall, query: SessionTasksQuery) -> Any:
     """The tasks of a session, newest first; or those that are ready."""
-    session = await call.session()
-    if query.ready:
+    session, asked = await call.session(), call.asked(query)
+    if asked.pop("ready"):
         found = await session.ready(limit=query.limit, label=query.label)
         return {"items": [each.record for each in found], "next": None, "damaged": []}
-    page = await session.tasks(
-        status=query.status, label=query.label, stuck=query.stuck, limit=query.limit, after=call.after(query.after)
-    )
+    page = await session.tasks(**asked)
     return call.paged(page.each(lambda each: each.record))
 
 
@@ -214,12 +193,9 @@ async def get_task(call: HttpCall) -> Any:
 
 
 @route("GET", "/v1/tasks", Right.READ, Paged[TaskRecord])
-async def list_tasks(call: HttpCall, query: TasksQuery) -> Any:
+async def list_tasks(call: HttpCall, query: TaskFilters) -> Any:
     """The tasks of all sessions, newest first."""
-    found = await call.store.tasks(
-        status=query.status, label=query.label, actor=query.actor, stuck=query.stuck, since=query.since,
-        until=query.until, limit=query.limit, after=call.after(query.after),
-    )  # fmt: skip
+    found = await call.store.tasks(**call.asked(query))
     return call.paged(found.each(lambda each: each.record))
 
 
@@ -249,12 +225,9 @@ async def list_session_artifacts(call: HttpCall, query: CheckpointsQuery) -> Any
 
 
 @route("GET", "/v1/artifacts", Right.READ, Paged[ArtifactRecord])
-async def list_artifacts(call: HttpCall, query: ArtifactsQuery) -> Any:
+async def list_artifacts(call: HttpCall, query: ArtifactFilters) -> Any:
     """The artifacts of all sessions, newest first."""
-    found = await call.store.artifacts(
-        media_type=query.media_type, actor=query.actor, name=query.name, since=query.since, until=query.until,
-        limit=query.limit, after=call.after(query.after),
-    )  # fmt: skip
+    found = await call.store.artifacts(**call.asked(query))
     return call.paged(found.each(lambda each: each.record))
 
 

@@ -56,10 +56,10 @@ class ConformancePlan(msgspec.Struct, frozen=True, kw_only=True):
     """The extent. faults: kills and pauses, at least. patience_seconds: without any progress for so long, it ends."""
 
     faults: int = 20
-    workers: int = 3
+    workers: int = 4
     seed: int = 1
-    lease_seconds: float = 1.0
-    patience_seconds: float = 90.0
+    lease_seconds: float = 2.0
+    patience_seconds: float = 180.0
 
 
 def conform(

@@ -8,6 +8,7 @@ import pytest
 
 import perdure
 from doors.http.serving_kit import client
+from perdure.doors.http import inputs
 from perdure.planes.access import limits
 from perdure.planes.access.tokens import CONTROL
 
@@ -82,6 +83,44 @@ def test_plan_decisions_and_memories(http) -> None:
     newer = made(http.post(f"{path}/supersede", json={"text": "Use tox", "because": "it moved"}))
     forget = http.post(f"/v1/sessions/s/memories/{newer['seq']}/forget", json={"because": "wrong"})
     assert made(forget, 200)["status"] == "forgotten"
+
+
+# Bodies that become no record with words of their own: the reason of each.
+WITHOUT_SUBJECTS = {
+    "SessionPatch": "changes what a session is called; `PUT` of the session names its subjects",
+    "ClaimInput": "names a task", "ForkInput": "is about whom its parent is", "RunForkInput": "is about whom its parent is",
+    "WhyInput": "stands in its run", "ResumeInput": "holds no text", "PinInput": "holds no text", "TokenInput": "holds no text",
+}  # fmt: skip
+
+
+def test_every_body_that_becomes_a_record_takes_subjects() -> None:
+    bodies = {each.__name__: each for each in subclasses(inputs.Input)}
+    silent = {name for name, each in bodies.items() if "about" not in each.__struct_fields__}
+    assert silent == WITHOUT_SUBJECTS.keys()
+
+
+def subclasses(kind: type) -> list[type]:
+    return [each for one in kind.__subclasses__() for each in (one, *subclasses(one))]
+
+
+def test_records_are_about_whom_their_bodies_say(http, url) -> None:
+    of = {"about": ["user:bo"]}
+    task = made(http.post("/v1/sessions/s/tasks", json={"title": "Call Bo", **of}))
+    made(http.post(f"/v1/sessions/s/tasks/{task['id']}/moves", json={"move": "done", "about": ["user:al"]}), 200)
+    made(http.post("/v1/sessions/s/decisions", json={"text": "A", "because": "Bo said so", **of}))
+    made(http.put("/v1/sessions/s/values/phone", json={"value": 7, **of}), 200)
+    made(http.post("/v1/sessions/s/checkpoints", json={"state": {"n": 1}, **of}))
+    made(http.post("/v1/sessions/s/asks", json={"question": "Call Bo?", **of}))
+    made(http.post("/v1/sessions/s/effects", json={"tool": "mail", **of}, headers=keyed("m")))
+    made(http.post("/v1/runs", json={"agent": "fix", **of}, headers=keyed("r")))
+    with perdure.open(url) as store:
+        session = store.session("s")
+        for found in (session.decisions, session.entries, session.checkpoints, session.effects, store.runs, store.asks):
+            assert len(found(about="user:bo")) == 1, found
+            assert not found(about="user:al") or found == session.checkpoints
+        assert [each.title for each in store.tasks(about="user:bo")] == ["Call Bo"]
+        assert "task.done" in [each.kind for each in session.events(about="user:al")]
+        assert store.verify().ok
 
 
 def test_scopes(http) -> None:

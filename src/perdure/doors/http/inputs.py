@@ -25,7 +25,13 @@ class Input(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=Tru
     """A body: unknown fields are refused, so that nothing is passed over in silence."""
 
 
-class SessionInput(Input, frozen=True, kw_only=True):
+class RecordInput(Input, frozen=True, kw_only=True):
+    """A body that becomes a record. about: the people and things that it is about."""
+
+    about: Names = []
+
+
+class SessionInput(RecordInput, frozen=True, kw_only=True):
     """A session that is made, if there is none of its name: the options are for its creation."""
 
     title: Text = ""
@@ -44,23 +50,22 @@ class SessionPatch(Input, frozen=True, kw_only=True):
     archived: bool | msgspec.UnsetType = msgspec.UNSET
 
 
-class TurnInput(Input, frozen=True, kw_only=True):
-    """A turn. calls: tool calls of an assistant turn. about: the people that it is about."""
+class TurnInput(RecordInput, frozen=True, kw_only=True):
+    """A turn. calls: tool calls of an assistant turn."""
 
     role: Literal["system", "user", "assistant"]
     content: Any = None
     calls: Annotated[list[Call], msgspec.Meta(max_length=1_000)] = []
-    about: Names = []
 
 
-class ResultInput(Input, frozen=True, kw_only=True):
+class ResultInput(RecordInput, frozen=True, kw_only=True):
     """The result of a call. error: it failed."""
 
     value: Any = None
     error: bool = False
 
 
-class SummaryInput(Input, frozen=True, kw_only=True):
+class SummaryInput(RecordInput, frozen=True, kw_only=True):
     """A text that stands for the turns from `first` (by default the first one) to `upto`."""
 
     upto: Seq
@@ -68,14 +73,14 @@ class SummaryInput(Input, frozen=True, kw_only=True):
     first: Seq | None = None
 
 
-class ValueInput(Input, frozen=True, kw_only=True):
+class ValueInput(RecordInput, frozen=True, kw_only=True):
     """A value. ttl: it is gone after this time."""
 
     value: Any
     ttl: Span | None = None
 
 
-class DecisionInput(Input, frozen=True, kw_only=True):
+class DecisionInput(RecordInput, frozen=True, kw_only=True):
     """A decision, with its reason. refs: what it refers to, as [uid, seq]."""
 
     text: Text
@@ -85,14 +90,14 @@ class DecisionInput(Input, frozen=True, kw_only=True):
     tags: Names = []
 
 
-class CloseInput(Input, frozen=True, kw_only=True):
+class CloseInput(RecordInput, frozen=True, kw_only=True):
     """The outcome of a decision."""
 
     outcome: Text
     note: Text | None = None
 
 
-class TaskInput(Input, frozen=True, kw_only=True):
+class TaskInput(RecordInput, frozen=True, kw_only=True):
     """A task. needs, parent: numbers of tasks of the same session."""
 
     title: Text
@@ -103,7 +108,7 @@ class TaskInput(Input, frozen=True, kw_only=True):
     labels: Names = []
 
 
-class MoveInput(Input, frozen=True, kw_only=True):
+class MoveInput(RecordInput, frozen=True, kw_only=True):
     """A move of a task. token: of the claim that this caller has; a claim that was lost changes nothing."""
 
     move: Literal["done", "fail", "block", "unblock", "cancel", "reopen", "release"]
@@ -119,23 +124,22 @@ class ClaimInput(Input, frozen=True, kw_only=True):
     label: Name | None = None
 
 
-class CheckpointInput(Input, frozen=True, kw_only=True):
+class CheckpointInput(RecordInput, frozen=True, kw_only=True):
     """A whole state."""
 
     state: Any
     name: Name = "default"
 
 
-class EventInput(Input, frozen=True, kw_only=True):
+class EventInput(RecordInput, frozen=True, kw_only=True):
     """An event of your own, such as `deploy.finished`."""
 
     kind: Name
     data: Any = None
-    about: Names = []
     refs: list[Ref] = []
 
 
-class AskInput(Input, frozen=True, kw_only=True):
+class AskInput(RecordInput, frozen=True, kw_only=True):
     """A question to a person. choices: what may be answered; without, anything."""
 
     question: Text
@@ -144,13 +148,13 @@ class AskInput(Input, frozen=True, kw_only=True):
     timeout: Span | None = None
 
 
-class AnswerInput(Input, frozen=True, kw_only=True):
+class AnswerInput(RecordInput, frozen=True, kw_only=True):
     """An answer to a question; of an approval, "approve" or "refuse" as its choices say."""
 
     value: Any
 
 
-class EffectInput(Input, frozen=True, kw_only=True):
+class EffectInput(RecordInput, frozen=True, kw_only=True):
     """An effect that the client carries out: it is planned first, dispatched next, then done."""
 
     tool: Name
@@ -158,7 +162,7 @@ class EffectInput(Input, frozen=True, kw_only=True):
     kind: ToolKindName = "unsafe"
 
 
-class OutcomeInput(Input, frozen=True, kw_only=True):
+class OutcomeInput(RecordInput, frozen=True, kw_only=True):
     """The outcome of an effect that was dispatched. failed: it is known not to have happened."""
 
     outcome: Literal["happened", "failed"]
@@ -166,7 +170,7 @@ class OutcomeInput(Input, frozen=True, kw_only=True):
     error: Text = "failed"
 
 
-class SettleInput(Input, frozen=True, kw_only=True):
+class SettleInput(RecordInput, frozen=True, kw_only=True):
     """A verdict about an effect in doubt. force: absent though its sender lives, because it will not send."""
 
     verdict: Literal["happened", "absent", "declined"]
@@ -190,7 +194,7 @@ class RunForkInput(Input, frozen=True, kw_only=True):
     allow_effects: bool = False
 
 
-class RunInput(Input, frozen=True, kw_only=True):
+class RunInput(RecordInput, frozen=True, kw_only=True):
     """A run of an agent, left to the workers. The Idempotency-Key is its key."""
 
     agent: Name
@@ -200,7 +204,7 @@ class RunInput(Input, frozen=True, kw_only=True):
     timeout: Span | None = None
 
 
-class SignalInput(Input, frozen=True, kw_only=True):
+class SignalInput(RecordInput, frozen=True, kw_only=True):
     """A signal, which waits until the run takes it."""
 
     name: Name
@@ -225,27 +229,26 @@ class PinInput(Input, frozen=True, kw_only=True):
     program: Name | None
 
 
-class MemoryInput(Input, frozen=True, kw_only=True):
+class MemoryInput(RecordInput, frozen=True, kw_only=True):
     """A memory. source: texts such as "file:Makefile", or references as [uid, seq]."""
 
     text: Text
     kind: MemoryKind = MemoryKind.FACT
     source: Annotated[list[Name | Ref], msgspec.Meta(max_length=LABELS_MAX)] = []
-    about: Names = []
     tags: Names = []
     confidence: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
     valid_from: When | None = None
     valid_to: When | None = None
 
 
-class SupersedeInput(Input, frozen=True, kw_only=True):
+class SupersedeInput(RecordInput, frozen=True, kw_only=True):
     """The text that replaces a memory, and why."""
 
     text: Text
     because: Text
 
 
-class ForgetInput(Input, frozen=True, kw_only=True):
+class ForgetInput(RecordInput, frozen=True, kw_only=True):
     """Why a memory is to be found no more."""
 
     because: Text

@@ -49,7 +49,7 @@ async def start_run(call: HttpCall, body: RunInput) -> Any:
     """
     wanted = RunRequest(
         agent=body.agent, args=value_from(body.args, "body.args"), kwargs=value_from(body.kwargs, "body.kwargs"),
-        key=call.key, session=body.session, timeout=body.timeout,
+        key=call.key, session=body.session, timeout=body.timeout, about=tuple(body.about),
     )  # fmt: skip
     tenant = call.identity.token.tenant
     if call.serving.admission.counts_runs(tenant):
@@ -70,7 +70,7 @@ def _stands(tx: Atomic, stream: Stream) -> RunAnswer:
 @route("POST", "/v1/runs/{run}/signals", Right.WRITE, DoneAnswer, status=201, target=RUN)
 def signal_run(tx: Atomic, call: HttpCall, body: SignalInput) -> Any:
     """Send a signal to a run, which waits there until it is taken."""
-    tx.inside(waits.signal, _run_in(tx, call), body.name, value_from(body.payload, "body.payload"))
+    tx.inside(waits.signal, _run_in(tx, call), body.name, value_from(body.payload, "body.payload"), about=body.about)
     return DoneAnswer()
 
 
@@ -131,7 +131,7 @@ def answer_ask(tx: Atomic, call: HttpCall, body: AnswerInput) -> Any:
     """Answer a question or an approval, once: a second answer is a conflict that says who was first."""
     stream, seq = tx.inside(operator_verbs.locate, call.parts["ask"], "ask")
     value = value_from(body.value, "body.value")
-    return ask_answer(tx.inside(waits.answer, stream, seq, value, call.store.actor))
+    return ask_answer(tx.inside(waits.answer, stream, seq, value, call.store.actor, body.about))
 
 
 # -- effects -------------------------------------------------------------------------------------------------------
@@ -142,7 +142,7 @@ async def begin_effect(call: HttpCall, body: EffectInput) -> Any:
     """Plan an effect that the client carries out. The Idempotency-Key is its key: look at its state before you dispatch."""
     session = await call.session()
     args = value_from(body.args, "body.args")
-    begun = await session.begin(body.tool, args, kind=body.kind, key=call.key)
+    begun = await session.begin(body.tool, args, kind=body.kind, key=call.key, about=body.about)
     return effect_answer(begun.record)
 
 
@@ -160,8 +160,8 @@ def end_effect(tx: Atomic, call: HttpCall, body: OutcomeInput) -> Any:
     """Say what came of an effect that you dispatched."""
     found = tx.effect(call.parts["effect"])
     if body.outcome == "failed":
-        return effect_answer(found.fail(body.error).record)
-    return effect_answer(found.commit(value_from(body.result, "body.result")).record)
+        return effect_answer(found.fail(body.error, about=body.about).record)
+    return effect_answer(found.commit(value_from(body.result, "body.result"), about=body.about).record)
 
 
 @route("POST", "/v1/effects/{effect}/settle", Right.OPERATE, EffectAnswer, target=EFFECT)
@@ -172,7 +172,8 @@ def settle_effect(tx: Atomic, call: HttpCall, body: SettleInput) -> Any:
         "absent": Absent(body.reason),
         "declined": Declined(body.reason),
     }
-    return effect_answer(tx.effect(call.parts["effect"]).settle(verdicts[body.verdict], force=body.force).record)
+    settled = tx.effect(call.parts["effect"]).settle(verdicts[body.verdict], force=body.force, about=body.about)
+    return effect_answer(settled.record)
 
 
 async def still_dispatched(call: HttpCall, answered: Any) -> Any:

@@ -60,7 +60,7 @@ def scope_in(tx: Atomic, call: HttpCall) -> Scope:
 async def put_session(call: HttpCall, body: SessionInput) -> Any:
     """Make a session, if there is none of this name; one that exists is left as it is. Safe to repeat."""
     made = await call.store.session(
-        call.parts["session"], title=body.title, labels=body.labels, goal=body.goal, ttl=body.ttl
+        call.parts["session"], title=body.title, labels=body.labels, goal=body.goal, ttl=body.ttl, about=body.about
     )
     return await made.info()
 
@@ -112,13 +112,14 @@ async def say(call: HttpCall, body: TurnInput) -> Any:
 @route("PUT", "/v1/sessions/{session}/calls/{call}/result", Right.WRITE, Turn, target=SESSION)
 def put_result(tx: Atomic, call: HttpCall, body: ResultInput) -> Any:
     """Add the result of a call, as a tool turn. Safe to repeat: a call has one result."""
-    return session_in(tx, call).result(call.parts["call"], value_from(body.value, "body.value"), error=body.error)
+    value = value_from(body.value, "body.value")
+    return session_in(tx, call).result(call.parts["call"], value, error=body.error, about=body.about)
 
 
 @route("POST", "/v1/sessions/{session}/summaries", Right.WRITE, Cover, status=201, target=SESSION)
 def summarise(tx: Atomic, call: HttpCall, body: SummaryInput) -> Any:
     """Let a text stand for a range of turns, which stay readable."""
-    return session_in(tx, call).summarise(body.upto, body.text, from_=body.first)
+    return session_in(tx, call).summarise(body.upto, body.text, from_=body.first, about=body.about)
 
 
 @route("POST", "/v1/sessions/{session}/events", Right.WRITE, EventAnswer, status=201, target=SESSION)
@@ -139,8 +140,8 @@ async def fork_session(call: HttpCall, body: ForkInput) -> Any:
 def ask(tx: Atomic, call: HttpCall, body: AskInput) -> Any:
     """Ask a person something. Without a key two calls ask twice."""
     detail = value_from(body.detail, "body.detail")
-    asked = session_in(tx, call).ask(body.question, choices=body.choices, detail=detail, timeout=body.timeout)
-    return ask_answer(asked)
+    asked = {"choices": body.choices, "detail": detail, "timeout": body.timeout, "about": body.about}
+    return ask_answer(session_in(tx, call).ask(body.question, **asked))
 
 
 # -- values --------------------------------------------------------------------------------------------------------
@@ -181,7 +182,7 @@ def unset_scope_value(tx: Atomic, call: HttpCall) -> Any:
 
 def _set(holder: Session | Scope, call: HttpCall, body: ValueInput) -> Entry:
     value = value_from(body.value, "body.value")
-    return holder.set(call.parts["name"], value, expect=call.version, ttl=body.ttl)
+    return holder.set(call.parts["name"], value, expect=call.version, ttl=body.ttl, about=body.about)
 
 
 # -- plan and decisions --------------------------------------------------------------------------------------------
@@ -190,14 +191,16 @@ def _set(holder: Session | Scope, call: HttpCall, body: ValueInput) -> Entry:
 @route("POST", "/v1/sessions/{session}/decisions", Right.WRITE, DecisionRecord, status=201, target=SESSION)
 def decide(tx: Atomic, call: HttpCall, body: DecisionInput) -> Any:
     """Write a decision down before anything is done about it."""
-    made = session_in(tx, call).decide(body.text, because=body.because, then=body.then, refs=body.refs, tags=body.tags)
+    made = session_in(tx, call).decide(
+        body.text, because=body.because, then=body.then, refs=body.refs, tags=body.tags, about=body.about
+    )
     return made.record
 
 
 @route("POST", "/v1/sessions/{session}/decisions/{seq}/close", Right.WRITE, DecisionRecord, target=SESSION)
 def close_decision(tx: Atomic, call: HttpCall, body: CloseInput) -> Any:
     """Say how a decision turned out."""
-    return session_in(tx, call).decision(call.number("seq")).close(body.outcome, body.note).record
+    return session_in(tx, call).decision(call.number("seq")).close(body.outcome, body.note, about=body.about).record
 
 
 @route(
@@ -206,7 +209,10 @@ def close_decision(tx: Atomic, call: HttpCall, body: CloseInput) -> Any:
 def supersede_decision(tx: Atomic, call: HttpCall, body: DecisionInput) -> Any:
     """Replace a decision by a new one, which is answered; each names the other."""
     old = session_in(tx, call).decision(call.number("seq"))
-    return old.supersede(body.text, because=body.because, then=body.then, refs=body.refs, tags=body.tags or None).record
+    made = old.supersede(
+        body.text, because=body.because, then=body.then, refs=body.refs, tags=body.tags or None, about=body.about
+    )
+    return made.record
 
 
 @route("POST", "/v1/sessions/{session}/tasks", Right.WRITE, TaskRecord, status=201, target=SESSION)
@@ -214,7 +220,7 @@ def add_task(tx: Atomic, call: HttpCall, body: TaskInput) -> Any:
     """Write a task down."""
     made = session_in(tx, call).task(
         body.title, needs=body.needs, parent=body.parent, priority=body.priority, labels=body.labels,
-        detail=value_from(body.detail, "body.detail"),
+        detail=value_from(body.detail, "body.detail"), about=body.about,
     )  # fmt: skip
     return made.record
 
@@ -238,8 +244,8 @@ def move_task(tx: Atomic, call: HttpCall, body: MoveInput) -> Any:
     if body.move == "block":
         if not body.note:
             raise Invalid("a block has a reason", path="body.note")
-        return task.block(body.note).record
-    return getattr(task, body.move)(body.note).record
+        return task.block(body.note, about=body.about).record
+    return getattr(task, body.move)(body.note, about=body.about).record
 
 
 # -- checkpoints and memories --------------------------------------------------------------------------------------
@@ -248,7 +254,7 @@ def move_task(tx: Atomic, call: HttpCall, body: MoveInput) -> Any:
 @route("POST", "/v1/sessions/{session}/checkpoints", Right.WRITE, CheckpointRecord, status=201, target=SESSION)
 def save_checkpoint(tx: Atomic, call: HttpCall, body: CheckpointInput) -> Any:
     """Save a whole state; it costs what changed since the states that are stored already."""
-    return session_in(tx, call).checkpoint(value_from(body.state, "body.state"), name=body.name)
+    return session_in(tx, call).checkpoint(value_from(body.state, "body.state"), name=body.name, about=body.about)
 
 
 @route("POST", "/v1/sessions/{session}/memories", Right.WRITE, MemoryRecord, status=201, target=SESSION)
@@ -274,7 +280,12 @@ def _remember(holder: Session | Scope, body: MemoryInput) -> MemoryRecord:
 @route("POST", "/v1/sessions/{session}/memories/{seq}/supersede", Right.WRITE, MemoryRecord, status=201, target=SESSION)
 def supersede_memory(tx: Atomic, call: HttpCall, body: SupersedeInput) -> Any:
     """Replace a memory by a new text, which is answered; the old one stays readable."""
-    return session_in(tx, call).memory(call.number("seq")).supersede(body.text, because=body.because).record
+    return (
+        session_in(tx, call)
+        .memory(call.number("seq"))
+        .supersede(body.text, because=body.because, about=body.about or None)
+        .record
+    )
 
 
 @route("POST", "/v1/sessions/{session}/memories/{seq}/confirm", Right.WRITE, MemoryRecord, target=SESSION)
@@ -286,16 +297,21 @@ def confirm_memory(tx: Atomic, call: HttpCall) -> Any:
 @route("POST", "/v1/sessions/{session}/memories/{seq}/forget", Right.WRITE, MemoryRecord, target=SESSION)
 def forget_memory(tx: Atomic, call: HttpCall, body: ForgetInput) -> Any:
     """Let a memory be found no more; it stays in the log."""
-    return session_in(tx, call).memory(call.number("seq")).forget(body.because).record
+    return session_in(tx, call).memory(call.number("seq")).forget(body.because, about=body.about).record
 
 
 @route("POST", "/v1/scopes/{scope}/memories/{seq}/supersede", Right.WRITE, MemoryRecord, status=201, target=SCOPE)
 def supersede_scope_memory(tx: Atomic, call: HttpCall, body: SupersedeInput) -> Any:
     """Replace a memory of a scope by a new text, which is answered."""
-    return scope_in(tx, call).memory(call.number("seq")).supersede(body.text, because=body.because).record
+    return (
+        scope_in(tx, call)
+        .memory(call.number("seq"))
+        .supersede(body.text, because=body.because, about=body.about or None)
+        .record
+    )
 
 
 @route("POST", "/v1/scopes/{scope}/memories/{seq}/forget", Right.WRITE, MemoryRecord, target=SCOPE)
 def forget_scope_memory(tx: Atomic, call: HttpCall, body: ForgetInput) -> Any:
     """Let a memory of a scope be found no more."""
-    return scope_in(tx, call).memory(call.number("seq")).forget(body.because).record
+    return scope_in(tx, call).memory(call.number("seq")).forget(body.because, about=body.about).record

@@ -11,7 +11,6 @@ import sys
 from pathlib import Path
 
 import typescript_types
-
 from perdure.doors.http.app import TABLE
 from perdure.doors.http.openapi import document
 

@@ -1,4 +1,5 @@
-"""Write docs/openapi.json from the table of routes. `--check` only says whether it is up to date.
+"""Write docs/openapi.json from the table of routes, and the types of the TypeScript client from it. `--check` only says
+whether the document is up to date.
 
 Run it after every change of a route or a record that a route answers with: `python tools/openapi.py`.
 """
@@ -9,6 +10,7 @@ import json
 import sys
 from pathlib import Path
 
+import typescript_types
 from perdure.doors.http.app import TABLE
 from perdure.doors.http.openapi import document
 
@@ -24,6 +26,7 @@ def main(arguments: list[str]) -> int:
     """Write the file, or compare it."""
     if "--check" not in arguments:
         FILE.write_text(text(), "utf-8")
+        typescript_types.write()
         return 0
     same = FILE.exists() and FILE.read_text("utf-8") == text()
     if not same:

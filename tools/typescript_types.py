@@ -23,15 +23,20 @@ PLAIN = {"string": "string", "integer": "number", "number": "number", "boolean":
 
 def main() -> int:
     """Write the files, or compare them."""
-    made = files(json.loads(SPEC.read_text()))
     if "--check" not in sys.argv[1:]:
-        for name, text in made.items():
-            (TARGET / name).write_text(text)
+        write()
         return 0
+    made = files(json.loads(SPEC.read_text()))
     lagging = [name for name, text in made.items() if not _is(TARGET / name, text)]
     for name in lagging:
         print(f"{name} lags behind docs/openapi.json: run python tools/typescript_types.py", file=sys.stderr)
     return 1 if lagging else 0
+
+
+def write() -> None:
+    """Write the files. `tools/openapi.py` does so after the document."""
+    for name, text in files(json.loads(SPEC.read_text())).items():
+        (TARGET / name).write_text(text)
 
 
 def _is(path: Path, text: str) -> bool:

@@ -54,7 +54,7 @@ def struck(pid: int, number: int, database: Path) -> None:
     with contextlib.closing(apsw.Connection(str(database))) as connection:
         connection.set_busy_timeout(200)
         for _ in range(100):
-            until(lambda: stands_still(pid), "every thread: one inside of a system call ends that first, and may lock by it")
+            until(lambda: stands_still(pid), "every thread: a system call is ended first")
             try:
                 connection.execute("BEGIN IMMEDIATE; ROLLBACK")
                 return

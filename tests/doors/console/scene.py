@@ -215,7 +215,7 @@ def fill_hostile(url: str) -> None:
             drive(store, nightly, text, key=f"n{name}")
 
 
-TAGS = ("script", "img", "svg", "iframe", "a", "style", "object", "math", "details", "body", "input", "video", "form")  # fmt: skip
+TAGS = ("script", "img", "svg", "iframe", "a", "style", "object", "math", "details", "body", "input", "form")  # fmt: skip
 ATTRIBUTES = ("onerror", "onload", "onfocus", "ontoggle", "onmouseover", "href", "src", "srcdoc", "action")  # fmt: skip
 BREAKS = (
     "",

@@ -1,4 +1,8 @@
-"""Events of Google ADK as turns, in the framework's own JSON. Pure: the framework is not imported."""
+"""Events of Google ADK as turns, in the framework's own JSON. Pure: the framework is not imported.
+
+An event is one turn that keeps it whole. An event may carry several results of tools: all but its last one are turns before it,
+so that other frameworks see every result; the framework itself reads the whole event.
+"""
 
 from __future__ import annotations
 
@@ -20,20 +24,22 @@ from perdure.adapters.conversing import (
 )
 from perdure.model.records.conversation import Call
 
+ASKING = "adk_request_"  # calls by which the framework itself asks a person
+
 
 def parse(event: Any) -> Message:
     """An event as others see it: a message of the user or of an agent, its calls, or its last result."""
-    parts = (event.get("content") or {}).get("parts") or []
-    answers = _answers(event)
-    if answers:
-        return answers[-1]
+    parts = _parts(event)
+    if any(part.get("functionResponse") for part in parts):
+        answers = _answers(event)
+        return answers[-1] if answers else OPAQUE
     calls = tuple(
         Call(part["functionCall"]["id"], part["functionCall"]["name"], part["functionCall"].get("args") or {})
         for part in parts
         if part.get("functionCall")
     )
     content = [found for part in parts if (found := _part(part)) is not None]
-    if not content and not calls:
+    if any(call.tool.startswith(ASKING) for call in calls) or not (content or calls):
         return OPAQUE
     user = event.get("author") == "user"
     only = content[0]["text"] if len(content) == 1 and content[0]["type"] == "text" else content or None
@@ -45,9 +51,15 @@ def results(event: Any) -> list[Message]:
     return _answers(event)[:-1]
 
 
+def _parts(event: Any) -> list[Any]:
+    return (event.get("content") or {}).get("parts") or []
+
+
 def _answers(event: Any) -> list[Message]:
-    parts = (event.get("content") or {}).get("parts") or []
-    return [_answer(part["functionResponse"]) for part in parts if part.get("functionResponse")]
+    """The results in an event. A response that only asks for a confirmation is none."""
+    asked = (event.get("actions") or {}).get("requestedToolConfirmations") or {}
+    found = [part["functionResponse"] for part in _parts(event) if part.get("functionResponse")]
+    return [_answer(each) for each in found if each["id"] not in asked]
 
 
 def _answer(answer: Any) -> Message:
@@ -70,7 +82,7 @@ def _part(part: Any) -> Any:
     file = part.get("fileData")
     if file and (file.get("mimeType") or "").startswith("image/"):
         return image(file["fileUri"])
-    return None
+    return {"type": "file"} if data or file else None
 
 
 _PLAIN_BASE64 = str.maketrans("-_", "+/")  # the framework writes bytes for addresses

@@ -24,6 +24,7 @@ SUBJECTS = {
     "jsonl-log": f"{_HERE}.jsonl_log:JsonlLog",
     "langgraph": f"{_HERE}.langgraph:LangGraph",
     "langgraph-nodes": f"{_HERE}.langgraph_nodes:LangGraphNodes",
+    "langgraph-perdure": f"{_HERE}.langgraph_perdure:LangGraphPerdure",
     "dbos": f"{_HERE}.dbos:Dbos",
     "perdure-sqlite": f"{_HERE}.perdure_sqlite:PerdureSqlite",
     "perdure-postgres": f"{_HERE}.perdure_postgres:PerdurePostgres",

@@ -63,9 +63,12 @@ class LangGraph(Subject):
     def believe(self) -> Belief:
         from langgraph.checkpoint.sqlite import SqliteSaver  # type: ignore[import-not-found]
 
-        kept: dict[str, dict[str, Any]] = {"notes": {}, "effects": {}, "steps": {}}
         with SqliteSaver.from_conn_string(self.file) as saver:
-            found = list(saver.list(self.thread))
+            return self.believed(list(saver.list(self.thread)), {})
+
+    def believed(self, found: list[Any], effects: dict[str, Any]) -> Belief:
+        """The belief that stands in checkpoints. effects: those that are known from elsewhere too."""
+        kept: dict[str, dict[str, Any]] = {"notes": {}, "effects": dict(effects), "steps": {}}
         for _, _, value in [write for each in found for write in each.pending_writes or []]:
             if isinstance(value, list) and len(value) == 3 and value[0] in kept:
                 kept[value[0]][value[1]] = value[2]

@@ -93,7 +93,10 @@ def test_trl_rows_are_conversational(store, tmp_path):
     for row in found:
         assert all(isinstance(each["content"], str) and each["role"] for each in row["messages"])
     calls = [call for row in found for each in row["messages"] for call in each.get("tool_calls", ())]
-    assert {json.dumps(call["function"]["arguments"]) for call in calls} == {'{"q": "x"}', '{"value": ["not", "a", "dict"]}'}
+    assert {json.dumps(call["function"]["arguments"]) for call in calls} == {
+        '{"q": "x"}',
+        '{"value": ["not", "a", "dict"]}',
+    }
 
 
 def test_a_fork_that_went_better_is_a_preference(store, tmp_path):
@@ -107,7 +110,9 @@ def test_a_fork_that_went_better_is_a_preference(store, tmp_path):
 
 
 def test_atif_trajectories_validate(store, tmp_path):
-    atif = pytest.importorskip("atif", reason="needs atif, which has the models of the format: `make setup` installs it")
+    atif = pytest.importorskip(
+        "atif", reason="needs atif, which has the models of the format: `make setup` installs it"
+    )
     found, _ = rows(store, tmp_path, "atif")
     for row in found:
         made = atif.Trajectory.model_validate(row)

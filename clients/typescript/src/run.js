@@ -116,14 +116,16 @@ export class Drive {
   }
 
   /** Whether the lease stands, right before something is sent. A worker that was stopped for long asks first. */
-  async confirm() {
+  async confirm(tries = 5) {
     if (performance.now() - this.confirmedAt < this.leaseMs / 2) return;
     const began = performance.now();
     const { runs } = await this.client.call("heartbeat", { body: { holder: this.holder } });
     if (!runs.some((each) => each.run === this.claim.run && each.token === this.token))
       throw this.stop(new Stopped("the lease was lost before the call"));
     this.confirmedAt = began;
-    if (performance.now() - began > this.leaseMs / 2) await this.confirm();
+    if (performance.now() - began < this.leaseMs / 2) return;
+    if (tries <= 1) throw this.stop(new Stopped("the server answers more slowly than a lease lasts"));
+    await this.confirm(tries - 1);
   }
 
   /** An operation of the program, while it goes on. */
@@ -415,6 +417,7 @@ export class Run {
     await drive.during(async () => {
       await drive.flush();
       const answer = await drive.send("cut_run", { cut: drive.cut, state: plain(state) });
+      if (answer.next === "end") throw (drive.ending ??= new Ending("Cancelled"));
       drive.cut = answer.cut;
       drive.journal.clear();
     });

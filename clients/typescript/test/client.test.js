@@ -148,6 +148,6 @@ test("after a checkpoint places count from the start, in branches too", async ()
     await run.checkpoint({ n });
     return run.all([(one) => one.step(double, n), (two) => two.step(double, n)]);
   };
-  const seen = await driven(program, claimed(), { checkpoints: () => ({ cut: 1, cancelling: false }) });
+  const seen = await driven(program, claimed(), { checkpoints: () => ({ next: "given", cut: 1, cancelling: false }) });
   assert.deepEqual(seen.map(([verb, body]) => body.place ?? verb), ["0/1/1", "checkpoints", "1/1/1", "1/2/1", "finish"]);
 });

@@ -6,6 +6,7 @@ so that other frameworks see every result; the framework itself reads the whole 
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from perdure.adapters.conversing import (
@@ -13,38 +14,25 @@ from perdure.adapters.conversing import (
     Form,
     Message,
     image,
-    keep,
+    image_of,
     parts_of,
     plain_text,
     register,
     text,
     thought,
+    url_of,
 )
-from perdure.errors import Conflict, Invalid, NotFound, TooLarge
-from perdure.handles.sync.session import Session
-from perdure.model.records.conversation import Call, Turn
+from perdure.model.records.conversation import Call
 
 ASKING = "adk_request_"  # calls by which the framework itself asks a person
-
-
-def keep_event(session: Session, event: Any, *, key: str | None) -> Turn:
-    """Say an event, with the results that it carries."""
-    for each in _results(event)[:-1]:
-        try:
-            session.result(each.call or "", each.content, error=each.error)
-        except TooLarge:
-            raise
-        except (Conflict, NotFound, Invalid):
-            continue  # the whole event stands below, for its own framework
-    return keep(session, FORM, event, key=key)
 
 
 def parse(event: Any) -> Message:
     """An event as others see it: a message of the user or of an agent, its calls, or its last result."""
     parts = _parts(event)
     if any(part.get("functionResponse") for part in parts):
-        results = _results(event)
-        return results[-1] if results else OPAQUE
+        answers = _answers(event)
+        return answers[-1] if answers else OPAQUE
     calls = tuple(
         Call(part["functionCall"]["id"], part["functionCall"]["name"], part["functionCall"].get("args") or {})
         for part in parts
@@ -58,22 +46,29 @@ def parse(event: Any) -> Message:
     return Message("user" if user else "assistant", only, calls, model=event.get("modelVersion"))
 
 
+def results(event: Any) -> list[Message]:
+    """The results of an event besides its last one: the framework answers parallel calls together."""
+    return _answers(event)[:-1]
+
+
 def _parts(event: Any) -> list[Any]:
     return (event.get("content") or {}).get("parts") or []
 
 
-def _results(event: Any) -> list[Message]:
+def _answers(event: Any) -> list[Message]:
     """The results in an event. A response that only asks for a confirmation is none."""
     asked = (event.get("actions") or {}).get("requestedToolConfirmations") or {}
     found = [part["functionResponse"] for part in _parts(event) if part.get("functionResponse")]
-    return [_result(each) for each in found if each["id"] not in asked]
+    return [_answer(each) for each in found if each["id"] not in asked]
 
 
-def _result(answer: Any) -> Message:
+def _answer(answer: Any) -> Message:
+    """A result. The framework puts what is no dictionary under `result`, and an error under `error`."""
     response = answer.get("response")
-    if isinstance(response, dict) and response.keys() == {"error"}:
+    names = set(response) if isinstance(response, dict) else set()
+    if names == {"error"}:
         return Message("tool", response["error"], call=answer["id"], error=True)
-    return Message("tool", response, call=answer["id"])
+    return Message("tool", response["result"] if names == {"result"} else response, call=answer["id"])
 
 
 def _part(part: Any) -> Any:
@@ -81,9 +76,10 @@ def _part(part: Any) -> Any:
         return (
             thought(part["text"], "google", part.get("thoughtSignature")) if part.get("thought") else text(part["text"])
         )
-    data, file = part.get("inlineData"), part.get("fileData")
+    data = part.get("inlineData")
     if data and data.get("mimeType", "").startswith("image/"):
         return image(f"data:{data['mimeType']};base64,{data['data'].translate(_PLAIN_BASE64)}")
+    file = part.get("fileData")
     if file and (file.get("mimeType") or "").startswith("image/"):
         return image(file["fileUri"])
     return {"type": "file"} if data or file else None
@@ -95,10 +91,14 @@ _PLAIN_BASE64 = str.maketrans("-_", "+/")  # the framework writes bytes for addr
 def render(message: Message) -> list[Any]:
     """The event of a turn that another framework said."""
     if message.call is not None:
-        answer = {"id": message.call, "name": "", "response": _response(message)}
+        answer = {"id": message.call, "name": message.tool or "unknown", "response": _response(message)}
         return [{"author": "user", "content": {"role": "user", "parts": [{"functionResponse": answer}]}}]
+    if message.role == "system":  # no event: an agent of the framework says its own instructions
+        return []
     parts = [_rendered(part) for part in parts_of(message.content)]
-    parts += [{"functionCall": {"id": call.id, "name": call.tool, "args": call.args}} for call in message.calls]
+    for call in message.calls:
+        args = json.loads(json.dumps(call.args, default=str))
+        parts.append({"functionCall": {"id": call.id, "name": call.tool, "args": args}})
     author = "user" if message.role == "user" else "model"
     return [{"author": author, "content": {"role": author, "parts": parts}}] if parts else []
 
@@ -106,26 +106,21 @@ def render(message: Message) -> list[Any]:
 def _response(message: Message) -> dict[str, Any]:
     if message.error:
         return {"error": plain_text(message.content)}
-    return message.content if isinstance(message.content, dict) else {"result": plain_text(message.content)}
+    if isinstance(message.content, dict):
+        return json.loads(json.dumps(message.content, default=str))
+    return {"result": plain_text(message.content)}
 
 
 def _rendered(part: Any) -> Any:
     if part["type"] == "text":
         return {"text": part["text"]}
     if part["type"] == "thinking":
-        signature = part.get("signature")
-        said = {"text": part["thinking"], "thought": True}
-        return said if signature is None else {**said, "thoughtSignature": signature}
-    source = part.get("source") or {}
-    url = part["image_url"]["url"] if part["type"] == "image_url" else source.get("url")
-    if part["type"] == "image" and url is None and "data" in source:
-        url = f"data:{source.get('media_type')};base64,{source['data']}"
-    if url is None:
-        return {"text": f"[{part['type']}]"}
-    if not url.startswith("data:"):
-        return {"fileData": {"fileUri": url, "mimeType": "image/*"}}
-    kind, _, data = url.removeprefix("data:").partition(";base64,")
-    return {"inlineData": {"mimeType": kind, "data": data}}
+        signed = {} if part.get("signature") is None else {"thoughtSignature": part["signature"]}
+        return {"text": part["thinking"], "thought": True, **signed}
+    data, url = image_of(part), url_of(part)
+    if data is not None:
+        return {"inlineData": {"mimeType": data[0], "data": data[1]}}
+    return {"fileData": {"fileUri": url, "mimeType": "image/*"}} if url is not None else {"text": f"[{part['type']}]"}
 
 
-FORM = register(Form("google_adk.event", "google", parse, render))
+FORM = register(Form("google_adk.event", "google", parse, render, results))

@@ -21,8 +21,8 @@ from google.adk.sessions.session import Session  # pyright: ignore[reportMissing
 from google.adk.sessions.state import State  # pyright: ignore[reportMissingImports]
 from pydantic_core import to_jsonable_python
 
-from perdure.adapters.conversing import records_of
-from perdure.adapters.forms.adk_events import FORM, keep_event
+from perdure.adapters.conversing import keep, records_of
+from perdure.adapters.forms.adk_events import FORM
 from perdure.adapters.shared_store import SharedStore
 from perdure.handles.aio.session import AsyncSession
 from perdure.handles.atomic import Atomic
@@ -150,7 +150,7 @@ def _append(tx: Atomic, session: Session, event: Event, record: Any, delta: dict
     stands = kept.said(event.id)
     if stands is not None and records_of(FORM, stands) == [record]:
         return False
-    keep_event(kept, record, key=event.id if stands is None else None)
+    keep(kept, FORM, record, key=event.id if stands is None else None)
     if delta["session"]:
         kept.set(STATE, {**kept.get(STATE, {}), **delta["session"]})
     _share(tx, app, user, delta)

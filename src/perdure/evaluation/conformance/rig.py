@@ -166,11 +166,11 @@ class Faults:
         """Whether the plan is fulfilled."""
         return self.hard >= self._wanted
 
-    def at_request(self) -> WireFault | None:
-        """The fault that strikes at this request."""
+    def at_request(self, path: str) -> WireFault | None:
+        """The fault that strikes at this request. A stop before a request strikes where it matters most: before an effect."""
         with self._mutex:
             due = self._next()
-            if due is None or due in AT_OUTSIDE:
+            if due is None or due in AT_OUTSIDE or (due is WireFault.PAUSE_BEFORE and not path.endswith("/effects")):
                 return None
             return self._strike(due)
 
@@ -285,7 +285,7 @@ class Slot:
         if "holder" in said:
             self.holders.add(said["holder"])
         is_verb = path.startswith("/v1/runs/") and method == "POST"
-        fault = self._faults.at_request() if is_verb else None
+        fault = self._faults.at_request(path) if is_verb else None
         if fault is WireFault.KILL_BEFORE:
             self.kill()
             raise Severed

@@ -47,8 +47,8 @@ def client(url: str, *, role: str = "admin", tenant: str = "default") -> Iterato
 class LiveServer:
     """A server on a port of its own, in a thread of this process."""
 
-    def __init__(self, url: str, *, tenant: str = "default") -> None:
-        self.serving = Serving(url, tenant=tenant)
+    def __init__(self, url: str, *, tenant: str = "default", **serving: Any) -> None:
+        self.serving = Serving(url, tenant=tenant, **serving)
         self._socket = socket.create_server(("127.0.0.1", 0))
         config = uvicorn.Config(
             make_app(self.serving), http="httptools", ws="none", lifespan="on", log_config=None, access_log=False,

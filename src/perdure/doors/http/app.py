@@ -33,6 +33,7 @@ from perdure.doors.http import (
     openapi,
     operating,
     reading,
+    remembering,
     streams,
     wire,
     writing,
@@ -49,7 +50,18 @@ from perdure.planes.audit import feed
 log = logging.getLogger("perdure.http")
 
 TABLE: tuple[Route, ...] = tuple(ROUTES)  # complete: the modules with verbs were imported above
-_MODULES = (console_reads, administering, contents, metrics, observing, operating, reading, streams, writing)
+_MODULES = (
+    console_reads,
+    administering,
+    contents,
+    metrics,
+    observing,
+    operating,
+    reading,
+    remembering,
+    streams,
+    writing,
+)
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping
-from typing import Any
+from functools import cache
+from typing import Any, get_args, get_origin, get_type_hints
 
 import msgspec
 from starlette.requests import Request
@@ -58,12 +59,25 @@ def _read_match(route: Route, call: HttpCall, match: str) -> None:
 
 def query_of(route: Route, request: Request) -> msgspec.Struct:
     """The parameters of a request. Invalid for one that is unknown, repeated or malformed."""
-    given: dict[str, str] = {}
+    given: dict[str, Any] = {}
+    lists = _lists_of(route.query)
     for name, value in request.query_params.multi_items():
+        if name in lists:
+            given[name] = [*given.get(name, ()), value]
+            continue
         if name in given:
             raise Invalid("this parameter is given twice", path=f"query.{name[:40]}")
         given[name] = value
     return converted(given, route.query, "query")
+
+
+@cache
+def _lists_of(kind: type[msgspec.Struct]) -> frozenset[str]:
+    """The parameters that may be given more than once."""
+    hints = get_type_hints(kind)
+    return frozenset(
+        name for name, hint in hints.items() if any(get_origin(each) is list for each in (hint, *get_args(hint)))
+    )
 
 
 async def body_of(route: Route, request: Request) -> Any:

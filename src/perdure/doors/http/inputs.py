@@ -25,6 +25,15 @@ class Input(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=Tru
     """A body: unknown fields are refused, so that nothing is passed over in silence."""
 
 
+class PinsInput(Input, frozen=True, kw_only=True):
+    """The software versions in force; a field that is not given stays as it is. prompt: its text, which is hashed."""
+
+    model: Text | None = None
+    prompt: Text | None = None
+    tools: dict[str, str] | None = None
+    commit: Text | None = None
+
+
 class SessionInput(Input, frozen=True, kw_only=True):
     """A session that is made, if there is none of its name: the options are for its creation."""
 
@@ -32,6 +41,8 @@ class SessionInput(Input, frozen=True, kw_only=True):
     labels: Names = []
     goal: Text | None = None
     ttl: Span | None = None
+    pins: PinsInput | None = None
+    about: Names = []
 
 
 class SessionPatch(Input, frozen=True, kw_only=True):
@@ -42,22 +53,65 @@ class SessionPatch(Input, frozen=True, kw_only=True):
     labels: Names | msgspec.UnsetType = msgspec.UNSET
     status: Literal["active", "waiting", "completed", "failed"] | msgspec.UnsetType = msgspec.UNSET
     archived: bool | msgspec.UnsetType = msgspec.UNSET
+    about: Names = []
+
+
+class SessionMoveInput(Input, frozen=True, kw_only=True):
+    """A change of a session's state, as the library has it: one that its state does not allow is a conflict."""
+
+    move: Literal["mark_waiting", "mark_active", "completed", "failed", "reopen", "archive", "unarchive"]
+
+
+class LabelsInput(Input, frozen=True, kw_only=True):
+    """Labels that are added, and labels that are taken away."""
+
+    add: Names = []
+    remove: Names = []
+
+
+class SubjectsInput(Input, frozen=True, kw_only=True):
+    """Persons or things that all of it is about."""
+
+    subjects: Names
+
+
+class NativeInput(Input, frozen=True, kw_only=True):
+    """A turn as its framework has it: the name of the form, and the body."""
+
+    form: Name
+    body: Any
+
+
+class RetractionInput(Input, frozen=True, kw_only=True):
+    """Turns that are taken back, by their numbers."""
+
+    turns: Annotated[list[Seq], msgspec.Meta(max_length=10_000)]
+    because: Text | None = None
+    about: Names = []
 
 
 class TurnInput(Input, frozen=True, kw_only=True):
-    """A turn. calls: tool calls of an assistant turn. about: the people that it is about."""
+    """A turn, as `session.say` takes it. calls: tool calls of an assistant turn. about: the people that it is about."""
 
     role: Literal["system", "user", "assistant"]
     content: Any = None
     calls: Annotated[list[Call], msgspec.Meta(max_length=1_000)] = []
     about: Names = []
+    shown: list[Ref] = []
+    native: NativeInput | None = None
+    usage: dict[str, Any] | None = None
+    model: Text | None = None
+    parent: Seq | None = None
 
 
 class ResultInput(Input, frozen=True, kw_only=True):
-    """The result of a call. error: it failed."""
+    """The result of a call. error: it failed. key: a name of its own."""
 
     value: Any = None
     error: bool = False
+    key: Name | None = None
+    native: NativeInput | None = None
+    about: Names = []
 
 
 class SummaryInput(Input, frozen=True, kw_only=True):
@@ -66,13 +120,17 @@ class SummaryInput(Input, frozen=True, kw_only=True):
     upto: Seq
     text: Text
     first: Seq | None = None
+    keys: Annotated[list[Text], msgspec.Meta(max_length=10_000)] | None = None
+    about: Names = []
 
 
 class ValueInput(Input, frozen=True, kw_only=True):
-    """A value. ttl: it is gone after this time."""
+    """A value. ttl: it is gone after this time. derived: it was made of the version before, so it is about the same people."""
 
     value: Any
     ttl: Span | None = None
+    about: Names = []
+    derived: bool = False
 
 
 class DecisionInput(Input, frozen=True, kw_only=True):
@@ -82,7 +140,8 @@ class DecisionInput(Input, frozen=True, kw_only=True):
     because: Text
     then: Text | None = None
     refs: list[Ref] = []
-    tags: Names = []
+    tags: Names | None = None
+    about: Names = []
 
 
 class CloseInput(Input, frozen=True, kw_only=True):
@@ -90,6 +149,7 @@ class CloseInput(Input, frozen=True, kw_only=True):
 
     outcome: Text
     note: Text | None = None
+    about: Names = []
 
 
 class TaskInput(Input, frozen=True, kw_only=True):
@@ -101,6 +161,22 @@ class TaskInput(Input, frozen=True, kw_only=True):
     needs: Annotated[list[Seq], msgspec.Meta(max_length=1_000)] = []
     parent: Seq | None = None
     labels: Names = []
+    key: Name | None = None
+    about: Names = []
+
+
+class TaskPatch(Input, frozen=True, kw_only=True):
+    """Changes to a task; a field that is not given stays as it is. need, unneed: another task. token: of a claim."""
+
+    title: Text | msgspec.UnsetType = msgspec.UNSET
+    priority: Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31)] | msgspec.UnsetType = msgspec.UNSET
+    labels: Names | msgspec.UnsetType = msgspec.UNSET
+    detail: Any | msgspec.UnsetType = msgspec.UNSET
+    parent: Seq | msgspec.UnsetType | None = msgspec.UNSET
+    need: Seq | None = None
+    unneed: Seq | None = None
+    token: Seq | None = None
+    about: Names = []
 
 
 class MoveInput(Input, frozen=True, kw_only=True):
@@ -109,6 +185,7 @@ class MoveInput(Input, frozen=True, kw_only=True):
     move: Literal["done", "fail", "block", "unblock", "cancel", "reopen", "release"]
     note: Text | None = None
     token: Seq | None = None
+    about: Names = []
 
 
 class ClaimInput(Input, frozen=True, kw_only=True):
@@ -120,19 +197,24 @@ class ClaimInput(Input, frozen=True, kw_only=True):
 
 
 class CheckpointInput(Input, frozen=True, kw_only=True):
-    """A whole state."""
+    """A whole state. key: a name of its own; parent: the key of the checkpoint that it follows."""
 
     state: Any
     name: Name = "default"
+    key: Name | None = None
+    parent: Name | None = None
+    document: Any = None
+    about: Names = []
 
 
 class EventInput(Input, frozen=True, kw_only=True):
-    """An event of your own, such as `deploy.finished`."""
+    """An event of your own, such as `deploy.finished`. expect: the last number that you have seen in the session."""
 
     kind: Name
     data: Any = None
     about: Names = []
     refs: list[Ref] = []
+    expect: Seq | None = None
 
 
 class AskInput(Input, frozen=True, kw_only=True):
@@ -142,12 +224,14 @@ class AskInput(Input, frozen=True, kw_only=True):
     choices: Annotated[list[Text], msgspec.Meta(max_length=100)] | None = None
     detail: Any = None
     timeout: Span | None = None
+    about: Names = []
 
 
 class AnswerInput(Input, frozen=True, kw_only=True):
     """An answer to a question; of an approval, "approve" or "refuse" as its choices say."""
 
     value: Any
+    about: Names = []
 
 
 class EffectInput(Input, frozen=True, kw_only=True):
@@ -156,6 +240,7 @@ class EffectInput(Input, frozen=True, kw_only=True):
     tool: Name
     args: dict[str, Any] = {}
     kind: ToolKindName = "unsafe"
+    about: Names = []
 
 
 class OutcomeInput(Input, frozen=True, kw_only=True):
@@ -164,6 +249,7 @@ class OutcomeInput(Input, frozen=True, kw_only=True):
     outcome: Literal["happened", "failed"]
     result: Any = None
     error: Text = "failed"
+    about: Names = []
 
 
 class SettleInput(Input, frozen=True, kw_only=True):
@@ -173,6 +259,7 @@ class SettleInput(Input, frozen=True, kw_only=True):
     result: Any = None
     reason: Text = ""
     force: bool = False
+    about: Names = []
 
 
 class ForkInput(Input, frozen=True, kw_only=True):
@@ -198,6 +285,7 @@ class RunInput(Input, frozen=True, kw_only=True):
     kwargs: dict[str, Any] = {}
     session: Name | None = None
     timeout: Span | None = None
+    about: Names = []
 
 
 class SignalInput(Input, frozen=True, kw_only=True):
@@ -205,6 +293,7 @@ class SignalInput(Input, frozen=True, kw_only=True):
 
     name: Name
     payload: Any = None
+    about: Names = []
 
 
 class WhyInput(Input, frozen=True, kw_only=True):
@@ -230,6 +319,7 @@ class MemoryInput(Input, frozen=True, kw_only=True):
 
     text: Text
     kind: MemoryKind = MemoryKind.FACT
+    key: Name | None = None
     source: Annotated[list[Name | Ref], msgspec.Meta(max_length=LABELS_MAX)] = []
     about: Names = []
     tags: Names = []
@@ -243,12 +333,39 @@ class SupersedeInput(Input, frozen=True, kw_only=True):
 
     text: Text
     because: Text
+    key: Name | None = None
+    kind: MemoryKind | None = None
+    source: Annotated[list[Name | Ref], msgspec.Meta(max_length=LABELS_MAX)] = []
+    about: Names | None = None
+    tags: Names | None = None
+    confidence: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
+    valid_from: When | None = None
+    valid_to: When | None = None
+
+
+class ConfirmInput(Input, frozen=True, kw_only=True):
+    """Why a memory still holds."""
+
+    because: Text | None = None
+    about: Names = []
+
+
+class CorrectionInput(Input, frozen=True, kw_only=True):
+    """A correction of the agent, and the rule that follows from it."""
+
+    text: Text
+    rule: Text
+    key: Name | None = None
+    source: Annotated[list[Name | Ref], msgspec.Meta(max_length=LABELS_MAX)] = []
+    about: Names = []
+    tags: Names = []
 
 
 class ForgetInput(Input, frozen=True, kw_only=True):
     """Why a memory is to be found no more."""
 
     because: Text
+    about: Names = []
 
 
 class TokenInput(Input, frozen=True, kw_only=True):

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from perdure.doors.http.admission import Admission
 from perdure.doors.http.places import PLACE, check_serves, url_of
@@ -36,10 +37,17 @@ class Visitor(NamedTuple):
 
 
 class Serving:
-    """The open stores of a server. tenant: the one that a store in a single file, or with `alone` any store, is served for."""
+    """The open stores of a server. tenant: the one that a store in a single file, or with `alone` any store, is served for.
 
-    def __init__(self, url: str, *, tenant: str = "default", actor: str = "server", alone: bool = False) -> None:
+    options: for a tenant, of `perdure.open`.
+    """
+
+    def __init__(
+        self, url: str, *, tenant: str = "default", actor: str = "server", alone: bool = False,
+        options: Callable[[str], Mapping[str, Any]] = lambda _tenant: {},
+    ) -> None:  # fmt: skip
         self.url = url
+        self._options = options
         self.tenant = tenant
         self.alone = alone
         self._actor = actor
@@ -117,7 +125,7 @@ class Serving:
 
     async def _open(self, tenant: str) -> AsyncStore:
         if PLACE in self.url:
-            return await aopen(url_of(self.url, tenant), actor=self._actor, tenant=tenant)
+            return await aopen(url_of(self.url, tenant), actor=self._actor, tenant=tenant, **self._options(tenant))
         core = self.core
         return AsyncStore(AsyncCaller(core, self._actor, await core.awork(core.tenant_id, tenant)), owner=False)
 

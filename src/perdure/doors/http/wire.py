@@ -75,6 +75,11 @@ def _is_free(hint: Any) -> bool:
     return hint is Any or hint is object or Any in get_args(hint)
 
 
+def encoded(value: Any) -> Any:
+    """A record as JSON gives it back: an answer in this form can be kept under a key, and given again as it was."""
+    return msgspec.json.decode(encode(value))
+
+
 def value_from(given: Any, path: str) -> Any:
     """A value that a client sent. Invalid or TooLarge with the path of what is wrong in it."""
     return from_plain(given, path)

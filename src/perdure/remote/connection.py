@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import http.client
 import ipaddress
+import json
 import os
 import ssl
 import threading
 import time
 from contextlib import suppress
-from typing import NamedTuple
-from urllib.parse import SplitResult, urlencode, urlsplit
-
-import msgspec
+from typing import Any, NamedTuple
+from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
 from perdure.errors import Invalid, Refused, Unavailable
 from perdure.model.ids import new_uid
@@ -26,6 +25,7 @@ from perdure.remote.asking import RemoteRequest, parameter
 IDLE_MAX = 64
 FIRST_PAUSE_SECONDS, LAST_PAUSE_SECONDS = 0.02, 1.0
 ANSWER_MAX_BYTES = 256 * 1024 * 1024
+ENCODED_TEXT = "UTF-8''"
 BROKEN = (OSError, http.client.HTTPException)
 
 
@@ -60,6 +60,25 @@ def _is_loopback(host: str) -> bool:
     with suppress(ValueError):
         return ipaddress.ip_address(host).is_loopback
     return False
+
+
+def _json(body: dict[str, Any]) -> bytes:
+    """A body as JSON. Invalid, with the argument's name, for what is none: nothing is turned into text in silence."""
+    try:
+        return json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    except (TypeError, ValueError, RecursionError):
+        for name, value in body.items():
+            try:
+                json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+            except (TypeError, ValueError, RecursionError) as error:
+                raise Invalid(f"this cannot be sent: {error}"[:200], path=name) from None
+        raise
+
+
+def header_text(text: str) -> str:
+    """A key as a header takes it: as it is, or encoded as in RFC 8187 where a header would change it."""
+    is_plain = text.isascii() and text.isprintable() and text == text.strip(' "') and not text.startswith(ENCODED_TEXT)
+    return text if is_plain else ENCODED_TEXT + quote(text, safe="")
 
 
 class Connections:
@@ -106,9 +125,9 @@ class Connections:
         headers = {**self._headers, **request.headers}
         body = request.data
         if request.method != "GET" and request.key is not None:
-            headers["Idempotency-Key"] = request.key or new_uid().hex()
+            headers["Idempotency-Key"] = header_text(request.key or new_uid().hex())
         if request.body is not None:
-            body = msgspec.json.encode(request.body)
+            body = _json(request.body)
             headers["Content-Type"] = "application/json"
         return target, body, headers
 
@@ -155,6 +174,11 @@ class Connections:
         says = str(error) or type(error).__name__
         hint = "is the server running, and is this its address? A write may have been carried out: look before you repeat it"
         return Unavailable(f"{self._address.netloc} does not answer: {says}"[:300], path="store", hint=hint)
+
+    def __del__(self) -> None:
+        """A store that nobody closed leaves no socket open."""
+        with suppress(Exception):
+            self.close()
 
     def close(self) -> None:
         """Close what is idle; what is under way ends by itself."""

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 THREADS = 32  # of async callers, each with a request under way
+TRAVELS = ("/v1/sessions/", "/v1/scopes/", "/v1/runs/")
 LOCAL = (save_file, artifacts.next_piece, checking.observed)  # work on files of this machine
 
 _ = verbs  # its modules enter what they answer
@@ -48,7 +49,6 @@ class RemoteCore:
     holder = ""
     guards = ()
     clock_moves = True
-    blobs = None  # content goes to the server with its artifact
 
     def __init__(self, connections: Connections, url: str, who: Visited, at: str | None = None) -> None:
         self._connections = connections
@@ -61,6 +61,7 @@ class RemoteCore:
         self.epoch = who.epoch
         self.lane = RemoteLane(self)
         self.living = RemoteLiving()
+        self.blobs = RemoteBlobs()
 
     def __getattr__(self, name: str) -> NoReturn:
         """Whatever else an open store has is where the store lies."""
@@ -110,7 +111,8 @@ class RemoteCore:
         if self._at is not None:
             if request.method != "GET":
                 raise ReadOnly("the past can only be read", hint="fork the session there and continue in the fork")
-            request = request._replace(query={"at": self._at, **request.query})
+            if request.path.startswith(TRAVELS):  # content is the same at every moment
+                request = request._replace(query={"at": self._at, **request.query})
         data = self._connections.send(request)
         return data if request.answer is bytes else read_answer(request.answer, data) if data else None
 
@@ -185,6 +187,15 @@ class RemoteLiving:
     def is_held(self, _holder: str) -> bool:
         """The server looks itself."""
         return False
+
+
+class RemoteBlobs:
+    """The content of artifacts goes to the server with them; whatever else is done with it is done where the store lies."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise elsewhere("find_dead")
 
 
 class Everything:

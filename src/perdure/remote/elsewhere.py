@@ -17,10 +17,16 @@ WORDS: dict[str, tuple[str, str]] = {
     "ask": ("asking with SQL", f"`perdure query` or {HERE}"),
     "acquire": ("a lock, which is held by a process", HERE),
     "backup": ("a backup", "`perdure backup` where the store lies"),
-    "find_dead": ("collecting what nothing refers to", "`perdure collect` where the store lies"),
+    "find_dead": (
+        "pruning, and collecting what nothing refers to",
+        "`perdure prune` and `perdure collect` where the store lies",
+    ),
     "anchor_store": ("an anchor", "`perdure anchor` where the store lies"),
+    "boot_with": (
+        "a boot with a tokenizer, or with checks of files here",
+        "leave out tokenizer, root, commands, urls, models",
+    ),
     "left_runs": ("recovering what the dead left", "`perdure recover` or a worker where the store lies"),
-    "subscribe": ("a named subscription", "keep the cursor of `store.feed(after=…)` yourself"),
     "keep_snapshot": ("a snapshot of a fold", HERE),
     "choose": ("pruning", "`perdure prune` where the store lies"),
     "plan": ("pruning", "`perdure prune` where the store lies"),

@@ -35,6 +35,7 @@ from perdure.doors.http import (
     reading,
     remembering,
     streams,
+    subscribing,
     wire,
     writing,
 )
@@ -60,6 +61,7 @@ _MODULES = (
     reading,
     remembering,
     streams,
+    subscribing,
     writing,
 )
 

@@ -12,7 +12,7 @@ from typing import Any
 from starlette.responses import Response, StreamingResponse
 
 from perdure.doors.http.call import HttpCall
-from perdure.doors.http.queries import AboutQuery
+from perdure.doors.http.queries import AttachQuery
 from perdure.doors.http.table import Right, route
 from perdure.doors.http.wire import encoded
 from perdure.errors import NotFound
@@ -77,11 +77,11 @@ def _digest(address: str) -> str:
 
 
 @route("PUT", "/v1/sessions/{session}/artifacts/{name}", Right.WRITE, ArtifactRecord, takes=BYTES, takes_key=True)
-async def put_artifact(call: HttpCall, query: AboutQuery) -> Any:
+async def put_artifact(call: HttpCall, query: AttachQuery) -> Any:
     """Keep a file; its media type is the Content-Type. Without a key, the same bytes again are the version that stands."""
     session, name = await call.session(), call.parts["name"]
     data = await call.read(UPLOAD_MAX_BYTES)
-    kind = call.headers.get("content-type", BYTES).partition(";")[0].strip() or BYTES
+    kind = query.media_type or call.headers.get("content-type", BYTES).partition(";")[0].strip() or BYTES
     if call.key is not None:
         return await _put_once(call, session, artifacts.describe(name, data, kind, query.about or ()), data)
     with suppress(NotFound):

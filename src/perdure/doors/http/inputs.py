@@ -158,8 +158,8 @@ class TaskInput(Input, frozen=True, kw_only=True):
     title: Text
     detail: Any = None
     priority: Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31)] = 0
-    needs: Annotated[list[Seq], msgspec.Meta(max_length=1_000)] = []
-    parent: Seq | None = None
+    needs: Annotated[list[int], msgspec.Meta(max_length=1_000)] = []
+    parent: int | None = None
     labels: Names = []
     key: Name | None = None
     about: Names = []
@@ -366,6 +366,34 @@ class ForgetInput(Input, frozen=True, kw_only=True):
 
     because: Text
     about: Names = []
+
+
+class SubscriptionInput(Input, frozen=True, kw_only=True):
+    """A reader of the feed. start: of a new one. kinds, stream: only these events. consumers: batches under way at once."""
+
+    start: Text = "beginning"
+    kinds: Annotated[list[Name], msgspec.Meta(max_length=1_000)] | None = None
+    stream: Name | None = None
+    consumers: int | None = None
+
+
+class TakeInput(Input, frozen=True, kw_only=True):
+    """How many events, and for how long they are this taker's."""
+
+    limit: int = 100
+    lease: Span = "30s"
+
+
+class BatchInput(Input, frozen=True, kw_only=True):
+    """The token of a batch."""
+
+    token: Seq
+
+
+class StartInput(Input, frozen=True, kw_only=True):
+    """Where a reader begins."""
+
+    start: Literal["beginning", "end"]
 
 
 class TokenInput(Input, frozen=True, kw_only=True):

@@ -45,7 +45,7 @@ class Problem9457(msgspec.Struct, frozen=True, omit_defaults=True):
 def problem_of(error: Error, status: int | None = None) -> Problem9457:
     """An error of Perdure as a problem. status: where the protocol has a more exact one than the class."""
     name = type(error).__name__
-    facts = {key: _fact(value) for key, value in error.facts.items() if value is not None}
+    facts = {key: _fact(value) for key, value in error.facts.items()}
     return Problem9457(
         type=f"{TYPES}{name}", title=name, status=status or error.http_status, detail=visible(error.message),
         path=visible(error.path), hint=error.hint, facts=facts,

@@ -142,10 +142,11 @@ class StateQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     at: At | None = None
 
 
-class AboutQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """The people and things that an artifact is about."""
+class AttachQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """The people and things that an artifact is about. media_type: one that the Content-Type cannot carry."""
 
     about: Several | None = None
+    media_type: Name | None = None
 
 
 class RefQuery(PageQuery, forbid_unknown_fields=True, kw_only=True):

@@ -11,9 +11,20 @@ import msgspec
 from perdure.artifacts.local import pieces_from
 from perdure.errors import Damaged, Invalid, NotFound
 from perdure.log.change import Stream
+from perdure.model.functions import plain as function
 from perdure.model.limits import check_name
 from perdure.model.records.artifacts import ArtifactRecord
-from perdure.model.records.conversation import Cover, Due, Native, Pending, Pins, SessionHeader, SessionRecord, Turn
+from perdure.model.records.conversation import (
+    Call,
+    Cover,
+    Due,
+    Native,
+    Pending,
+    Pins,
+    SessionHeader,
+    SessionRecord,
+    Turn,
+)
 from perdure.model.records.emitted import EventRecord, FoldState
 from perdure.planes import subjects
 from perdure.planes.conversation import artifacts, emitted, pending, sessions, summaries, turns
@@ -204,8 +215,7 @@ def say(
     stream: Stream, role: str, content: Any = None, *, key: str | None = None, calls: Any = (), about: Any = (), shown: Any = (),
     native: Any = None, usage: Any = None, model: Any = None, parent: Any = None,
 ) -> RemoteRequest:  # fmt: skip
-    made = [{"id": each.id, "tool": each.tool, "args": plain(each.args, f"calls[{i}].args")}
-            for i, each in enumerate(several(calls, "calls"))]  # fmt: skip
+    made = [_call(each, f"calls[{i}]") for i, each in enumerate(several(calls, "calls"))]
     asked = post(
         path_of(stream, "turns"), Turn, role=role, content=plain(content, "content"), calls=made, about=subjects.named(about),
         shown=refs_of(shown, "shown"), native=_native(native), usage=None if usage is None else plain(dict(usage), "usage"),
@@ -214,9 +224,17 @@ def say(
     return asked if key is None else asked._replace(key=check_name(key, "key"))
 
 
+def _call(given: object, path: str) -> dict[str, Any]:
+    if not isinstance(given, Call):
+        raise Invalid(f"expected a Call, got {type(given).__name__}", path=path)
+    return {"id": given.id, "tool": given.tool, "args": plain(given.args, f"{path}.args")}
+
+
 def _native(given: Any) -> dict[str, Any] | None:
     if given is None:
         return None
+    if not isinstance(given, Native) and not (isinstance(given, tuple) and len(given) == 2):
+        raise Invalid("expected the name of a form and a body", path="native")
     form, body = (given.form, given.body) if isinstance(given, Native) else given
     return {"form": form, "body": plain(body, "native.body")}
 
@@ -335,12 +353,13 @@ def events_across(*, since: Any = None, until: Any = None, **asked: Any) -> Remo
 @answers(emitted.fold)
 def fold(stream: Stream, reducer: Any, initial: Any, *, upto: int, name: str | None = None) -> Asking:  # noqa: ARG001 - no snapshots
     state, after, folded = initial, 0, 0
+    change = function(reducer, "reducer")
     while True:
         page = yield get(path_of(stream, "events"), Page[EventRecord], after=after, emitted=True, limit=1_000)
         for event in page:
             if event.seq > upto:
                 return FoldState(state, upto, folded)
-            state, folded = reducer(state, event), folded + 1
+            state, folded = change(state, event), folded + 1
         if page.next is None:
             return FoldState(state, upto, 0)
         after = page.next
@@ -361,10 +380,9 @@ def take_in(_blobs: None, _tenant: int, data: Any) -> Known:
 
 @answers(artifacts.attach)
 def attach(stream: Stream, details: artifacts.Details, content: bytes, _holder: str) -> RemoteRequest:
-    about = {"about": list(details.about)} if details.about else {}
-    headers = {"Content-Type": details.media_type}
-    path = path_of(stream, "artifacts", details.name)
-    return RemoteRequest("PUT", path, ArtifactRecord, about, headers=headers, data=content)
+    told = {"about": details.about or None, "media_type": details.media_type}
+    path, headers = path_of(stream, "artifacts", details.name), {"Content-Type": "application/octet-stream"}
+    return RemoteRequest("PUT", path, ArtifactRecord, told, headers=headers, data=content)
 
 
 @answers(artifacts.listing)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Any
 
 import msgspec
@@ -9,7 +10,7 @@ import msgspec
 from perdure.boot import checking, making
 from perdure.boot.manifest import PackManifest
 from perdure.boot.pack import Pack, PackRequest
-from perdure.errors import NotFound
+from perdure.errors import Invalid, NotFound
 from perdure.log.change import Stream
 from perdure.model.limits import check_name
 from perdure.model.records.memories import Found, MemoryRecord, Why
@@ -17,6 +18,7 @@ from perdure.model.records.values import Entry
 from perdure.planes import subjects
 from perdure.planes.memory import making as made_of
 from perdure.planes.memory import memories, search, values
+from perdure.planes.reading.origins import check_seq
 from perdure.planes.reading.paging import Page
 from perdure.remote.asking import (
     Asking,
@@ -50,7 +52,7 @@ class Changed(msgspec.Struct, frozen=True):
 @answers(values.find_scope)
 def find_scope(name: str) -> Asking:
     try:
-        found = yield get(address("scopes", check_name(name, "name")), ScopeFound)
+        found = yield get(address("scopes", check_name(name, "scope")), ScopeFound)
     except NotFound:
         return None
     return stream_of("scope", found.name, found.uid)
@@ -59,7 +61,7 @@ def find_scope(name: str) -> Asking:
 @answers(values.open_scope)
 def open_scope(name: str, about: Any = ()) -> Asking:
     named = subjects.named(about)
-    found = yield RemoteRequest("PUT", address("scopes", check_name(name, "name")), ScopeFound, key=None)
+    found = yield RemoteRequest("PUT", address("scopes", check_name(name, "scope")), ScopeFound, key=None)
     stream = stream_of("scope", found.name, found.uid)
     if named:
         yield post(path_of(stream, "subjects"), list[str], subjects=named)
@@ -69,6 +71,8 @@ def open_scope(name: str, about: Any = ()) -> Asking:
 def _expected(expect: int | None) -> dict[str, str]:
     if expect is None:
         return {}
+    if type(expect) is not int or expect < 0:
+        raise Invalid(f"expected a version (0: not there), got {expect!r}", path="expect")
     return {"If-Match": f'"{expect}"'} if expect else {"If-None-Match": "*"}
 
 
@@ -100,8 +104,9 @@ def entry(stream: Stream, name: str) -> Asking:
 
 
 @answers(values.entries)
-def entries(stream: Stream, **asked: Any) -> RemoteRequest:
-    return get(path_of(stream, "values"), Page[Entry], **asked)
+def entries(stream: Stream, *, prefix: Any = None, **asked: Any) -> RemoteRequest:
+    start = None if prefix is None else check_name(prefix, "prefix")
+    return get(path_of(stream, "values"), Page[Entry], prefix=start, **asked)
 
 
 # -- memories --------------------------------------------------------------------------------------------------------
@@ -112,6 +117,8 @@ def _told(
     valid_from: Any = None, valid_to: Any = None, checks: Any = (),
 ) -> dict[str, Any]:  # fmt: skip
     no_checks(checks)
+    if isinstance(confidence, float) and not isfinite(confidence):
+        raise Invalid("expected a number from 0 to 1", path="confidence")
     return {
         "kind": kind, "key": key, "source": sources(source), "about": None if about is None else subjects.named(about),
         "tags": None if tags is None else several(tags, "tags"), "confidence": confidence,
@@ -153,7 +160,7 @@ def correct(
 
 @answers(memories.memory)
 def memory(stream: Stream, seq: int) -> RemoteRequest:
-    return get(path_of(stream, "memories", seq), MemoryRecord)
+    return get(path_of(stream, "memories", check_seq(seq, "memory")), MemoryRecord)
 
 
 @answers(memories.memories)
@@ -188,11 +195,27 @@ def recall(
     lists = {"kinds": kinds, "scopes": scopes, "tags": tags, "about": about}
     asked = {name: several(given, name) for name, given in lists.items() if given is not None}
     when = {"at": instant(at, "at"), "since": instant(since, "since")}
-    found = yield get(path, list[HitFound], q=query, k=k, **asked, **when)
+    if [] in (asked.get("kinds"), asked.get("scopes")):
+        return search.Results()
+    found = yield from _sought(get(path, list[HitFound], q=_words(query), k=k, **asked, **when))
     return search.Results(
         search.Recalled(stream_of(each.memory.scope_kind, each.memory.scope, each.memory.ref.uid), *_fields(each))
         for each in found
     )
+
+
+def _words(query: Any) -> str:
+    if type(query) is not str or not query.strip() or "\0" in query:
+        raise Invalid("expected words to look for", path="query")
+    return query
+
+
+def _sought(request: RemoteRequest) -> Asking:
+    try:
+        return (yield request)
+    except Invalid as error:
+        error.path = {"q": "query"}.get(error.path, error.path)
+        raise
 
 
 def _fields(hit: HitFound) -> tuple[MemoryRecord, float, Why]:
@@ -210,7 +233,10 @@ def find(
 ) -> Asking:
     chosen = None if kinds is None else several(kinds, "kinds")
     when = {"since": instant(since, "since"), "until": instant(until, "until")}
-    return search.Results((yield get(address("search"), list[Found], q=query, kinds=chosen, **asked, **when)))
+    if chosen == []:
+        return search.Results()
+    request = get(address("search"), list[Found], q=_words(query), kinds=chosen, **asked, **when)
+    return search.Results((yield from _sought(request)))
 
 
 # -- boot ------------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from perdure.model.records.decisions import DecisionRecord, Reference
 from perdure.model.records.tasks import TaskRecord
 from perdure.planes import subjects
 from perdure.planes.execution import decisions, task_needs, tasks
-from perdure.planes.reading.origins import to_ref
+from perdure.planes.reading.origins import check_seq, to_ref
 from perdure.planes.reading.paging import Page
 from perdure.remote.asking import (
     Asking,
@@ -40,9 +40,9 @@ def add(
     key: str | None = None, checks: Any = (), about: Any = (),
 ) -> RemoteRequest:  # fmt: skip
     no_checks(checks)
-    wanted = [number(each, f"needs[{i}]") for i, each in enumerate(several(needs, "needs"))]
+    wanted = [_other(stream, each, f"needs[{i}]") for i, each in enumerate(several(needs, "needs"))]
     return post(
-        path_of(stream, "tasks"), TaskRecord, title=title, needs=wanted, parent=number(parent, "parent"),
+        path_of(stream, "tasks"), TaskRecord, title=title, needs=wanted, parent=_other(stream, parent, "parent"),
         priority=priority, labels=several(labels, "labels"), detail=plain(detail, "detail"), key=key,
         about=subjects.named(about),
     )  # fmt: skip
@@ -50,7 +50,15 @@ def add(
 
 @answers(tasks.task)
 def task(stream: Stream, seq: int) -> RemoteRequest:
-    return get(path_of(stream, "tasks", seq), TaskRecord)
+    return get(path_of(stream, "tasks", check_seq(seq, "task")), TaskRecord)
+
+
+def _other(stream: Stream, task: object, path: str) -> Any:
+    """The number of another task, which must be of this session."""
+    ref = getattr(task, "ref", None)
+    if ref is not None and ref.uid != stream.uid.hex():
+        raise Invalid("a task of another session cannot be waited for or worked under", path=path)
+    return number(task, path)
 
 
 def _lasts(ttl: Any) -> str | None:
@@ -90,17 +98,17 @@ def edit(
 
 @answers(task_needs.need)
 def need(stream: Stream, seq: int, other: Any, *, token: Any = None) -> RemoteRequest:
-    return patch(path_of(stream, "tasks", seq), TaskRecord, need=number(other, "need"), token=token)
+    return patch(path_of(stream, "tasks", seq), TaskRecord, need=_other(stream, other, "need"), token=token)
 
 
 @answers(task_needs.unneed)
 def unneed(stream: Stream, seq: int, other: Any, *, token: Any = None) -> RemoteRequest:
-    return patch(path_of(stream, "tasks", seq), TaskRecord, unneed=number(other, "need"), token=token)
+    return patch(path_of(stream, "tasks", seq), TaskRecord, unneed=_other(stream, other, "need"), token=token)
 
 
 @answers(task_needs.put_under)
 def put_under(stream: Stream, seq: int, parent: Any, *, token: Any = None) -> RemoteRequest:
-    return patch(path_of(stream, "tasks", seq), TaskRecord, parent=number(parent, "parent"), token=token)
+    return patch(path_of(stream, "tasks", seq), TaskRecord, parent=_other(stream, parent, "parent"), token=token)
 
 
 @answers(tasks.tasks)
@@ -157,7 +165,7 @@ def close(stream: Stream, seq: int, outcome: str, *, note: Any = None, about: An
 
 @answers(decisions.decision)
 def decision(stream: Stream, seq: int) -> RemoteRequest:
-    return get(path_of(stream, "decisions", seq), DecisionRecord)
+    return get(path_of(stream, "decisions", check_seq(seq, "decision")), DecisionRecord)
 
 
 @answers(decisions.decisions)

@@ -19,13 +19,13 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "perdure"
 ORDER = (
-    "errors", "model", "log", "artifacts", "stores", "planes", "effects", "privacy", "runtime", "boot", "upkeep", "interchange",
-    "remote", "handles", "adapters", "telemetry", "testing", "choosing", "evaluation", "doors",
+    "errors", "model", "log", "artifacts", "stores", "planes", "effects", "privacy", "runtime", "telemetry", "boot", "upkeep",
+    "interchange", "remote", "handles", "adapters", "testing", "choosing", "evaluation", "doors",
 )  # fmt: skip
 STRANGERS = [("handles.aio", "handles.sync")]  # neither imports the other
 USES_THE_SURFACE = ORDER[ORDER.index("adapters") :]  # may say `import perdure`, as users do
 HEAVY = {
-    "anyio", "asyncio", "click", "cryptography", "jinja2", "multiprocessing", "numpy", "obstore", "psycopg",
+    "anyio", "asyncio", "click", "cryptography", "jinja2", "multiprocessing", "numpy", "obstore", "opentelemetry", "psycopg",
     "pydantic", "pytest", "redis", "rich", "starlette", "unittest", "uvicorn",
 }  # fmt: skip
 PROMISED = {"open", "aopen", "Session", "AsyncSession", "Call"}  # names of DESIGN §8 that users rely on

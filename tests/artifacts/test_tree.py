@@ -29,6 +29,7 @@ class Nodes(dict[bytes, bytes]):
 
     trips = 0
     asked = 0
+    last: bytes | None = None  # the root of the state that was saved last
 
     def known(self, addresses: Collection[bytes]) -> set[bytes]:
         self.trips += 1
@@ -40,8 +41,9 @@ class Nodes(dict[bytes, bytes]):
         return {address: self[address] for address in addresses if address in self}
 
     def save(self, state: Any) -> tree.Saved:
-        saved = tree.save(state, self.known)
+        saved = tree.save(state, self.known, self.last, self.fetch)
         self.update(saved.nodes)
+        self.last = saved.root
         return saved
 
     def load(self, root: bytes) -> Any:
@@ -103,7 +105,7 @@ def test_every_state_comes_back_exactly(state: Any) -> None:
     assert exact(nodes.load(saved.root)) == exact(state)
     assert tree.reachable([saved.root], nodes.fetch) == nodes.keys() == saved.nodes.keys()
     assert saved.total_bytes == new_bytes(saved)
-    assert nodes.save(state) == tree.Saved(saved.root, {}, saved.total_bytes)
+    assert nodes.save(state) == tree.Saved(saved.root, {}, {saved.root}, saved.total_bytes)
 
 
 def test_control_the_comparison_sees_types_signs_and_order() -> None:
@@ -241,7 +243,7 @@ def costs(shape: str, change: str, size: int) -> list[int]:
     for place in (0, size // 3, size - 2):
         items = list(pairs(size))
         CHANGES[change](items, place)
-        found.append(new_bytes(tree.save(SHAPES[shape](items), nodes.known)))
+        found.append(new_bytes(tree.save(SHAPES[shape](items), nodes.known, nodes.last, nodes.fetch)))
     return found
 
 
@@ -359,6 +361,30 @@ def test_a_large_state_is_read_in_few_trips_and_asked_about_in_few() -> None:
     nodes.save([*state, "one more"])
     assert nodes.trips <= 5
     assert nodes.asked <= 600
+
+
+def test_a_save_over_an_unrelated_base_looks_at_no_more_of_it_than_it_has_itself() -> None:
+    nodes = Nodes()
+    nodes.save(SHAPES["list"](pairs(100_000)))
+    fetched: list[int] = []
+
+    def fetch(addresses: Collection[bytes]) -> dict[bytes, bytes]:
+        fetched.append(len(addresses))
+        return nodes.fetch(addresses)
+
+    saved = tree.save({"small": "state"}, nodes.known, nodes.last, fetch)
+    assert saved.nodes.keys() == {saved.root}
+    assert sum(fetched) <= 1 + tree.LINKS_MAX
+
+
+def test_a_base_that_cannot_be_read_is_not_built_upon() -> None:
+    nodes = Nodes()
+    state = SHAPES["list"](pairs(2_000))
+    root = nodes.save(state).root
+    lost = tree.children(nodes[root])[0]
+    del nodes[root], nodes[lost]
+    state.append("one more")
+    assert nodes.load(nodes.save(state).root) == state
 
 
 def test_pieces_keep_their_sizes() -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, get_type_hints
 
 import perdure.handles.aio
+from perdure.model import filters
 
 FOLDER = Path(perdure.handles.aio.__path__[0])
 ROADS = {"_write", "_speak", "_state", "write", "write_in", "_run", "run", "_told", "_end", "_move"}  # to a commit
@@ -55,6 +56,10 @@ class Method(NamedTuple):
     @property
     def parameters(self) -> dict[str, str]:
         """Its parameters and what they are annotated with."""
+        for each in self.node.decorator_list:
+            if isinstance(each, ast.Call) and isinstance(each.func, ast.Name) and each.func.id == "filtered":
+                record = getattr(filters, ast.unparse(each.args[0]))
+                return {name: str(kind) for name, kind in get_type_hints(record).items()}
         given = self.node.args
         named = [*given.posonlyargs, *given.args, *given.kwonlyargs, *filter(None, [given.vararg, given.kwarg])]
         return {each.arg: ast.unparse(each.annotation) if each.annotation else "" for each in named}

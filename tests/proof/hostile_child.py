@@ -24,6 +24,7 @@ def tried(kind: str, what: str, folder: Path) -> None:
     elif kind == "open":
         with perdure.open(f"sqlite:///{what}") as store:
             list(store.sessions())
+            store.session("a").say("user", "hi again")
             store.verify()
     else:
         from perdure.interchange.importers.importing import import_files

@@ -17,8 +17,10 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing, suppress
 from pathlib import Path
 
+import apsw
 import pytest
 
 import perdure
@@ -83,10 +85,43 @@ def broken(work: Path, sound: bundles.Members) -> Iterator[dict[str, str]]:
         yield {"kind": "open" if name == "db" else "import", "what": str(path)}
 
 
+# Planted by somebody who could write the file: each does something when a row is written, read or looked for.
+HARMS = (
+    "SELECT load_extension('{trap}')", "SELECT writefile('{home}/planted', 'x')", "SELECT randomblob(2000000000)",
+    "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n",
+)  # fmt: skip
+TABLES = ("events", "streams", "sessions", "turns", "blobs", "meta", "tenants", "texts")
+PLANTS = (
+    *(f"CREATE TRIGGER planted AFTER INSERT ON {table} BEGIN {harm}; END" for table in TABLES for harm in HARMS),
+    *(f"DROP VIEW v_turns; CREATE VIEW v_turns AS {harm}" for harm in HARMS),
+    *(f"ALTER TABLE {table} RENAME TO {table}_real; CREATE VIEW {table} AS {HARMS[3]}" for table in ("turns", "meta")),
+    "UPDATE meta SET value = '{trap}'", "UPDATE sessions SET name = '{home}/../x'", "UPDATE streams SET parent = id",
+    "PRAGMA writable_schema = on; UPDATE sqlite_schema SET sql = 'CREATE TABLE turns (x DEFAULT (writefile(1, 2)))' WHERE name = 'turns'",
+)  # fmt: skip
+
+
+def databases(work: Path, home: Path, trap: Path) -> Iterator[dict[str, str]]:
+    for number, plant in enumerate(PLANTS):
+        path = work / f"planted-{number}.db"
+        with perdure.open(f"sqlite:///{path}") as store:
+            store.session("a").say("user", "hi")
+        with closing(apsw.Connection(str(path))) as connection, suppress(apsw.Error):  # some are refused by a trigger of ours
+            connection.execute(plant.format(trap=trap, home=home))
+        yield {"kind": "open", "what": str(path)}
+
+
+ODD = ("", "@", "%", "#", "?", "\\", "\0", "\n", "\u202e", "%00", "[", " ")
+
+
 def urls() -> Iterator[dict[str, str]]:
     for text in MALFORMED:
         if text not in ("{}://h", "{}@h"):  # there it is no password
             yield {"kind": "url", "what": text.format(SECRET)}
+    for odd in ODD:
+        for text in ("postgresql://me:{}{}@127.0.0.1:1/d", "postgresql://127.0.0.1:1/d?password={}{}", "sqlite:///x?password={}{}",
+                     "files:///x?artifacts=s3://k:{}{}@b", "mysql://me:{}{}@h/d"):  # fmt: skip
+            yield {"kind": "url", "what": text.format(odd, SECRET)}
+            yield {"kind": "url", "what": text.format(SECRET, odd)}
 
 
 def limited() -> None:
@@ -135,8 +170,9 @@ def trap_in(stage: Path) -> Path:
 
 def test_nothing_is_executed_touched_or_shown(stage):
     trap = trap_in(stage)
-    cases = [*repositories(stage / "work", trap), *files(stage / "work"), *urls()]
-    assert len(cases) >= 350, len(cases)
+    planted = databases(stage / "work", stage / "home", trap)
+    cases = [*repositories(stage / "work", trap), *files(stage / "work"), *planted, *urls()]
+    assert len(cases) >= 500, len(cases)
     (trap.parent / "sprung").unlink(missing_ok=True)  # git may have run it while it was set
     (stage / "home" / "kept").write_text("mine")
     before = seen(stage / "home")

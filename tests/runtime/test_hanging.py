@@ -19,7 +19,7 @@ from perdure.model.records.effects import EffectState
 from perdure.planes.execution import steps
 from perdure.testing.postgres import PostgresServer
 from runtime.crew import Scene, scene, until
-from runtime.worker_app import abuys, buys, parent, splits
+from runtime.worker_app import abuys, buys, buys_in_a_step, parent, splits
 
 LEASE_SECONDS = 2.0
 
@@ -102,6 +102,18 @@ def test_a_branch_that_fails_while_another_acts(tmp_path: Path, *, dies: bool) -
         (effect,) = handle.effects()
         assert (effect.state, effect.result) == (EffectState.COMMITTED, 1)
         assert calls(stage).count((handle.id, 1)) == 1
+
+
+def test_control_a_call_of_which_no_ledger_knows_is_made_twice(tmp_path: Path) -> None:
+    with scene(f"sqlite:///{tmp_path}/a.db", tmp_path) as stage:
+        stage.crew("--lease", f"{LEASE_SECONDS:g}s", processes=2)
+        gate = tmp_path / "gate"
+        handle = stage.store.start(buys_in_a_step, str(gate))
+        until(lambda: calls(stage) == [(handle.id, 0)], "a call")
+        os.kill(stage.pid_of(handle.id), signal.SIGKILL)
+        gate.touch()
+        handle.result(timeout=60)
+        assert calls(stage) == [(handle.id, 0)] * 2
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])

@@ -196,7 +196,8 @@ def _s3_place(parts: SplitResult) -> Place:
     settings = dict(given)
     unknown = settings.keys() - {"endpoint", "region", "allow_http"}
     if unknown or len(settings) != len(given):
-        raise Invalid(f"unknown or repeated parameter: {sorted(unknown) or parts.query}", path="url")
+        # It is not repeated here: a misplaced "?" makes a parameter of a password.
+        raise Invalid("unknown or repeated parameter", path="url", hint="endpoint, region and allow_http, each once")
     return S3Place(
         parts.netloc,
         unquote(parts.path),

@@ -65,21 +65,22 @@ _decode = msgspec.msgpack.Decoder().decode
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """The result of a save: the root's address, the nodes to write, and the size of all nodes, stored or not."""
+    """The result of a save: the root's address, the nodes to write, those found stored, and the size of all nodes."""
 
     root: bytes
     nodes: dict[bytes, bytes]
+    found: set[bytes]
     total_bytes: int
 
 
-def save(state: Any, known: Known) -> Saved:
+def save(state: Any, known: Known, base: bytes | None = None, fetch: Fetch | None = None) -> Saved:
     """Cut `state`, which `to_plain` gave, into nodes; `nodes` holds those that are not stored yet.
 
-    `known` answers which of the given addresses are stored. It is asked from the root downward, once for each
-    level, and never below a node that it knows: so a stored node must have all its children stored too (write
-    the nodes of one save in one transaction; prune by `reachable`). Pure and deterministic: nothing is
-    written, saving again gives the same root. Raises `TooLarge` past VALUE_MAX_BYTES, `Invalid` for what
-    msgpack cannot hold.
+    `known` answers which of the given addresses are stored. That a node is stored says nothing of what it leads to: a collector
+    may be half done, and a file that somebody attached may look like a node. So every node is asked for by itself, except
+    below one that it shares with `base`, the root of a state that is kept whole (`fetch` reads it). Pure and deterministic:
+    nothing is written, saving again gives the same root. Raises `TooLarge` past VALUE_MAX_BYTES, `Invalid` for what msgpack
+    cannot hold.
     """
     growing = Growing()
     try:
@@ -87,7 +88,9 @@ def save(state: Any, known: Known) -> Saved:
     except (OverflowError, TypeError, UnicodeEncodeError, RecursionError) as error:
         raise Invalid(f"not a plain state: {error}", path="state") from error
     total_bytes = sum(map(len, growing.nodes.values()))
-    return Saved(root, growing.unknown(root, known), total_bytes)
+    shared = growing.shared(base, fetch) if base is not None and fetch is not None else set[bytes]()
+    nodes, found = growing.unknown(root, shared, known)
+    return Saved(root, nodes, found, total_bytes)
 
 
 class _Box(NamedTuple):
@@ -190,16 +193,39 @@ class Growing:
             level += 1
         return _encode(kind + bytes([level]) + b"".join(links))
 
-    def unknown(self, root: bytes, known: Known) -> dict[bytes, bytes]:
-        """The nodes below and with `root` that are not stored."""
-        new: dict[bytes, bytes] = {}
+    def shared(self, base: bytes, fetch: Fetch) -> set[bytes]:
+        """The nodes that the state of `base` has too, the topmost ones; none when that cannot be read.
+
+        Looks at what changed, and at no more nodes than this state has: another state may be larger, and have nothing in common.
+        """
+        found: set[bytes] = set()
+        seen = level = {base}
+        try:
+            while level and len(seen) <= len(self.nodes) + LINKS_MAX:
+                found |= level & self.nodes.keys()
+                links = [_links(node, address) for address, node in _fetched(level - found, fetch).items()]
+                found |= {end for _, ends in links for end in ends} & self.nodes.keys()
+                level = {link for opened, _ in links for link in opened} - seen
+                seen = seen | level
+        except Damaged:
+            return set()
+        return found
+
+    def unknown(self, root: bytes, shared: set[bytes], known: Known) -> tuple[dict[bytes, bytes], set[bytes]]:
+        """The nodes below and with `root` that are not stored, and the addresses of those that are; nothing below `shared`."""
+        needed = self.needed(root, shared)
+        stored = known(needed)
+        return {address: self.nodes[address] for address in needed - stored}, stored
+
+    def needed(self, root: bytes, shared: set[bytes]) -> set[bytes]:
+        """The addresses below and with `root`, but not below `shared`."""
+        found: set[bytes] = set()
         level = {root}
         while level:
-            level -= known(level)
-            new.update((address, self.nodes[address]) for address in level)
-            inner = level - self.ends
-            level = {link for address in inner for link in children(new[address])} - new.keys()
-        return new
+            found |= level
+            inner = level - self.ends - shared
+            level = {link for address in inner for link in children(self.nodes[address])} - found
+        return found
 
 
 def _box(value: list[Any] | dict[str, Any]) -> _Box:

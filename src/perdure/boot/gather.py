@@ -8,11 +8,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from perdure.boot.checking import Carrier
 from perdure.boot.items import MORE, Item, Section
 from perdure.effects import ledger
 from perdure.errors import NotFound
 from perdure.log.change import Stream
+from perdure.model.filters import (
+    OwnMemoryFilters,
+    RunFilters,
+    SessionDecisionFilters,
+    SessionFilters,
+    SessionTaskFilters,
+)
 from perdure.model.instants import instant_us
 from perdure.model.records.checks import ModelOffered
 from perdure.model.records.conversation import Cover, Pending, SessionRecord, Turn
@@ -115,10 +124,11 @@ def _memories(reads: Reads, stream: Stream, now: int, most: int, *, remembered: 
 
 def _of_kind(reads: Reads, place: Stream, kind: MemoryKind, most: int) -> Iterator[MemoryRecord]:
     """The newest of a kind; of rules all."""
-    page = memories.memories(reads, place, kind=kind.value, limit=most)
+    asked = OwnMemoryFilters(kind=kind, limit=most)
+    page = memories.memories(reads, place, asked)
     yield from page
     while kind is MemoryKind.RULE and page.next is not None:
-        page = memories.memories(reads, place, kind=kind.value, limit=most, after=page.next)
+        page = memories.memories(reads, place, replace(asked, after=page.next))
         yield from page
 
 
@@ -135,10 +145,11 @@ def _plan(reads: Reads, stream: Stream, info: SessionRecord, rests: Resting) -> 
     if info.goal:
         yield Item(Section.PLAN, "goal", info.name, info.goal, info.creator, instant_us(info.created_at, 0))
     seen: set[int] = set()
-    doing = tasks.tasks(reads, stream, status=TaskStatus.DOING.value, limit=TASKS_MAX)
+    doing, blocked, rest = (
+        tasks.tasks(reads, stream, SessionTaskFilters(status=status, limit=TASKS_MAX))
+        for status in (TaskStatus.DOING, TaskStatus.BLOCKED, TaskStatus.TODO)
+    )
     ready = tasks.ready(reads, stream, limit=TASKS_MAX)
-    blocked = tasks.tasks(reads, stream, status=TaskStatus.BLOCKED.value, limit=TASKS_MAX)
-    rest = tasks.tasks(reads, stream, status=TaskStatus.TODO.value, limit=TASKS_MAX)
     left = [each for each in doing if each.abandoned]
     for group, said in ((left, "its claimer is gone: free to claim"), (doing, "being done"), (ready, "ready"),
                         (blocked, "blocked"), (rest, "waits for other tasks")):  # fmt: skip
@@ -166,7 +177,7 @@ def _loops(reads: Reads, stream: Stream, rests: Resting) -> Iterator[Item]:
     at_hand = [
         pair
         for status in (RunStatus.WAITING, RunStatus.PARKED, RunStatus.FAILED, RunStatus.RUNNING, RunStatus.READY)
-        for pair in runs.runs_of_store(reads, session=stream.name, status=status.value, limit=RUNS_MAX)
+        for pair in runs.runs_of_store(reads, RunFilters(session=stream.name, status=status, limit=RUNS_MAX))
     ]
     for of_run, record in at_hand:
         yield from _of_stream(reads, of_run)
@@ -174,9 +185,9 @@ def _loops(reads: Reads, stream: Stream, rests: Resting) -> Iterator[Item]:
     yield from _pending(reads, stream)
     yield from (
         decision_item(each, Section.LOOPS, rests)
-        for each in decisions.decisions(reads, stream, open=True, limit=DECISIONS_MAX)
+        for each in decisions.decisions(reads, stream, SessionDecisionFilters(open=True, limit=DECISIONS_MAX))
     )
-    for of_run, _ in runs.runs_of_store(reads, session=stream.name, limit=RUNS_MAX):
+    for of_run, _ in runs.runs_of_store(reads, RunFilters(session=stream.name, limit=RUNS_MAX)):
         answered = [each for each in waits.waits(reads, of_run) if each.kind in PEOPLE and each.state is WaitState.MET]
         yield from map(_ask, reversed(answered))
 
@@ -265,8 +276,9 @@ def _open_turn(stream: Stream, found: Pending) -> Item:
 
 def _decisions(reads: Reads, stream: Stream, rests: Resting) -> Iterator[Item]:
     """By depth: the standing ones, then the recent ones."""
-    standing = decisions.decisions(reads, stream, open=False, tag=STANDING, limit=DECISIONS_MAX)
-    recent = decisions.decisions(reads, stream, open=False, limit=RECENT_DECISIONS)
+    asked = SessionDecisionFilters(open=False, limit=RECENT_DECISIONS)
+    standing = decisions.decisions(reads, stream, replace(asked, tag=STANDING, limit=DECISIONS_MAX))
+    recent = decisions.decisions(reads, stream, asked)
     for each in {each.seq: each for each in [*standing, *recent]}.values():
         if each.status is not DecisionStatus.SUPERSEDED:
             yield decision_item(each, Section.DECISIONS, rests)
@@ -364,7 +376,7 @@ def _of_others(reads: Reads, info: SessionRecord) -> Iterator[Item]:
     """The last summary of each of the newest other sessions that read one of the same scopes."""
     seen = {info.name}
     for label in info.labels:
-        for other in sessions.sessions(reads, label=label, limit=OTHER_SESSIONS + 1):
+        for other in sessions.sessions(reads, SessionFilters(label=label, limit=OTHER_SESSIONS + 1)):
             if other.name in seen or len(seen) > OTHER_SESSIONS or ":" not in label:
                 continue
             seen.add(other.name)

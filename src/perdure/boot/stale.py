@@ -12,6 +12,7 @@ from typing import NamedTuple
 from perdure.boot.checking import Carrier, Looking, Outcomes, carrier_of, judged
 from perdure.errors import NotFound
 from perdure.log.change import Stream
+from perdure.model.filters import MemoryFilters, TaskFilters
 from perdure.model.instants import instant_us
 from perdure.model.records.checks import CheckResult, ClaimerAlive
 from perdure.model.records.decisions import DecisionStatus
@@ -58,7 +59,7 @@ def checked(core: Core, tenant: int, looking: Looking) -> list[Stood]:
 def _memories(core: Core, tenant: int) -> Iterator[list[CheckedThing]]:
     after: str | None = None
     while True:
-        page = core.read(memories.memories_of_store, after=after, limit=PAGE, tenant=tenant)
+        page = core.read(memories.memories_of_store, MemoryFilters(after=after, limit=PAGE), tenant=tenant)
         yield [
             CheckedThing("memory", str(record.seq), record.text, carrier_of(stream, record), record)
             for stream, record in page
@@ -112,7 +113,7 @@ def _abandoned(core: Core, tenant: int) -> Iterator[Stood]:
     """Tasks that say that they are being done, by somebody who is gone."""
     after: str | None = None
     while True:
-        page = core.read(tasks.tasks_of_store, status=TaskStatus.DOING.value, after=after, tenant=tenant)
+        page = core.read(tasks.tasks_of_store, TaskFilters(status=TaskStatus.DOING, after=after), tenant=tenant)
         yield from (_left(stream, task) for stream, task in page if task.abandoned)
         after = page.next
         if after is None:

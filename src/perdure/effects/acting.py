@@ -232,6 +232,10 @@ class Acting(Sending):
         record = yield from self._quieted(record)
         asked_us = yield from self._read(store_now)
         verdict = yield from self.ask_probe(tool, record)
+        return (yield from self.judge_probe(record, verdict, asked_us))
+
+    def judge_probe(self, record: EffectRecord, verdict: Verdict, asked_us: int) -> Steps[EffectRecord]:
+        """Record the answer of the other side. asked_us: when it was asked. InDoubt if that settles nothing yet."""
         if isinstance(verdict, Happened):
             outcome = Outcome(kept(verdict.result), by="probe")
             return (yield from self.move("commit", answering(ledger.commit), record.seq, record.attempt, outcome))

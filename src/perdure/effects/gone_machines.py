@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from perdure.effects import ledger, settling
 from perdure.effects.composed import arriving
 from perdure.effects.orphaned import Found
 from perdure.log.change import Stream
+from perdure.model.filters import EffectFilters
 from perdure.model.limits import PAGE_MAX_ROWS, check_name
 from perdure.model.records.effects import EffectError, EffectRecord, EffectState
 from perdure.planes.execution import workers
@@ -29,13 +32,13 @@ def left_by(reads: Reads, who: str) -> list[Found]:
 
 def _may_be_sent(reads: Reads) -> Iterator[Found]:
     for state in (EffectState.DISPATCHED, EffectState.IN_DOUBT):
-        after: str | None = None
+        asked = EffectFilters(state=state, limit=PAGE_MAX_ROWS)
         while True:
-            page = ledger.effects_of_store(reads, state=state.value, limit=PAGE_MAX_ROWS, after=after).whole()
+            page = ledger.effects_of_store(reads, asked).whole()
             yield from (each for each in page if each[1].quiet_at is None)
-            after = page.next
-            if after is None:
+            if page.next is None:
                 break
+            asked = replace(asked, after=page.next)
 
 
 def _is_by(reads: Reads, holder: str, who: str) -> bool:

@@ -22,14 +22,14 @@ from perdure.effects.settling import MISHAPS, has_landed
 from perdure.errors import Cancelled, Conflict, Failed, KeyReused, NotFound, Stale
 from perdure.log.change import Change, Op, Stream
 from perdure.log.subjects import subjects_in
+from perdure.model.filters import EffectFilters
 from perdure.model.instants import to_datetime
-from perdure.model.limits import KEY_MAX_CHARS, check_name, check_one_of, check_page
+from perdure.model.limits import KEY_MAX_CHARS, check_name, check_page
 from perdure.model.records.effects import EffectError, EffectRecord, EffectState, Rule, ToolKind, sent_key_of, text_of
 from perdure.model.values import to_plain
 from perdure.planes import subjects
 from perdure.planes.conversation.calls import call_of
 from perdure.planes.reading.body_reading import IN_DOCUMENT, doc_of, marked, stored_value
-from perdure.planes.reading.durations import Instant
 from perdure.planes.reading.listing import Listing
 from perdure.planes.reading.paging import Page, page_by_seq, seq_or_cursor
 from perdure.planes.reading.row_reading import (
@@ -491,60 +491,22 @@ def all_effects(reads: Reads, stream: Stream, *, after: int = 0, open_only: bool
     return found
 
 
-def effects_of_store(
-    reads: Reads,
-    *,
-    state: str | None = None,
-    tool: str | None = None,
-    of: str | None = None,
-    what_if: bool = False,
-    about: str | None = None,
-    since: Instant | None = None,
-    until: Instant | None = None,
-    limit: int = 100,
-    after: str | None = None,
-) -> Page[tuple[Stream, EffectRecord]]:
+def effects_of_store(reads: Reads, asked: EffectFilters, *, of: str | None = None) -> Page[tuple[Stream, EffectRecord]]:
     """The effects of this tenant, newest first, each with its stream. of: session or run.
 
     what_if: also those that what-if forks copied.
     """
-    listing = Listing(reads, limit, after, since, until)
-    rows = reads.query(
-        Q.effects_of_store,
-        **listing.asked,
-        state=None if state is None else check_one_of(EffectState, state, "state").value,
-        tool=None if tool is None else check_name(tool, "tool"),
-        of=of,
-        done=None if what_if else 1,
-        about=subjects.wanted(about),
-    )
+    listing = Listing(reads, asked)
+    rows = reads.query(Q.effects_of_store, **listing.asked, of=of, done=None if asked.what_if else 1)
     return listing.page(rows, partial(_record, reads), at=13, number=0)
 
 
-def effects_gone_wrong(
-    reads: Reads,
-    *,
-    state: str | None = None,
-    tool: str | None = None,
-    what_if: bool = False,
-    about: str | None = None,
-    since: Instant | None = None,
-    until: Instant | None = None,
-    limit: int = 100,
-    after: str | None = None,
-) -> Page[tuple[Stream, EffectRecord]]:
+def effects_gone_wrong(reads: Reads, asked: EffectFilters) -> Page[tuple[Stream, EffectRecord]]:
     """The effects of this tenant with which something went wrong, the last trouble first: span and order are of when that was
     recorded.
     """
-    listing = Listing(reads, limit, after, since, until)
-    rows = reads.query(
-        Q.effects_gone_wrong,
-        **listing.asked,
-        state=None if state is None else check_one_of(EffectState, state, "state").value,
-        tool=None if tool is None else check_name(tool, "tool"),
-        done=None if what_if else 1,
-        about=subjects.wanted(about),
-    )
+    listing = Listing(reads, asked)
+    rows = reads.query(Q.effects_gone_wrong, **listing.asked, done=None if asked.what_if else 1)
     return listing.page(rows, lambda stream, row: _record(reads, stream, row[:-1]), at=22, number=0)
 
 

@@ -63,3 +63,8 @@ WHERE f.tenant = :tenant
   AND coalesce(o.at, f.at) < :until --? until
   AND (coalesce(o.at, f.at), f.stream, f.seq) < (:after_at, :after_stream, :after_seq) --? after_at
 ORDER BY coalesce(o.at, f.at) DESC, f.stream DESC, f.seq DESC LIMIT :limit
+
+-- dispatches_after: the dispatches of a run after an event, each with the body that names its effect.
+SELECT e.seq, e.body FROM events e
+WHERE e.stream = :stream AND e.seq > :after AND e.kind IN ('effect.dispatched', 'effect.redispatched')
+ORDER BY e.seq

@@ -8,20 +8,25 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from perdure.effects import ledger
 from perdure.effects.ledger import Sender
 from perdure.errors import Invalid
 from perdure.log.change import Stream
+from perdure.model.filters import EffectFilters
 from perdure.model.instants import instant_us
 from perdure.model.limits import PAGE_MAX_ROWS
 from perdure.model.records.effects import EffectRecord, EffectState
+from perdure.planes.reading.body_reading import inline_body
 from perdure.planes.reading.durations import between
 from perdure.planes.reading.paging import Page, decode_cursor, encode_cursor
 from perdure.planes.recovery import presence
 from perdure.stores.core import Core
 from perdure.stores.store import Reads
+from perdure.stores.tx import EVENTS
 
 Found = tuple[Stream, EffectRecord]
 Place = tuple[int, int, int]  # in a listing: instant, stream and number
@@ -51,29 +56,26 @@ def _is_left(record: EffectRecord, here: AskingStore, is_alive: Callable[[str], 
     return record.epoch != here.me.epoch or here.is_dead(holder) or not is_alive(holder)
 
 
-def effects_of_store(
-    reads: Reads, here: AskingStore, *, in_doubt: bool, errors: bool, state: str | None, limit: int,
-    after: str | None, **asked: Any
-) -> Page[Found]:  # fmt: skip
+def effects_of_store(reads: Reads, here: AskingStore, asked: EffectFilters) -> Page[Found]:
     """`ledger.effects_of_store`. in_doubt: those of which nobody knows whether they happened; errors: those with which something
     went wrong. With either, what the dead left is among them.
     """
-    if in_doubt and state is not None:
+    if asked.in_doubt and asked.state is not None:
         raise Invalid("in_doubt is a state of its own", path="state", hint="leave one of them out")
-    wanted = EffectState.IN_DOUBT.value if in_doubt else state
-    if errors:
-        found = ledger.effects_gone_wrong(reads, state=wanted, limit=limit, after=after, **asked)
-        return _merged(found, _gone_wrong(reads, here, after, asked), limit, _wrong_at) if state is None else found
-    found = ledger.effects_of_store(reads, state=wanted, limit=limit, after=after, **asked)
-    return _merged(found, _left(reads, here, limit, after, asked), limit, _at) if in_doubt else found
+    narrowed = replace(asked, state=EffectState.IN_DOUBT) if asked.in_doubt else asked
+    if asked.errors:
+        found = ledger.effects_gone_wrong(reads, narrowed)
+        return _merged(found, _gone_wrong(reads, here, asked), asked.limit, _wrong_at) if asked.state is None else found
+    found = ledger.effects_of_store(reads, narrowed)
+    return _merged(found, _left(reads, here, asked.limit, asked), asked.limit, _at) if asked.in_doubt else found
 
 
-def _left(reads: Reads, here: AskingStore, limit: int, after: str | None, asked: dict[str, Any]) -> list[Found]:
+def _left(reads: Reads, here: AskingStore, limit: int, asked: EffectFilters) -> list[Found]:
     """The first of them, one more than a page has. A holder is asked for once, however much it was sending."""
     once = here._replace(is_dead=cache(here.is_dead))
     is_alive = cache(partial(presence.is_alive, reads))
     left: list[Found] = []
-    for each in _sent(reads, after, asked):
+    for each in _sent(reads, replace(asked, state=EffectState.DISPATCHED, limit=PAGE_MAX_ROWS)):
         if _is_left(each[1], once, is_alive):
             left.append(each)
             if len(left) > limit:
@@ -81,23 +83,22 @@ def _left(reads: Reads, here: AskingStore, limit: int, after: str | None, asked:
     return left
 
 
-def _sent(reads: Reads, after: str | None, asked: dict[str, Any]) -> Iterator[Found]:
+def _sent(reads: Reads, asked: EffectFilters) -> Iterator[Found]:
     """All that is being sent, as far as is recorded; newest first."""
     while True:
-        page = ledger.effects_of_store(
-            reads, state=EffectState.DISPATCHED.value, limit=PAGE_MAX_ROWS, after=after, **asked
-        )
+        page = ledger.effects_of_store(reads, asked)
         yield from page
-        after = page.next
-        if after is None:
+        if page.next is None:
             return
+        asked = replace(asked, after=page.next)
 
 
-def _gone_wrong(reads: Reads, here: AskingStore, after: str | None, asked: dict[str, Any]) -> list[Found]:
+def _gone_wrong(reads: Reads, here: AskingStore, asked: EffectFilters) -> list[Found]:
     """All of them that went wrong in a span: whoever died while it was sending, died after that."""
-    since, until = between(reads, asked.pop("since", None), asked.pop("until", None))
-    last = None if after is None else decode_cursor(after, 3)
-    places = {_wrong_at(each): each for each in _left(reads, here, sys.maxsize, None, asked)}
+    since, until = between(reads, asked.since, asked.until)
+    last = None if asked.after is None else decode_cursor(asked.after, 3)
+    everything = replace(asked, since=None, until=None, after=None)
+    places = {_wrong_at(each): each for each in _left(reads, here, sys.maxsize, everything)}
     return [
         each for place, each in places.items()
         if (since is None or place[0] >= since) and (until is None or place[0] < until) and (last is None or place < last)
@@ -121,3 +122,10 @@ def _wrong_at(found: Found) -> Place:
     stream, record = found
     sent_at = record.dispatched_at if record.state is EffectState.DISPATCHED else None
     return instant_us(sent_at or record.outcome_at or record.at, 0), stream.id, record.seq
+
+
+def was_dispatched_after(reads: Reads, found: EffectRecord, stream: Stream, after: int) -> bool:
+    """Whether the attempt at which an effect is was dispatched after an event of its run, such as a claim."""
+    rows = reads.query(ledger.Q.dispatches_after, touches=[(EVENTS, stream.id)], stream=stream.id, after=after)
+    # An event names the effect that it dispatched, unless it made it.
+    return any(inline_body(body, found.id).key.get("seq", seq) == found.seq for seq, body in rows)

@@ -219,6 +219,16 @@ class Sending:
         finally:
             flight.recorded()
 
+    def record_outcome(self, tool: Tool, record: EffectRecord, came: Came) -> Steps[EffectRecord]:
+        """Record what came of a call that was made elsewhere, by a worker on the other side of a wire."""
+        if came.error is not None:
+            return (yield from self._went_wrong(tool, record, came.error, nothing_next))
+        return (yield from self._happened(tool, record, came.result, nothing_next))
+
+    def record_late(self, tool: Tool, record: EffectRecord, came: Came) -> Steps[None]:
+        """`record_outcome` by a caller that has lost its lease: it settles its own doubt, if nothing else has."""
+        return self._say_late(tool, record, came)
+
     def _ready(self, tool: Tool, record: EffectRecord) -> Steps[None]:
         """The lease once more, right before the call. If it is stopped here, nothing was sent: that is said, without a lease."""
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from collections.abc import Coroutine, Generator, Iterable
 from threading import Lock
 from types import TracebackType
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from perdure.artifacts.place import place_from_url
 from perdure.effects import rolled_back
 from perdure.effects.tool import Guard, guards_of
-from perdure.errors import Error, Invalid, Unauthenticated
+from perdure.errors import Error, Invalid, Refused, Unauthenticated
 from perdure.model.instants import Clock
 from perdure.model.limits import LEASE_MAX_SECONDS, LEASE_MIN_SECONDS, LEASE_TTL_SECONDS, check_name
 from perdure.runtime.callers import AsyncCaller, Caller
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 C = TypeVar("C", Caller, AsyncCaller)
 SCHEMES = ("http", "https")
+CONTENT = "content"  # of `telemetry`: what tools get and give goes into spans too
 TIMEOUT_MAX_SECONDS = 1_000_000  # the longest time that the timers of every database can hold
 
 
@@ -40,6 +42,7 @@ class OpenOptions(NamedTuple):
     lease: float = LEASE_TTL_SECONDS
     keep: float | None = None
     embed: Any = None
+    telemetry: bool | str | None = None
     read_only: bool = False
 
 
@@ -61,6 +64,7 @@ def open(  # noqa: A001 - perdure.open is the name that users know
     lease: float = LEASE_TTL_SECONDS,
     keep: float | None = None,
     embed: Any = None,
+    telemetry: bool | str | None = None,
     token: str | None = None,
 ) -> Store:
     """Open a store by its URL; it is made if it is new and brought up to date if it is older.
@@ -76,11 +80,13 @@ def open(  # noqa: A001 - perdure.open is the name that users know
     store is away or full; ten minutes by default, none with a clock of your own.
     embed: a function of a list of texts that gives each a vector, for searching by meaning; by default the one of the extra
     `embed` where that is installed, with False none. It is never called by what writes.
+    telemetry: True tells OpenTelemetry what runs do, False does not; by default it is told where the process has set up a tracer
+    provider. "content" adds what tools get and give.
     Raises Invalid, Unavailable, Refused (NewerSchema, ReadOnly) or Damaged; nothing is changed then.
     """
     from perdure.handles.sync.store import Store  # noqa: PLC0415 - only one colour is loaded
 
-    given = OpenOptions(actor, tenant, clock, timeout, artifacts, guards, lease, keep, embed, read_only)
+    given = OpenOptions(actor, tenant, clock, timeout, artifacts, guards, lease, keep, embed, telemetry, read_only)
     if is_remote(url):
         return Store(_remote_caller(Caller, *_connected(url, token, given)), owner=True)
     core, tenant_id = _open_core(url, token, given)
@@ -100,10 +106,11 @@ def aopen(
     lease: float = LEASE_TTL_SECONDS,
     keep: float | None = None,
     embed: Any = None,
+    telemetry: bool | str | None = None,
     token: str | None = None,
 ) -> Opening:
     """The async twin of `open`: `async with perdure.aopen(url) as store`, or `store = await perdure.aopen(url)`."""
-    given = OpenOptions(actor, tenant, clock, timeout, artifacts, guards, lease, keep, embed, read_only)
+    given = OpenOptions(actor, tenant, clock, timeout, artifacts, guards, lease, keep, embed, telemetry, read_only)
     return Opening(_aopen(url, token, given))
 
 
@@ -193,7 +200,7 @@ class _Handover:
 
 
 def _open_core(url: str, token: str | None, given: OpenOptions) -> tuple[Core, int]:
-    actor, tenant, clock, timeout, artifacts, guards, lease, keep, embed, read_only = given
+    actor, tenant, clock, timeout, artifacts, guards, lease, keep, embed, telemetry, read_only = given
     check_name(actor, "actor")
     check_name(tenant, "tenant")
     _check_seconds(timeout, "timeout", TIMEOUT_MAX_SECONDS)
@@ -216,6 +223,7 @@ def _open_core(url: str, token: str | None, given: OpenOptions) -> tuple[Core, i
     core.keep_seconds = core.keep_seconds if keep is None else keep
     try:
         if not read_only:
+            watch(core, telemetry)
             rolled_back.notice(core)
             keep_views(core)
         return core, core.tenant_id(tenant)
@@ -245,6 +253,22 @@ def _remote_caller(kind: type[C], core: Core, actor: str) -> C:
     from perdure.remote.core import RemoteHeartbeat  # noqa: PLC0415 - as above
 
     return kind(core, actor, 0, RemoteHeartbeat(core, actor))
+
+
+def watch(core: Core, telemetry: bool | str | None) -> None:
+    """Let OpenTelemetry see the store, if that is asked for, or, unasked, if this process has set it up already."""
+    if telemetry not in (None, True, False, CONTENT):
+        raise Invalid(f"expected True, False or {CONTENT!r}, got {telemetry!r}", path="telemetry")
+    if telemetry is False or (telemetry is None and "opentelemetry.trace" not in sys.modules):
+        return
+    try:
+        from perdure.telemetry import traces  # noqa: PLC0415 - an extra, and slow to load
+    except ImportError:
+        if telemetry is None:
+            return
+        raise Refused("telemetry needs an extra", path="telemetry", hint="pip install 'perdure[telemetry]'") from None
+    if telemetry or traces.is_configured():
+        traces.observe(core, content=telemetry == CONTENT)
 
 
 def keep_views(core: Core) -> None:

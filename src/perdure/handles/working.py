@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from perdure.effects import rolled_back
-from perdure.handles.opening import keep_views
+from perdure.handles.opening import keep_views, watch
 from perdure.model.lazily import load_all
 from perdure.model.limits import check_name
 from perdure.model.records.workers import StrandedRecord, WorkersRecord
@@ -33,6 +33,7 @@ def open_for_worker(
     core = open_core(url, lease_seconds=lease_seconds)
     core.keep_seconds = keep_seconds
     try:
+        watch(core, None)
         rolled_back.notice(core)
         keep_views(core)
         return AsyncCaller(core, check_name(actor, "actor"), core.tenant_id(check_name(tenant, "tenant")))

@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from perdure.log.change import Stream
 from perdure.model.display import visible, visible_lines
+from perdure.model.filters import RunFilters, SessionDecisionFilters, SessionTaskFilters
 from perdure.model.records.artifacts import ArtifactRecord
 from perdure.model.records.conversation import SessionRecord, Turn
 from perdure.model.records.decisions import DecisionRecord
@@ -32,6 +33,9 @@ from perdure.planes.reading.paging import Page
 from perdure.stores.store import Reads
 
 PAGE_ROWS = 500
+
+
+T = TypeVar("T")
 
 
 class Session(msgspec.Struct, frozen=True):
@@ -76,24 +80,24 @@ def gather(reads: Reads, streams: Iterable[Stream]) -> Readable:
 
 
 def _gathered(reads: Reads, stream: Stream) -> Session:
-    def every(verb: Callable[..., Page[Any]]) -> list[Any]:
+    def every(listing: Callable[[dict[str, Any]], Page[T]]) -> list[T]:
         found, after = [], None
         while True:
-            page = verb(reads, stream, limit=PAGE_ROWS, after=after).whole()
+            page = listing({"limit": PAGE_ROWS, "after": after}).whole()
             found += page
             if page.next is None:
                 return found
             after = page.next
 
-    of_session = runs.runs_of_store(reads, session=stream.name, limit=PAGE_ROWS).whole()
+    of_session = runs.runs_of_store(reads, RunFilters(session=stream.name, limit=PAGE_ROWS)).whole()
     return Session(
         session=session_plane.info(reads, stream),
         uid=stream.uid.hex(),
         turns=_turns(reads, stream),
-        decisions=every(decisions.decisions),
-        tasks=every(tasks.tasks),
-        values=every(values.entries),
-        artifacts=every(artifacts.listing),
+        decisions=every(lambda page: decisions.decisions(reads, stream, SessionDecisionFilters(**page))),
+        tasks=every(lambda page: tasks.tasks(reads, stream, SessionTaskFilters(**page))),
+        values=every(lambda page: values.entries(reads, stream, **page)),
+        artifacts=every(lambda page: artifacts.listing(reads, stream, **page)),
         runs=[record for _, record in of_session],
     )
 

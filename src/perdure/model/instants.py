@@ -10,10 +10,12 @@ import re
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from typing import TypeAlias
 
 from perdure.errors import Invalid
 
 Clock = Callable[[], int]
+Instant: TypeAlias = str | int | datetime | timedelta
 
 SECOND_US = 1_000_000
 _UNITS_US = {

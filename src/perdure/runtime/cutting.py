@@ -55,7 +55,7 @@ def checkpoint(driving: Driving, branch: Branch, state: Any, *, now: bool, about
     by_policy = not now and policy != Policy()
     if by_policy and (yield Read(course.left_open, (driving.stream, replay.cut_seq))):
         return False
-    prepared = yield Read(checkpoints.prepare, (frozen,))
+    prepared = yield Read(checkpoints.prepare, (driving.stream, frozen))
     noted = None
     if driving.agent.workspace is not None:
         noted = {"workspace": msgspec.to_builtins((yield Work(workspace.look, (driving.agent.workspace,))))}

@@ -218,6 +218,13 @@ class Driving:
             found = self._functions[fn] = known_of(fn)
         return found
 
+    def begin_step(self, place: str) -> None:
+        """A step that is not recorded yet is about to be called; whoever begins it counts `busy` down."""
+        self.activity.begin()
+        observer = self.core.lane.observer
+        if observer is not None:
+            observer.begins(self.stream, place)
+
     def begin_cut(self, number: int, seq: int) -> None:
         """The journal begins anew: places are counted from the start."""
         self.replay.begin_cut(number, seq, self.core.clocks.now())

@@ -78,6 +78,11 @@ class Journal:
     def __len__(self) -> int:
         return len(self._entries)
 
+    @property
+    def entries(self) -> list[tuple[str, JournalEntry]]:
+        """All of it, in the order in which it was begun."""
+        return sorted(self._entries.items(), key=lambda each: each[1].record.seq)
+
     def take(self, place: str, what: str, name: str, digest: str, given: Any = None) -> Any:
         """The record at a place, or None. Changed when something else is recorded there. given: its arguments, for people."""
         entry = self._entries.get(place)

@@ -43,6 +43,14 @@ def act(
     undoes: EffectRecord | None = None, about: tuple[str, ...] = (),
 ) -> Steps[Any]:  # fmt: skip
     """Do something outside, once, whatever crashes; gives what it gave."""
+    return course.given((yield from carry_out(driving, branch, tool, args, approve, undoes, about)))
+
+
+def carry_out(
+    driving: Driving, branch: Branch, tool: Tool, args: dict[str, Any], approve: Approval = UNASKED,
+    undoes: EffectRecord | None = None, about: tuple[str, ...] = (),
+) -> Steps[EffectRecord]:  # fmt: skip
+    """`act`, with the effect itself for an answer: settled, whatever became of it."""
     if driving.hold.refusals:
         yield from hold_up(driving)
     if tool.kind is ToolKind.READ:
@@ -64,7 +72,7 @@ def act(
             meant = yield from _asked_before(driving, branch, found, asked, approve[1])
         else:
             meant = yield from _permitted(driving, branch, found, intent, asked, approve[1])
-    return course.given((yield from conclude(driving, branch, tool, meant)))
+    return (yield from conclude(driving, branch, tool, meant))
 
 
 def _intend(driving: Driving, branch: Branch, tool: Tool, args: dict[str, Any]) -> tuple[Intent, EffectRecord | None]:
@@ -75,7 +83,7 @@ def _intend(driving: Driving, branch: Branch, tool: Tool, args: dict[str, Any]) 
     return Intent(
         tool=tool.name,
         kind=tool.kind,
-        key=_key(driving, place, tool.name, mark),
+        key=key_at(driving, place, tool.name, mark),
         digest=mark,
         args=args,
         rule=tool.rule,
@@ -83,7 +91,7 @@ def _intend(driving: Driving, branch: Branch, tool: Tool, args: dict[str, Any]) 
     ), found
 
 
-def _key(driving: Driving, place: str, name: str, mark: str) -> str:
+def key_at(driving: Driving, place: str, name: str, mark: str) -> str:
     """The key of an effect: of this run, this place, this tool and these arguments; the same whatever crashes."""
     return hashlib.sha256(f"{driving.stream.uid.hex()} {place} {name} {mark}".encode()).hexdigest()[:32]
 

@@ -20,7 +20,6 @@ from perdure.model.records.effects import EffectError, text_of
 from perdure.model.records.runs import StepRecord
 from perdure.planes.execution import model_inputs, steps
 from perdure.planes.reading.durations import Duration
-from perdure.planes.recovery import checkpoints
 from perdure.runtime import course, resting
 from perdure.runtime.driving import Driving
 from perdure.runtime.journal import shape_of
@@ -141,7 +140,7 @@ def step(
     frozen = model_inputs.freeze(args, kwargs) if notes else None
     shape = shape_of(args, kwargs) if (args or kwargs) and not notes else ""
     value: Any = None
-    driving.activity.begin()
+    driving.begin_step(place)
     try:
         if known.retries:
             came = yield from consult(known, fn, args, kwargs, hold.check_going)
@@ -152,7 +151,7 @@ def step(
         value = came.result
         noted = notes | {"usage": usage_of(value)} if notes else notes
         doc = steps.document(place, known.name, mark, value, None, noted, brief=known.brief, shape=shape)
-        given = None if frozen is None else (yield Read(checkpoints.prepare, (frozen,)))
+        given = None if frozen is None else (yield Read(model_inputs.prepare, (driving.stream, frozen)))
         if keep is None:
             yield Write(steps.done, (doc, given), keep=True)
         else:

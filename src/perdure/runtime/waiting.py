@@ -69,6 +69,16 @@ def suspend(driving: Driving, reason: str, wake_us: int | None = None) -> Steps[
 
 def wait(driving: Driving, branch: Branch, name: str, timeout: Duration | None, default: Any) -> Steps[Any]:
     """Wait for a signal of this name; its payload, or the default after `timeout`, or TimedOut if there is none."""
+    found = yield from await_signal(driving, branch, name, timeout)
+    if found.state is WaitState.MET:
+        return found.answer
+    if default is ...:
+        raise TimedOut(f"no signal {name!r} came in time", path="signal")
+    return default
+
+
+def await_signal(driving: Driving, branch: Branch, name: str, timeout: Duration | None) -> Steps[WaitRecord]:
+    """Wait for a signal of this name; gives the wait when it is over: met, or expired."""
     place, found = yield from arrive(driving, branch, "signal", name, mark := digest(["signal", name], "wait").hex())
     alone = branch is driving.trunk  # a branch may be stopped because another one got its signal
     if found is None:
@@ -77,12 +87,7 @@ def wait(driving: Driving, branch: Branch, name: str, timeout: Duration | None, 
     if found.state is WaitState.OPEN:
         taken = yield from _take_signal(driving, found.seq, name, alone=alone)
         found = taken or found
-    found = yield from until_over(driving, branch, found)
-    if found.state is WaitState.MET:
-        return found.answer
-    if default is ...:
-        raise TimedOut(f"no signal {name!r} came in time", path="signal")
-    return default
+    return (yield from until_over(driving, branch, found))
 
 
 def _take_signal(driving: Driving, seq: int, name: str, *, alone: bool) -> Steps[WaitRecord | None]:

@@ -15,7 +15,7 @@ import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from perdure.errors import Error, Refused, TimedOut, Unavailable
 from perdure.log.change import Stream
@@ -38,6 +38,22 @@ ACTORS_MAX = 20_000  # that are remembered
 _LOOK_SECONDS = 1.0  # how often a caller whose job is being committed looks for itself
 RACES_MAX = 10  # lost races of one job, its heads locked first: more is a constraint that will never hold, not a race
 RETRY_PAUSE_SECONDS = (0.0, 0.001, 0.005, 0.02, 0.05, 0.1, 0.25)
+
+
+class Observer(Protocol):
+    """A listener to what is committed and driven here: telemetry. Each method returns at once, whatever listens behind it."""
+
+    def committed(self, events: Sequence[tuple[Stream, NewEvent]]) -> None:
+        """A batch is durable."""
+        ...
+
+    def begins(self, stream: Stream, place: str) -> None:
+        """A step of a run is about to be called."""
+        ...
+
+    def inside(self, stream: Stream) -> contextlib.AbstractContextManager[None]:
+        """The context in which the program of a run is called."""
+        ...
 
 
 class Job:
@@ -89,6 +105,7 @@ class Lane:
         self._continuity = continuity
         self._timeout_seconds = timeout_seconds
         self.told: Callable[[], None] | None = None  # called after each batch, when every job has its outcome
+        self.observer: Observer | None = None  # hears of every commit
         self._entropy = Entropy()
         self._traces = Traces(engine.url)
         self._connection: Connection | None = None
@@ -363,6 +380,8 @@ class Lane:
         self._remember(batch)
         if self._traces.wanted:
             self._traces.committed(batch.trail, len(jobs))
+        if self.observer is not None and batch.trail:
+            self.observer.committed(batch.trail)
         for job in jobs:
             job.done = True
         if interrupt is not None:

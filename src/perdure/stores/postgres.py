@@ -252,6 +252,8 @@ class PostgresConnection:
                 self.raw.execute(begin + then, prepare=False)
             except psycopg.Error as error:
                 raise fault_of(error) from error
+        if then and self.raw.info.transaction_status == TransactionStatus.IDLE:
+            raise Fault(FaultKind.BROKEN, "a lock was asked for outside a transaction, where it would hold nothing")
 
     def select_row(self, table: Table, stream: int, tenant: int, key: Sequence[Any]) -> tuple[Any, ...] | None:
         """One row by its key."""
@@ -318,7 +320,7 @@ class PostgresConnection:
         """Flush and commit. A flush alone is a transaction of its own, in one round trip."""
         try:
             if not writes and self._wants_begin:
-                self._wants_begin = False
+                self._wants_begin = not commit  # locks that come now still need their transaction
             elif self._wants_begin and commit and not (writes.blobs or writes.empties or self.brought):
                 self._wants_begin = False
                 self._flush(writes, alone=True)

@@ -20,6 +20,7 @@ from perdure.doors.cli.main import COMMANDS, cli
 TAKES_NO_STORE = {
     "advise",
     "bench",
+    "conformance",
     "demo",
     "evaluate",
     "completion",

@@ -8,8 +8,10 @@ import threading
 from pathlib import Path
 
 import pytest
+from psycopg.pq import TransactionStatus
 
 import forked
+from perdure.artifacts import tree
 from perdure.errors import Damaged
 from perdure.handles.opening import open as open_store
 from perdure.model.instants import SECOND_US, system_clock
@@ -63,6 +65,17 @@ def test_control_without_the_lock_postgres_loses_nodes(postgres_store, monkeypat
     monkeypatch.setattr(PostgresConnection, "claim_blobs", lambda self, tenant: None)
     with pytest.raises(Damaged):
         race_a_writer_in_flight(postgres_store, 60)
+
+
+def test_the_blobs_are_claimed_until_the_commit(postgres_store):
+    """Also by a transaction that has written nothing yet."""
+
+    def claim(tx):
+        tx.claim_blobs()
+        return tx._batch.connection.raw.info.transaction_status
+
+    with open_store(postgres_store) as store:
+        assert store._caller.write(claim) == TransactionStatus.INTRANS
 
 
 def test_many_writers_and_collectors_at_once(url):
@@ -139,3 +152,67 @@ def test_what_a_killed_writer_had_pinned_is_spared_for_a_day(url, tmp_path):
     with open_store(url, artifacts=f"file://{tmp_path}/blobs") as store:
         make_old(store)
         assert store.collect(dry_run=False).files == 0
+
+
+def leave_parents_without_children(tx, dead):
+    """A sweep that was cut off between its pages, or met a root that was saved and pruned since it looked: some nodes stay, and
+    what they lead to is gone."""
+    tx.claim_blobs()
+    leaves = {blob.address for blob in dead if not tree.children(tx.fetch([blob.address])[blob.address])}
+    tx.drop_blobs(sorted(leaves))
+    return len(leaves), len(dead)
+
+
+def save_over_a_half_swept_tree(url: str) -> None:
+    with open_store(url) as store:
+        states = make_garbage(store)
+        _, dead = store._caller.read(collect.find_dead)
+        gone, all_of_them = store._caller.write(leave_parents_without_children, dead)
+        assert 0 < gone < all_of_them
+        session = store.session("b")
+        for state in [*states, states[0]]:
+            session.checkpoint(state)
+            assert session.restore() == state
+        assert store.verify().ok
+
+
+def test_a_save_trusts_no_node_whose_children_may_be_gone(url):
+    save_over_a_half_swept_tree(url)
+
+
+def test_control_a_save_that_trusts_every_stored_node_is_caught(url, monkeypatch):
+    def trusting(growing, root, shared, known):
+        needed = growing.needed(root, shared | known(growing.nodes.keys()))
+        return {address: growing.nodes[address] for address in needed - known(needed)}, set()
+
+    monkeypatch.setattr(tree.Growing, "unknown", trusting)
+    with pytest.raises(Damaged):
+        save_over_a_half_swept_tree(url)
+
+
+def test_a_root_that_was_saved_and_pruned_while_others_sweep(url):
+    """It was not there when the collector looked, and nothing names it when the collector sweeps."""
+    with open_store(url) as store:
+        states = make_garbage(store)
+        marks, dead = store._caller.read(collect.find_dead)
+        session = store.session("b")
+        grown_on = {**states[1], "note": "a new root over old nodes"}
+        session.checkpoint(grown_on)
+        session.checkpoint("another")
+        session.prune_checkpoints(keep=1)
+        store._caller.write(collect.sweep, marks, dead)
+        session.checkpoint(grown_on)
+        assert session.restore() == grown_on
+
+
+def test_an_attached_file_that_looks_like_a_node_is_not_trusted(url):
+    """Anybody can attach the bytes of a node (P10): what it leads to was never stored."""
+    state = grown(9)
+    planted = tree.save(state, lambda _: set())
+    inner = [node for node in planted.nodes.values() if node[:1] == b"I" or tree.children(node)]
+    with open_store(url) as store:
+        session = store.session("a")
+        for number, node in enumerate(inner):
+            session.attach(f"file-{number}", node)
+        session.checkpoint(state)
+        assert session.restore() == state

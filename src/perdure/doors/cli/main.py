@@ -145,6 +145,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
             "perdure.doors.cli.evaluate",
             "Kill agents at every boundary, on any store, and count what happened.",
         ),
+        "conformance": ("perdure.doors.cli.conformance", "Try a worker in any language: killed, stopped, cut off."),
         "bench": ("perdure.doors.cli.bench", "Measure, side by side with the raw database."),
         "completion": ("perdure.doors.cli.completion", "Completion for bash, zsh or fish."),
         "help": ("perdure.doors.cli.about", "This list, or the help of a command."),

@@ -10,6 +10,7 @@ import click
 from perdure.doors.cli.options import StoreOptions, command, writes
 from perdure.doors.cli.output import note
 from perdure.errors import Invalid
+from perdure.model.limits import LEASE_MAX_SECONDS, LEASE_MIN_SECONDS, LEASE_TTL_SECONDS
 
 EXISTING = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -29,10 +30,13 @@ EXISTING = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--behind-proxy", is_flag=True, help="A proxy in front of this server has the certificate.")
 @click.option("--drain", type=click.IntRange(0, 3_600), default=20, show_default=True, metavar="SECONDS",
               help="How long requests under way may take after SIGTERM.")  # fmt: skip
+@click.option("--lease", type=click.FloatRange(LEASE_MIN_SECONDS, LEASE_MAX_SECONDS), default=LEASE_TTL_SECONDS,
+              show_default=True, metavar="SECONDS",
+              help="Without a heartbeat for so long, a worker in another language loses its runs.")  # fmt: skip
 @writes
 def serve(
     asked: StoreOptions, *, host: str, port: int, certificate: Path | None, private_key: Path | None,
-    one_tenant: bool, behind_proxy: bool, drain: int,
+    one_tenant: bool, behind_proxy: bool, drain: int, lease: float,
 ) -> None:  # fmt: skip
     """Serve the store over HTTP: every verb, an event stream, the console at /, an OpenAPI document at /openapi.json.
 
@@ -52,6 +56,7 @@ def serve(
     from perdure.doors.http.running import Listening, check_listening, run  # noqa: PLC0415 - help must not load this
     from perdure.doors.http.serving import Serving  # noqa: PLC0415
     from perdure.stores.url import without_password  # noqa: PLC0415
+    from perdure.telemetry import exporting  # noqa: PLC0415
 
     at = Listening(
         host=host, port=port, certificate=certificate, private_key=private_key, behind_proxy=behind_proxy,
@@ -60,8 +65,9 @@ def serve(
     check_listening(at)
     if not one_tenant:
         _check_walled(asked)
+    exporting.begin("perdure-server")
     note(f"serving {without_password(asked.store)} at {at.address}; `perdure token create` makes a token")
-    serving = Serving(asked.store, tenant=asked.tenant, actor=asked.actor, alone=one_tenant)
+    serving = Serving(asked.store, tenant=asked.tenant, actor=asked.actor, alone=one_tenant, lease_seconds=lease)
     run(serving, at, pages(serving, Links()))
 
 

@@ -149,10 +149,12 @@ def _words(asked: StoreOptions, given: dict[str, Any]) -> list[str]:
 def _be_a_worker(asked: StoreOptions, given: dict[str, Any]) -> None:
     from perdure.doors.cli.agents import agents_at  # noqa: PLC0415
     from perdure.runtime.supervisor_pipe import Lifeline  # noqa: PLC0415
+    from perdure.telemetry import exporting  # noqa: PLC0415
 
     line = Lifeline.from_fd(given["child"])
     asked.store = line.first().get("store", asked.store)
     agents = agents_at(given["target"], given["only"])
+    exporting.begin("perdure-worker")  # after the agents: a provider of their own comes first
     asyncio.run(_work(asked, given, agents, line))
 
 

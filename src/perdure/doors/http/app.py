@@ -37,6 +37,7 @@ from perdure.doors.http import (
     streams,
     subscribing,
     wire,
+    working,
     writing,
 )
 from perdure.doors.http.answers import AliveAnswer
@@ -62,6 +63,7 @@ _MODULES = (
     remembering,
     streams,
     subscribing,
+    working,
     writing,
 )
 

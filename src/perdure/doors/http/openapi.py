@@ -118,7 +118,7 @@ def _responses(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
     if route.answer is not None:
         answer["content"] = {route.media_type: {"schema": schemas[repr(route.answer)]}}
     found = {str(route.status): answer}
-    if route.method == "GET":
+    if route.method == "GET" or "wait" in getattr(route.body, "__struct_fields__", ()):
         found["204"] = {"description": "It did not come in time."}
     if route.method == "GET":
         found["304"] = {"description": "It is what you have: If-None-Match."}

@@ -18,15 +18,18 @@ from perdure.doors.http.pulse import Pulse
 from perdure.errors import Error, Invalid, NotFound, Refused, Unauthenticated
 from perdure.handles.aio.store import AsyncStore
 from perdure.handles.opening import aopen
+from perdure.model.limits import LEASE_TTL_SECONDS
 from perdure.planes.access import limits, tokens
 from perdure.planes.access.limits import TenantLimits
 from perdure.planes.access.tokens import CONTROL, TokenRecord
 from perdure.runtime.callers import AsyncCaller
+from perdure.runtime.remote import KnownPlaces
 from perdure.stores.core import Core
 
 OPEN_FILES_MAX = 256
 NOTED_SECONDS = 3_600.0
 LIMITS_SECONDS = 5.0
+CLAIMS_MAX = 2_000  # claimed runs of remote workers whose places are kept in mind
 
 
 class Visitor(NamedTuple):
@@ -40,14 +43,17 @@ class Serving:
     """The open stores of a server. tenant: the one that a store in a single file, or with `alone` any store, is served for.
 
     options: for a tenant, of `perdure.open`.
+    lease_seconds: without a sign of life for so long, a remote worker loses its runs.
     """
 
     def __init__(
         self, url: str, *, tenant: str = "default", actor: str = "server", alone: bool = False,
-        options: Callable[[str], Mapping[str, Any]] = lambda _tenant: {},
+        lease_seconds: float = LEASE_TTL_SECONDS, options: Callable[[str], Mapping[str, Any]] = lambda _tenant: {},
     ) -> None:  # fmt: skip
         self.url = url
         self._options = options
+        self._lease_seconds = lease_seconds
+        self._claims: OrderedDict[tuple[bytes, int], KnownPlaces] = OrderedDict()
         self.tenant = tenant
         self.alone = alone
         self._actor = actor
@@ -64,7 +70,9 @@ class Serving:
 
     async def open(self) -> Serving:
         """Open the store that holds the tokens; returns itself."""
-        self._control = await aopen(url_of(self.url, CONTROL), actor=self._actor, tenant=CONTROL)
+        self._control = await aopen(
+            url_of(self.url, CONTROL), actor=self._actor, tenant=CONTROL, lease=self._lease_seconds
+        )
         return self
 
     def drain(self) -> None:
@@ -98,6 +106,20 @@ class Serving:
             found = self._pulses[tenant] = Pulse(caller)
         return found
 
+    # -- remote workers ----------------------------------------------------------------------------------------
+
+    def known_places(self, run: bytes, token: int, seq: int) -> KnownPlaces:
+        """The places of a claimed run that are known to be taken: a cache, which may be lost at any time."""
+        found = self._claims.setdefault((run, token), KnownPlaces(seq))
+        self._claims.move_to_end((run, token))
+        if len(self._claims) > CLAIMS_MAX:
+            self._claims.popitem(last=False)
+        return found
+
+    def forget_places(self, run: bytes, token: int) -> None:
+        """The journal of a run begins anew, or its claim is over."""
+        self._claims.pop((run, token), None)
+
     # -- who comes ---------------------------------------------------------------------------------------------
 
     async def identify(self, text: str) -> Visitor:
@@ -125,7 +147,8 @@ class Serving:
 
     async def _open(self, tenant: str) -> AsyncStore:
         if PLACE in self.url:
-            return await aopen(url_of(self.url, tenant), actor=self._actor, tenant=tenant, **self._options(tenant))
+            chosen = {"lease": self._lease_seconds, **self._options(tenant)}
+            return await aopen(url_of(self.url, tenant), actor=self._actor, tenant=tenant, **chosen)
         core = self.core
         return AsyncStore(AsyncCaller(core, self._actor, await core.awork(core.tenant_id, tenant)), owner=False)
 

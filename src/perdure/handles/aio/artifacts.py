@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 from perdure.artifacts.local import Source, save_file
 from perdure.handles.aio.base import AsyncStoreHandle, AsyncStreamHandle
+from perdure.handles.filtered import filtered
+from perdure.model.filters import ArtifactFilters
 from perdure.model.lazily import lazily
 from perdure.model.records.artifacts import ArtifactRecord
 from perdure.model.refs import Ref
-from perdure.planes.reading.durations import Instant
 from perdure.planes.reading.paging import Page
 from perdure.runtime.callers import AsyncCaller
 
@@ -152,26 +153,8 @@ class AsyncArtifactsAcross(AsyncStoreHandle):
         """
         return AsyncArtifact(self._caller, await self._caller.read(artifacts.by_address, hash))
 
-    async def artifacts(
-        self,
-        *,
-        media_type: str | None = None,
-        actor: str | None = None,
-        name: str | None = None,
-        about: str | None = None,
-        since: Instant | None = None,
-        until: Instant | None = None,
-        limit: int = 50,
-        after: str | None = None,
-    ) -> Page[AsyncArtifact]:
+    @filtered(ArtifactFilters)
+    async def artifacts(self, asked: ArtifactFilters) -> Page[AsyncArtifact]:
         """The artifacts of all sessions, newest first. `after=page.next` gives the next page."""
-        filters = {
-            "media_type": media_type,
-            "actor": actor,
-            "name": name,
-            "about": about,
-            "since": since,
-            "until": until,
-        }
-        found = await self._caller.read(artifacts.across, **filters, limit=limit, after=after)
+        found = await self._caller.read(artifacts.across, asked)
         return found.each(lambda record: AsyncArtifact(self._caller, record))

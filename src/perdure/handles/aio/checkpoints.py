@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from perdure.handles.aio.base import AsyncStreamHandle
+from perdure.model.limits import check_name
 from perdure.model.records.checkpoints import CheckpointRecord, PruneReport
 from perdure.planes.reading.durations import Duration
 from perdure.planes.reading.paging import Page
@@ -30,7 +31,7 @@ class AsyncCheckpoints(AsyncStreamHandle):
         key: a name of your own for it, by which `restore` finds it; one that has this key already is replaced. parent: the key
         of the checkpoint that it follows. document: what else is to be known of it.
         """
-        prepared = await self._caller.read(checkpoints.prepare, checkpoints.freeze(state))
+        prepared = await self._read(checkpoints.prepare, checkpoints.freeze(state), check_name(name, "name"))
         if key is not None:
             return await self._write(keyed.save_prepared, prepared, name, key, parent, document, about)
         return await self._write(checkpoints.save, prepared, name, about=about)

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, Concatenate, Never, NoReturn, ParamSpec
 from perdure.effects.storable import storable
 from perdure.errors import Invalid, TimedOut, TooLarge
 from perdure.handles.aio.base import AsyncStoreHandle, AsyncStreamHandle
+from perdure.handles.filtered import filtered
 from perdure.log.change import Stream
+from perdure.model.filters import SessionFilters
 from perdure.model.instants import SECOND_US, duration_us
 from perdure.model.lazily import lazily
 from perdure.model.records.conversation import (
@@ -25,12 +27,11 @@ from perdure.model.records.conversation import (
     Shape,
     Speaker,
     Status,
-    StatusName,
     Turn,
 )
 from perdure.planes import subjects as adding
 from perdure.planes.conversation import pending, sessions, turns
-from perdure.planes.reading.durations import Duration, Instant
+from perdure.planes.reading.durations import Duration
 from perdure.planes.reading.paging import Page
 from perdure.stores.tx import Tx
 
@@ -361,20 +362,8 @@ class AsyncConversationAcross(AsyncStoreHandle):
 
     __slots__ = ()
 
-    async def sessions(
-        self,
-        *,
-        status: Status | StatusName | None = None,
-        label: str | None = None,
-        creator: str | None = None,
-        about: str | None = None,
-        since: Instant | None = None,
-        until: Instant | None = None,
-        expired: bool = False,
-        archived: bool = False,
-        limit: int = 50,
-        after: str | None = None,
-    ) -> Page[SessionHeader]:
+    @filtered(SessionFilters)
+    async def sessions(self, asked: SessionFilters) -> Page[SessionHeader]:
         """A page of sessions, newest first; the next is `after=page.next`, and `perdure.every(store.sessions)` goes through
         all. They are headers: `info()` has the rest.
 
@@ -383,7 +372,4 @@ class AsyncConversationAcross(AsyncStoreHandle):
         this subject.
         Raises Invalid with the path of a filter that makes no sense.
         """
-        return await self._caller.read(
-            sessions.sessions, status=status, label=label, creator=creator, about=about, since=since, until=until,
-            expired=expired, archived=archived, limit=limit, after=after,
-        )  # fmt: skip
+        return await self._caller.read(sessions.sessions, asked)

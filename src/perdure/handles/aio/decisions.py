@@ -7,11 +7,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from perdure.handles.aio.base import AsyncStoreHandle, AsyncStreamHandle
+from perdure.handles.filtered import filtered
 from perdure.log.change import Stream
+from perdure.model.filters import DecisionFilters, SessionDecisionFilters
 from perdure.model.lazily import lazily
-from perdure.model.records.decisions import DecisionRecord, DecisionStatus, DecisionStatusName, Reference
+from perdure.model.records.decisions import DecisionRecord, DecisionStatus, Reference
 from perdure.model.refs import Ref
-from perdure.planes.reading.durations import Instant
 from perdure.planes.reading.paging import Page
 from perdure.runtime.callers import AsyncCaller
 
@@ -201,19 +202,12 @@ class AsyncDecisions(AsyncStreamHandle):
         record = await self._read(decisions.decision, seq)
         return AsyncDecision(self._caller, self._stream, self._pin, record)
 
-    async def decisions(
-        self,
-        *,
-        open: bool | None = None,  # noqa: A002 - the word that users know
-        tag: str | None = None,
-        about: str | None = None,
-        limit: int = 100,
-        after: str | None = None,
-    ) -> Page[AsyncDecision]:
+    @filtered(SessionDecisionFilters)
+    async def decisions(self, asked: SessionDecisionFilters) -> Page[AsyncDecision]:
         """The decisions of this session, newest first; open=True: those left open, False: the others. about: those about a
         subject.
         """
-        found = await self._read(decisions.decisions, open=open, tag=tag, about=about, limit=limit, after=after)
+        found = await self._read(decisions.decisions, asked)
         return found.each(lambda record: AsyncDecision(self._caller, self._stream, self._pin, record))
 
     async def referring(self, thing: object, *, limit: int = 100, after: str | None = None) -> Page[Reference]:
@@ -226,24 +220,11 @@ class AsyncDecisionsAcross(AsyncStoreHandle):
 
     __slots__ = ()
 
-    async def decisions(
-        self,
-        *,
-        status: DecisionStatus | DecisionStatusName | None = None,
-        actor: str | None = None,
-        tag: str | None = None,
-        about: str | None = None,
-        since: Instant | None = None,
-        until: Instant | None = None,
-        limit: int = 100,
-        after: str | None = None,
-    ) -> Page[AsyncDecision]:
+    @filtered(DecisionFilters)
+    async def decisions(self, asked: DecisionFilters) -> Page[AsyncDecision]:
         """The decisions of all sessions of this tenant, newest first.
 
         since, until: instants ("2026-01-31", a datetime) or ages ("7d"). The page's `next` goes into `after`.
         """
-        found = await self._caller.read(
-            decisions.decisions_of_store, status=status, actor=actor, tag=tag, about=about, since=since, until=until,
-            limit=limit, after=after,
-        )  # fmt: skip
+        found = await self._caller.read(decisions.decisions_of_store, asked)
         return found.each(lambda each: AsyncDecision(self._caller, each[0], "", each[1]))

@@ -15,7 +15,9 @@ from perdure.effects.outcomes import in_doubt, outcome_of
 from perdure.effects.tool import as_tool, kind_of
 from perdure.errors import Conflict, Invalid, Refused
 from perdure.handles.aio.base import AsyncStoreHandle, AsyncStreamHandle
+from perdure.handles.filtered import filtered
 from perdure.log.change import Stream
+from perdure.model.filters import EffectFilters
 from perdure.model.functions import Coro, P, R
 from perdure.model.lazily import lazily
 from perdure.model.limits import check_name, check_question
@@ -25,13 +27,12 @@ from perdure.model.records.effects import (
     EffectError,
     EffectRecord,
     EffectState,
-    EffectStateName,
     Rule,
     ToolKind,
     ToolKindName,
     Verdict,
 )
-from perdure.planes.reading.durations import Duration, Instant, store_now
+from perdure.planes.reading.durations import Duration, store_now
 from perdure.planes.reading.paging import Page
 from perdure.planes.recovery import checkpoints
 from perdure.planes.subjects import named
@@ -176,7 +177,7 @@ class AsyncEffect(AsyncActing):
         verb = of(self._record, verb)
         ending = answering(verb)
         if state is not ...:
-            prepared = await self._caller.read(checkpoints.prepare, checkpoints.freeze(state))
+            prepared = await self._read(checkpoints.prepare, checkpoints.freeze(state))
             ending = checkpointing(prepared, verb)
         moving = acting_in(self._caller, self._stream).move(
             arrow, ending, self._record.seq, self._record.attempt, outcome
@@ -323,20 +324,8 @@ class AsyncEffectsAcross(AsyncStoreHandle):
 
     __slots__ = ()
 
-    async def effects(
-        self,
-        *,
-        state: EffectState | EffectStateName | None = None,
-        tool: str | None = None,
-        in_doubt: bool = False,
-        errors: bool = False,
-        what_if: bool = False,
-        about: str | None = None,
-        since: Instant | None = None,
-        until: Instant | None = None,
-        limit: int = 100,
-        after: str | None = None,
-    ) -> Page[AsyncEffect]:
+    @filtered(EffectFilters)
+    async def effects(self, asked: EffectFilters) -> Page[AsyncEffect]:
         """The effects of all sessions and runs of this tenant, newest first.
 
         in_doubt: those of which nobody knows whether they happened. errors: those with which something went wrong, the last
@@ -344,8 +333,5 @@ class AsyncEffectsAcross(AsyncStoreHandle):
         among them what somebody sent who is gone (`effect.is_left()`), though nobody has recorded the doubt yet. what_if: also
         what a what-if fork copied from another run (`effect.record.what_if`): nothing was done for those.
         """
-        found = await self._caller.read(
-            orphaned.effects_of_store, orphaned.here(self._caller.core), state=state, tool=tool, in_doubt=in_doubt, errors=errors,
-            what_if=what_if, about=about, since=since, until=until, limit=limit, after=after,
-        )  # fmt: skip
+        found = await self._caller.read(orphaned.effects_of_store, orphaned.here(self._caller.core), asked)
         return found.each(lambda each: AsyncEffect(self._caller, each[0], "", each[1]))

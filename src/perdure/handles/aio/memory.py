@@ -9,7 +9,9 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from perdure.handles.aio.base import AsyncStoreHandle, AsyncStreamHandle
+from perdure.handles.filtered import filtered
 from perdure.log.change import Stream
+from perdure.model.filters import MemoryFilters, OwnMemoryFilters
 from perdure.model.lazily import lazily
 from perdure.model.records.checks import CheckResult, standing_of
 from perdure.model.records.memories import Found, Indexed, MemoryKind, MemoryRecord, MemoryStatus, Why
@@ -274,26 +276,14 @@ class AsyncMemories(AsyncStreamHandle):
         record = await self._read(memories.memory, seq)
         return AsyncMemory(self._caller, self._stream, self._pin, record)
 
-    async def memories(
-        self,
-        *,
-        kind: str | None = None,
-        status: str | None = "live",
-        tag: str | None = None,
-        about: str | None = None,
-        unread: bool = False,
-        limit: int = 100,
-        after: str | None = None,
-    ) -> Page[AsyncMemory]:
+    @filtered(OwnMemoryFilters)
+    async def memories(self, asked: OwnMemoryFilters) -> Page[AsyncMemory]:
         """The memories of this very session or scope, newest first.
 
         status: "live", "superseded", "forgotten", or None for all. unread: only those that no recall has returned yet.
         """
-        found = await self._read(
-            memories.memories, kind=kind, status=status, tag=tag, about=about, unread=unread, limit=limit, after=after
-        )
-        handles = [AsyncMemory(self._caller, self._stream, self._pin, record) for record in found]
-        return Page(handles, found.next)
+        found = await self._read(memories.memories, asked)
+        return found.each(lambda record: AsyncMemory(self._caller, self._stream, self._pin, record))
 
     async def recall(
         self,
@@ -404,26 +394,11 @@ class AsyncMemoriesAcross(AsyncStoreHandle):
         asked = {"kinds": kinds, "session": session, "actor": actor, "since": since, "until": until, "limit": limit}
         return await self._caller.work(partial(search.search, core, tenant, query, **asked))
 
-    async def memories(
-        self,
-        *,
-        kind: str | None = None,
-        status: str | None = "live",
-        tag: str | None = None,
-        about: str | None = None,
-        unread: bool = False,
-        actor: str | None = None,
-        since: Instant | None = None,
-        until: Instant | None = None,
-        limit: int = 100,
-        after: str | None = None,
-    ) -> Page[AsyncMemory]:
+    @filtered(MemoryFilters)
+    async def memories(self, asked: MemoryFilters) -> Page[AsyncMemory]:
         """The memories of all sessions and scopes of this tenant, newest first; the filters as in a session's.
 
         since, until: instants ("2026-01-31", a datetime) or ages ("7d"). The page's `next` goes into `after`.
         """
-        found = await self._caller.read(
-            memories.memories_of_store, kind=kind, status=status, tag=tag, about=about, unread=unread, actor=actor,
-            since=since, until=until, limit=limit, after=after,
-        )  # fmt: skip
+        found = await self._caller.read(memories.memories_of_store, asked)
         return found.each(lambda each: AsyncMemory(self._caller, each[0], "", each[1]))

@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from perdure.effects import ledger
 from perdure.effects.acting import Settling
 from perdure.effects.tool import DECLARED, Tool, as_tool
 from perdure.errors import Conflict, InDoubt, NotFound, Waiting
 from perdure.handles.aio.runs import AsyncRuns
 from perdure.log.change import Stream
+from perdure.model.filters import EffectFilters
 from perdure.model.lazily import lazily
 from perdure.model.records.effects import EffectRecord, EffectState
 from perdure.model.records.recovery import Recovered
@@ -108,15 +111,14 @@ class AsyncRecovery(AsyncRuns):
         found: list[tuple[Stream, EffectRecord]] = []
         damaged: list[DamagedRow] = []
         for state in UNDER_WAY:
-            after: str | None = None
+            asked = EffectFilters(state=state, limit=LOOKED_AT)
             while True:
-                asked = {"state": state.value, "of": "session", "limit": LOOKED_AT, "after": after}
-                page = await self._caller.read(ledger.effects_of_store, **asked)
+                page = await self._caller.read(ledger.effects_of_store, asked, of="session")
                 found += page
                 damaged += page.damaged
-                after = page.next
-                if after is None:
+                if page.next is None:
                     break
+                asked = replace(asked, after=page.next)
         return Page(sorted(found, key=lambda each: (each[1].at, each[0].id, each[1].seq)), damaged=tuple(damaged))
 
     async def _settled(self, stream: Stream, record: EffectRecord, tool: Tool | None) -> EffectRecord:

@@ -21,23 +21,22 @@ from perdure.errors import (
 from perdure.handles.aio.base import AsyncStoreHandle
 from perdure.handles.aio.effects import AsyncEffect
 from perdure.handles.aio.run_handle import AsyncRunHandle
+from perdure.handles.filtered import filtered
 from perdure.handles.programs import run_for
 from perdure.log.change import Stream
+from perdure.model.filters import AskFilters, RunFilters
 from perdure.model.functions import Coro, P, R
 from perdure.model.instants import SECOND_US, instant_us
 from perdure.model.lazily import lazily
 from perdure.model.records.runs import (
     RunRecord,
     RunStatus,
-    RunStatusName,
     WaitKind,
     WaitRecord,
-    WaitState,
-    WaitStateName,
 )
 from perdure.planes import subjects as adding
 from perdure.planes.execution import runs, waits
-from perdure.planes.reading.durations import Duration, Instant, store_now
+from perdure.planes.reading.durations import Duration, store_now
 from perdure.planes.reading.paging import Page
 from perdure.planes.recovery import leases
 from perdure.planes.recovery.leases import Lease
@@ -328,35 +327,20 @@ class AsyncRuns(AsyncStoreHandle):
         """
         return await self._caller.read(runs.whole_name, short)
 
-    async def runs(
-        self,
-        *,
-        status: RunStatus | RunStatusName | None = None,
-        agent: str | None = None,
-        session: str | None = None,
-        parent: str | None = None,
-        errors: bool = False,
-        about: str | None = None,
-        since: Instant | None = None,
-        until: Instant | None = None,
-        limit: int = 100,
-        after: str | None = None,
-    ) -> Page[AsyncRunHandle]:
+    @filtered(RunFilters)
+    async def runs(self, asked: RunFilters) -> Page[AsyncRunHandle]:
         """The runs of this tenant, newest first. errors: those that failed or are parked, the last trouble first; `since` and
         `until` are then of when a run went wrong. about: those in which anything is about a subject.
         """
-        found = await self._caller.read(
-            runs.runs_of_store, status=status, agent=agent, session=session, parent=parent, errors=errors, about=about,
-            since=since, until=until, limit=limit, after=after,
-        )  # fmt: skip
+        found = await self._caller.read(runs.runs_of_store, asked)
         return found.each(lambda each: AsyncRunHandle(self._caller, each[0], each[1]))
 
-    async def asks(
-        self, *, state: WaitState | WaitStateName | None = "open", about: str | None = None, limit: int = 100,
-        after: str | None = None,
-    ) -> Page[WaitRecord]:  # fmt: skip
-        """The questions to people, and approvals, newest first. `.next`, for `after=`, is None when that was all."""
-        return await self._caller.read(waits.asks, state=state, about=about, limit=limit, after=after)
+    @filtered(AskFilters)
+    async def asks(self, asked: AskFilters) -> Page[WaitRecord]:
+        """The questions to people, and approvals, newest first: the open ones, unless `state` says otherwise (None: all).
+        `.next`, for `after=`, is None when that was all.
+        """
+        return await self._caller.read(waits.asks, asked)
 
     async def answer(self, ask: str, value: Any, *, by: str | None = None, about: Iterable[str] = ()) -> WaitRecord:
         """Answer an ask or an approval, once. by: who says so; default: the actor of this store. about: whom

@@ -7,11 +7,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from perdure.handles.aio.base import AsyncStoreHandle, AsyncStreamHandle
+from perdure.handles.filtered import filtered
 from perdure.log.change import Stream
+from perdure.model.filters import SessionTaskFilters, TaskFilters
 from perdure.model.lazily import lazily
-from perdure.model.records.tasks import TaskRecord, TaskStatus, TaskStatusName
+from perdure.model.records.tasks import TaskRecord, TaskStatus
 from perdure.model.refs import Ref
-from perdure.planes.reading.durations import Duration, Instant
+from perdure.planes.reading.durations import Duration
 from perdure.planes.reading.paging import Page
 from perdure.runtime.callers import AsyncCaller
 
@@ -272,21 +274,10 @@ class AsyncWork(AsyncStreamHandle):
         """
         return AsyncTask(self._caller, self._stream, self._pin, await self._read(tasks.task, task), token=token)
 
-    async def tasks(
-        self,
-        *,
-        status: TaskStatus | TaskStatusName | None = None,
-        label: str | None = None,
-        parent: AsyncTask | TaskRecord | int | None = None,
-        stuck: bool = False,
-        about: str | None = None,
-        limit: int = 100,
-        after: str | None = None,
-    ) -> Page[AsyncTask]:
+    @filtered(SessionTaskFilters)
+    async def tasks(self, asked: SessionTaskFilters) -> Page[AsyncTask]:
         """The tasks of this session, newest first. stuck: those that need a failed or cancelled one."""
-        found = await self._read(
-            tasks.tasks, status=status, label=label, parent=parent, stuck=stuck, about=about, limit=limit, after=after
-        )
+        found = await self._read(tasks.tasks, asked)
         return found.each(lambda record: AsyncTask(self._caller, self._stream, self._pin, record))
 
     async def ready(self, *, limit: int = 20, label: str | None = None) -> list[AsyncTask]:
@@ -308,25 +299,11 @@ class AsyncWorkAcross(AsyncStoreHandle):
 
     __slots__ = ()
 
-    async def tasks(
-        self,
-        *,
-        status: TaskStatus | TaskStatusName | None = None,
-        label: str | None = None,
-        actor: str | None = None,
-        stuck: bool = False,
-        about: str | None = None,
-        since: Instant | None = None,
-        until: Instant | None = None,
-        limit: int = 100,
-        after: str | None = None,
-    ) -> Page[AsyncTask]:
+    @filtered(TaskFilters)
+    async def tasks(self, asked: TaskFilters) -> Page[AsyncTask]:
         """The tasks of all sessions of this tenant, newest first. actor: who wrote them down.
 
         since, until: instants ("2026-01-31", a datetime) or ages ("7d"). The page's `next` goes into `after`.
         """
-        found = await self._caller.read(
-            tasks.tasks_of_store, status=status, label=label, actor=actor, stuck=stuck, about=about, since=since,
-            until=until, limit=limit, after=after,
-        )  # fmt: skip
+        found = await self._caller.read(tasks.tasks_of_store, asked)
         return found.each(lambda each: AsyncTask(self._caller, each[0], "", each[1]))

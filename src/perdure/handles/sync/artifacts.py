@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perdure.artifacts.local import Source, save_file
+from perdure.handles.filtered import filtered
 from perdure.handles.sync.base import StoreHandle, StreamHandle
+from perdure.model.filters import ArtifactFilters
 from perdure.model.lazily import lazily
 from perdure.model.records.artifacts import ArtifactRecord
 from perdure.model.refs import Ref
-from perdure.planes.reading.durations import Instant
 from perdure.planes.reading.paging import Page
 from perdure.runtime.callers import Caller
 
@@ -151,26 +152,8 @@ class ArtifactsAcross(StoreHandle):
         """
         return Artifact(self._caller, self._caller.read(artifacts.by_address, hash))
 
-    def artifacts(
-        self,
-        *,
-        media_type: str | None = None,
-        actor: str | None = None,
-        name: str | None = None,
-        about: str | None = None,
-        since: Instant | None = None,
-        until: Instant | None = None,
-        limit: int = 50,
-        after: str | None = None,
-    ) -> Page[Artifact]:
+    @filtered(ArtifactFilters)
+    def artifacts(self, asked: ArtifactFilters) -> Page[Artifact]:
         """The artifacts of all sessions, newest first. `after=page.next` gives the next page."""
-        filters = {
-            "media_type": media_type,
-            "actor": actor,
-            "name": name,
-            "about": about,
-            "since": since,
-            "until": until,
-        }
-        found = self._caller.read(artifacts.across, **filters, limit=limit, after=after)
+        found = self._caller.read(artifacts.across, asked)
         return found.each(lambda record: Artifact(self._caller, record))

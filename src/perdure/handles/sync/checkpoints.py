@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from perdure.handles.sync.base import StreamHandle
+from perdure.model.limits import check_name
 from perdure.model.records.checkpoints import CheckpointRecord, PruneReport
 from perdure.planes.reading.durations import Duration
 from perdure.planes.reading.paging import Page
@@ -31,7 +32,7 @@ class Checkpoints(StreamHandle):
         key: a name of your own for it, by which `restore` finds it; one that has this key already is replaced. parent: the key
         of the checkpoint that it follows. document: what else is to be known of it.
         """
-        prepared = self._caller.read(checkpoints.prepare, checkpoints.freeze(state))
+        prepared = self._read(checkpoints.prepare, checkpoints.freeze(state), check_name(name, "name"))
         if key is not None:
             return self._write(keyed.save_prepared, prepared, name, key, parent, document, about)
         return self._write(checkpoints.save, prepared, name, about=about)

@@ -7,12 +7,13 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from perdure.handles.filtered import filtered
 from perdure.handles.sync.base import StoreHandle, StreamHandle
 from perdure.log.change import Stream
+from perdure.model.filters import DecisionFilters, SessionDecisionFilters
 from perdure.model.lazily import lazily
-from perdure.model.records.decisions import DecisionRecord, DecisionStatus, DecisionStatusName, Reference
+from perdure.model.records.decisions import DecisionRecord, DecisionStatus, Reference
 from perdure.model.refs import Ref
-from perdure.planes.reading.durations import Instant
 from perdure.planes.reading.paging import Page
 from perdure.runtime.callers import Caller
 
@@ -202,19 +203,12 @@ class Decisions(StreamHandle):
         record = self._read(decisions.decision, seq)
         return Decision(self._caller, self._stream, self._pin, record)
 
-    def decisions(
-        self,
-        *,
-        open: bool | None = None,  # noqa: A002 - the word that users know
-        tag: str | None = None,
-        about: str | None = None,
-        limit: int = 100,
-        after: str | None = None,
-    ) -> Page[Decision]:
+    @filtered(SessionDecisionFilters)
+    def decisions(self, asked: SessionDecisionFilters) -> Page[Decision]:
         """The decisions of this session, newest first; open=True: those left open, False: the others. about: those about a
         subject.
         """
-        found = self._read(decisions.decisions, open=open, tag=tag, about=about, limit=limit, after=after)
+        found = self._read(decisions.decisions, asked)
         return found.each(lambda record: Decision(self._caller, self._stream, self._pin, record))
 
     def referring(self, thing: object, *, limit: int = 100, after: str | None = None) -> Page[Reference]:
@@ -227,24 +221,11 @@ class DecisionsAcross(StoreHandle):
 
     __slots__ = ()
 
-    def decisions(
-        self,
-        *,
-        status: DecisionStatus | DecisionStatusName | None = None,
-        actor: str | None = None,
-        tag: str | None = None,
-        about: str | None = None,
-        since: Instant | None = None,
-        until: Instant | None = None,
-        limit: int = 100,
-        after: str | None = None,
-    ) -> Page[Decision]:
+    @filtered(DecisionFilters)
+    def decisions(self, asked: DecisionFilters) -> Page[Decision]:
         """The decisions of all sessions of this tenant, newest first.
 
         since, until: instants ("2026-01-31", a datetime) or ages ("7d"). The page's `next` goes into `after`.
         """
-        found = self._caller.read(
-            decisions.decisions_of_store, status=status, actor=actor, tag=tag, about=about, since=since, until=until,
-            limit=limit, after=after,
-        )  # fmt: skip
+        found = self._caller.read(decisions.decisions_of_store, asked)
         return found.each(lambda each: Decision(self._caller, each[0], "", each[1]))

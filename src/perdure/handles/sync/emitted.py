@@ -8,11 +8,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from perdure.errors import ReadOnly
+from perdure.handles.filtered import filtered
 from perdure.handles.sync.base import StoreHandle, StreamHandle
 from perdure.handles.sync.feed import Subscription
+from perdure.model.filters import EventFilters
 from perdure.model.lazily import lazily
 from perdure.model.records.emitted import EventRecord
-from perdure.planes.reading.durations import Duration, Instant, pauses
+from perdure.planes.reading.durations import Duration, pauses
 from perdure.planes.reading.paging import Page
 
 if TYPE_CHECKING:
@@ -93,38 +95,14 @@ class EmittedAcross(StoreHandle):
 
     __slots__ = ()
 
-    def events(
-        self,
-        *,
-        kind: str | None = None,
-        actor: str | None = None,
-        since: Instant | None = None,
-        until: Instant | None = None,
-        session: str | None = None,
-        run: str | None = None,
-        emitted: bool | None = None,
-        about: str | None = None,
-        limit: int = 50,
-        after: str | None = None,
-    ) -> Page[EventRecord]:
+    @filtered(EventFilters)
+    def events(self, asked: EventFilters) -> Page[EventRecord]:
         """A page of events of all sessions and runs, newest first; pass its `next` as `after=` for the following one.
 
         kind: one kind, or all below a word: `deploy.*`. since, until: instants or ages ("7d"). session, run: of that one
         alone. emitted=True: only what `session.emit` made. Raises Invalid.
         """
-        return self._caller.read(
-            own_events.events_across,
-            kind=kind,
-            actor=actor,
-            since=since,
-            until=until,
-            session=session,
-            run=run,
-            emitted=emitted,
-            about=about,
-            limit=limit,
-            after=after,
-        )
+        return self._caller.read(own_events.events_across, asked)
 
     def feed(self, after: str | None = None, limit: int = 100, wait: Duration | None = None) -> Page[EventRecord]:
         """Every event of the tenant after a cursor (None: from the beginning), oldest first; `next` is the

@@ -11,12 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from perdure.effects import ledger
 from perdure.effects.acting import Settling
 from perdure.effects.tool import DECLARED, Tool, as_tool
 from perdure.errors import Conflict, InDoubt, NotFound, Waiting
 from perdure.handles.sync.runs import Runs
 from perdure.log.change import Stream
+from perdure.model.filters import EffectFilters
 from perdure.model.lazily import lazily
 from perdure.model.records.effects import EffectRecord, EffectState
 from perdure.model.records.recovery import Recovered
@@ -107,15 +110,14 @@ class Recovery(Runs):
         found: list[tuple[Stream, EffectRecord]] = []
         damaged: list[DamagedRow] = []
         for state in UNDER_WAY:
-            after: str | None = None
+            asked = EffectFilters(state=state, limit=LOOKED_AT)
             while True:
-                asked = {"state": state.value, "of": "session", "limit": LOOKED_AT, "after": after}
-                page = self._caller.read(ledger.effects_of_store, **asked)
+                page = self._caller.read(ledger.effects_of_store, asked, of="session")
                 found += page
                 damaged += page.damaged
-                after = page.next
-                if after is None:
+                if page.next is None:
                     break
+                asked = replace(asked, after=page.next)
         return Page(sorted(found, key=lambda each: (each[1].at, each[0].id, each[1].seq)), damaged=tuple(damaged))
 
     def _settled(self, stream: Stream, record: EffectRecord, tool: Tool | None) -> EffectRecord:

@@ -7,12 +7,14 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from perdure.handles.filtered import filtered
 from perdure.handles.sync.base import StoreHandle, StreamHandle
 from perdure.log.change import Stream
+from perdure.model.filters import SessionTaskFilters, TaskFilters
 from perdure.model.lazily import lazily
-from perdure.model.records.tasks import TaskRecord, TaskStatus, TaskStatusName
+from perdure.model.records.tasks import TaskRecord, TaskStatus
 from perdure.model.refs import Ref
-from perdure.planes.reading.durations import Duration, Instant
+from perdure.planes.reading.durations import Duration
 from perdure.planes.reading.paging import Page
 from perdure.runtime.callers import Caller
 
@@ -273,21 +275,10 @@ class Work(StreamHandle):
         """
         return Task(self._caller, self._stream, self._pin, self._read(tasks.task, task), token=token)
 
-    def tasks(
-        self,
-        *,
-        status: TaskStatus | TaskStatusName | None = None,
-        label: str | None = None,
-        parent: Task | TaskRecord | int | None = None,
-        stuck: bool = False,
-        about: str | None = None,
-        limit: int = 100,
-        after: str | None = None,
-    ) -> Page[Task]:
+    @filtered(SessionTaskFilters)
+    def tasks(self, asked: SessionTaskFilters) -> Page[Task]:
         """The tasks of this session, newest first. stuck: those that need a failed or cancelled one."""
-        found = self._read(
-            tasks.tasks, status=status, label=label, parent=parent, stuck=stuck, about=about, limit=limit, after=after
-        )
+        found = self._read(tasks.tasks, asked)
         return found.each(lambda record: Task(self._caller, self._stream, self._pin, record))
 
     def ready(self, *, limit: int = 20, label: str | None = None) -> list[Task]:
@@ -309,25 +300,11 @@ class WorkAcross(StoreHandle):
 
     __slots__ = ()
 
-    def tasks(
-        self,
-        *,
-        status: TaskStatus | TaskStatusName | None = None,
-        label: str | None = None,
-        actor: str | None = None,
-        stuck: bool = False,
-        about: str | None = None,
-        since: Instant | None = None,
-        until: Instant | None = None,
-        limit: int = 100,
-        after: str | None = None,
-    ) -> Page[Task]:
+    @filtered(TaskFilters)
+    def tasks(self, asked: TaskFilters) -> Page[Task]:
         """The tasks of all sessions of this tenant, newest first. actor: who wrote them down.
 
         since, until: instants ("2026-01-31", a datetime) or ages ("7d"). The page's `next` goes into `after`.
         """
-        found = self._caller.read(
-            tasks.tasks_of_store, status=status, label=label, actor=actor, stuck=stuck, about=about, since=since,
-            until=until, limit=limit, after=after,
-        )  # fmt: skip
+        found = self._caller.read(tasks.tasks_of_store, asked)
         return found.each(lambda each: Task(self._caller, each[0], "", each[1]))

@@ -15,6 +15,7 @@ from perdure.interchange.views.escapes import json_line
 from perdure.interchange.views.view import PageHead, PageThing, SessionPage
 from perdure.log.change import Stream
 from perdure.model.display import shortened
+from perdure.model.filters import SessionDecisionFilters, SessionTaskFilters
 from perdure.model.limits import PAGE_MAX_ROWS
 from perdure.model.records.decisions import DecisionRecord
 from perdure.model.records.emitted import EventRecord
@@ -85,8 +86,8 @@ def _about(reads: Reads, stream: Stream) -> dict[str, str]:
 
 def _decisions(reads: Reads, stream: Stream) -> list[DecisionRecord]:
     found = [
-        *decisions.decisions(reads, stream, open=True, limit=PAGE_MAX_ROWS).whole(),
-        *decisions.decisions(reads, stream, open=False, limit=FINISHED_SHOWN).whole(),
+        *decisions.decisions(reads, stream, SessionDecisionFilters(open=True, limit=PAGE_MAX_ROWS)).whole(),
+        *decisions.decisions(reads, stream, SessionDecisionFilters(open=False, limit=FINISHED_SHOWN)).whole(),
     ]
     return sorted(found, key=lambda each: each.seq)
 
@@ -109,13 +110,10 @@ def _decision(each: DecisionRecord) -> dict[str, str]:
 
 
 def _tasks(reads: Reads, stream: Stream) -> list[TaskRecord]:
-    found = [
-        each
-        for status in tasks.TaskStatus
-        for each in tasks.tasks(
-            reads, stream, status=status, limit=PAGE_MAX_ROWS if status in tasks.UNFINISHED else FINISHED_SHOWN
-        ).whole()
-    ]
+    found: list[TaskRecord] = []
+    for status in tasks.TaskStatus:
+        limit = PAGE_MAX_ROWS if status in tasks.UNFINISHED else FINISHED_SHOWN
+        found += tasks.tasks(reads, stream, SessionTaskFilters(status=status, limit=limit)).whole()
     return sorted(found, key=lambda each: each.id)
 
 

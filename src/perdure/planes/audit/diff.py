@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from perdure.log.change import Stream
+from perdure.model.filters import SessionDecisionFilters, SessionTaskFilters
 from perdure.model.limits import PAGE_MAX_ROWS
 from perdure.model.records.artifacts import ArtifactRecord
 from perdure.model.records.checkpoints import CheckpointRecord
@@ -79,14 +80,17 @@ class RunStand(NamedTuple):
 @one_state
 def stand(reads: Reads, stream: Stream) -> Stand:
     """The state of a session, but for its turns."""
+    whole: dict[str, Any] = {"limit": PAGE_MAX_ROWS}
     return Stand(
         line=_line(reads, stream),
         about=sessions.info(reads, stream),
-        values=list(_all(lambda after: values.entries(reads, stream, limit=PAGE_MAX_ROWS, after=after))),
-        tasks=list(_all(lambda after: tasks.tasks(reads, stream, limit=PAGE_MAX_ROWS, after=after)))[::-1],
-        decisions=list(_all(lambda after: decisions.decisions(reads, stream, limit=PAGE_MAX_ROWS, after=after)))[::-1],
+        values=list(_all(lambda after: values.entries(reads, stream, **whole, after=after))),
+        tasks=list(_all(lambda after: tasks.tasks(reads, stream, SessionTaskFilters(**whole, after=after))))[::-1],
+        decisions=list(
+            _all(lambda after: decisions.decisions(reads, stream, SessionDecisionFilters(**whole, after=after)))
+        )[::-1],
         checkpoints=_newest(_saved(reads, stream)),
-        artifacts=_newest(_all(lambda after: artifacts.listing(reads, stream, limit=PAGE_MAX_ROWS, after=after))),
+        artifacts=_newest(_all(lambda after: artifacts.listing(reads, stream, **whole, after=after))),
     )
 
 

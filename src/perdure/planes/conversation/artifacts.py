@@ -20,6 +20,7 @@ from perdure.artifacts.local import Source, pieces_from, rejoined, split_at
 from perdure.artifacts.place import ADDRESS
 from perdure.errors import Conflict, Invalid, NotFound, TooLarge
 from perdure.log.change import Change, Stream
+from perdure.model.filters import ArtifactFilters, wanted
 from perdure.model.instants import SECOND_US, to_datetime
 from perdure.model.limits import (
     BLOB_IN_DATABASE_MAX_BYTES,
@@ -31,7 +32,7 @@ from perdure.model.records.artifacts import ArtifactRecord
 from perdure.model.refs import Ref
 from perdure.planes import subjects
 from perdure.planes.audit.lineage import MAX_SEQ, segments, touching
-from perdure.planes.reading.durations import Instant, between
+from perdure.planes.reading.durations import between
 from perdure.planes.reading.paging import Page, decode_cursor, encode_cursor
 from perdure.planes.reading.row_reading import stored_address, stored_instant
 from perdure.planes.tables import ARTIFACTS, BLOB_PINS
@@ -167,28 +168,13 @@ def newest(reads: Reads, stream: Stream, name: str) -> ArtifactRecord:
     return _record(rows[0])
 
 
-def across(
-    reads: Reads,
-    *,
-    media_type: str | None = None,
-    actor: str | None = None,
-    name: str | None = None,
-    about: str | None = None,
-    since: Instant | None = None,
-    until: Instant | None = None,
-    limit: int = 50,
-    after: str | None = None,
-) -> Page[ArtifactRecord]:
+def across(reads: Reads, asked: ArtifactFilters) -> Page[ArtifactRecord]:
     """The artifacts of all sessions of a tenant, newest first."""
-    limit = check_page(limit)
-    filters: dict[str, Any] = {"media_type": media_type, "actor": actor, "name": name, "about": about}
-    for path, value in filters.items():
-        if value is not None:
-            check_name(value, path)
-    last = decode_cursor(after, 3) if after is not None else (None, None, None)
+    limit = check_page(asked.limit)
+    last = decode_cursor(asked.after, 3) if asked.after is not None else (None, None, None)
     rows = reads.query(
-        Q.artifacts_across, tenant=reads.tenant, limit=limit + 1, last_at=last[0], last_stream=last[1],
-        last_seq=last[2], **filters, **between(reads, since, until)._asdict(),
+        Q.artifacts_across, tenant=reads.tenant, limit=limit + 1, last_at=last[0], last_stream=last[1], last_seq=last[2],
+        **{**wanted(asked), **between(reads, asked.since, asked.until)._asdict()},
     )  # fmt: skip
     return Page([_record(row) for row in rows[:limit]], _cursor(rows[limit - 1]) if len(rows) > limit else None)
 

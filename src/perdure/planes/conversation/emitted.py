@@ -18,6 +18,7 @@ from perdure.log.actors import FORGOTTEN, NAMED, is_random
 from perdure.log.change import Change, Op, Stream
 from perdure.log.event import Body, Event
 from perdure.model import values
+from perdure.model.filters import EventFilters, wanted
 from perdure.model.functions import plain
 from perdure.model.kinds import is_reserved
 from perdure.model.limits import check_name, check_page
@@ -27,7 +28,7 @@ from perdure.planes import subjects
 from perdure.planes.audit.lineage import MAX_SEQ, Segment, segments
 from perdure.planes.audit.snapshots import one_state
 from perdure.planes.reading.body_reading import body_of, inline_body, stored_value
-from perdure.planes.reading.durations import Instant, between
+from perdure.planes.reading.durations import between
 from perdure.planes.reading.origins import to_refs
 from perdure.planes.reading.paging import Page, decode_cursor, encode_cursor, read_rows, seq_or_cursor
 from perdure.planes.tables import FOLD_SNAPSHOTS
@@ -269,39 +270,20 @@ def referred(reads: Reads, ref: Ref) -> EventRecord | None:
 
 
 @one_state
-def events_across(
-    reads: Reads,
-    *,
-    kind: str | None = None,
-    actor: str | None = None,
-    since: Instant | None = None,
-    until: Instant | None = None,
-    session: str | None = None,
-    run: str | None = None,
-    emitted: bool | None = None,
-    about: str | None = None,
-    limit: int = 50,
-    after: str | None = None,
-) -> Page[EventRecord]:
+def events_across(reads: Reads, asked: EventFilters) -> Page[EventRecord]:
     """Events of the tenant, newest first, as a page. Those of a session or a run come in the order of their sequence."""
+    filters = wanted(asked)
+    session, run = filters.pop("session"), filters.pop("run")
     if session is not None and run is not None:
         raise Invalid("an event is of a session or of a run", path="run", hint="give one of session= and run=")
-    limit = check_page(limit)
-    span = between(reads, since, until)
-    filters: dict[str, Any] = {
-        "since": span.since,
-        "until": span.until,
-        "emitted": _flag(emitted),
-        "about": subjects.wanted(about),
-        **_kind_filter(kind),
-    }
-    filters["actor"] = None if actor is None else check_name(actor, "actor")
+    limit = check_page(asked.limit)
+    filters |= {"emitted": _flag(asked.emitted), **_kind_filter(asked.kind)}
+    filters |= between(reads, asked.since, asked.until)._asdict()
     of_one = session is not None or run is not None
     if of_one:
-        kind_of_stream = "session" if run is None else "run"
-        found = _of_stream(reads, kind_of_stream, session if run is None else run, filters, after, limit)
+        found = _of_stream(reads, "session" if run is None else "run", session or run, filters, asked.after, limit)
     else:
-        found = _of_all(reads, filters, after, limit)
+        found = _of_all(reads, filters, asked.after, limit)
     more = _cursor(EventFilter(*found[limit - 1]), of_one=of_one) if len(found) > limit else None
     return read_rows(found[:limit], Names(reads).shown, more)
 
@@ -313,7 +295,7 @@ def _cursor(last: EventFilter, *, of_one: bool) -> str:
 def _of_stream(
     reads: Reads, kind: str, name: str | None, filters: dict[str, Any], after: str | None, limit: int
 ) -> Sequence[tuple[Any, ...]]:
-    rows = reads.query(LOG.stream_by_name, tenant=reads.tenant, kind=kind, name=check_name(name, kind))
+    rows = reads.query(LOG.stream_by_name, tenant=reads.tenant, kind=kind, name=name)
     upto = MAX_SEQ if after is None else decode_cursor(after, 1)[0] - 1
     found: list[EventFilter] = []
     for segment in segments(reads, Stream(*rows[0]), upto) if rows else ():

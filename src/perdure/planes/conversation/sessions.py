@@ -15,13 +15,14 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from perdure.errors import Conflict, Damaged, Invalid
 from perdure.log.change import Change, Op, Stream
 from perdure.log.table import Row
+from perdure.model.filters import SessionFilters, wanted
 from perdure.model.limits import LABELS_MAX, TEXT_MAX_CHARS, check_name, check_page, check_text
 from perdure.model.records.conversation import Pins, SessionHeader, SessionRecord, Status
 from perdure.model.values import digest
 from perdure.planes import subjects
 from perdure.planes.audit.snapshots import one_state
 from perdure.planes.reading.body_reading import doc_of
-from perdure.planes.reading.durations import Duration, Instant, between, deadline, store_now
+from perdure.planes.reading.durations import Duration, between, deadline, store_now
 from perdure.planes.reading.labels import from_labels, to_labels
 from perdure.planes.reading.paging import Page, decode_cursor, encode_cursor, read_rows
 from perdure.planes.reading.row_reading import stored_fields, stored_instant, stored_instant_or_none, stored_state
@@ -320,43 +321,23 @@ def _header_of(row: tuple[Any, ...]) -> SessionHeader:
     )
 
 
-def sessions(
-    reads: Reads,
-    *,
-    status: str | None = None,
-    label: str | None = None,
-    creator: str | None = None,
-    about: str | None = None,
-    since: Instant | None = None,
-    until: Instant | None = None,
-    expired: bool = False,
-    archived: bool = False,
-    limit: int = 50,
-    after: str | None = None,
-) -> Page[SessionHeader]:
+def sessions(reads: Reads, asked: SessionFilters) -> Page[SessionHeader]:
     """A page of sessions, newest first. Sessions whose time is over are left out unless `expired`, and archived
     ones unless `archived`.
     """
-    size = check_page(limit)
-    at, stream = decode_cursor(after, 2) if after is not None else (None, None)
-    wanted = {
-        "label": None if label is None else check_name(label, "label"),
-        "creator": None if creator is None else check_name(creator, "creator"),
-        "about": subjects.wanted(about),
-    }
+    size = check_page(asked.limit)
+    at, stream = decode_cursor(asked.after, 2) if asked.after is not None else (None, None)
+    filters = wanted(asked)
     rows = reads.query(
-        Q.sessions_page, tenant=reads.tenant, current=None if expired else 1, listed=None if archived else 1, **wanted,
-        at=at, id=stream, limit=size + 1, **_status_filter(status), **between(reads, since, until)._asdict(),
+        Q.sessions_page, **{**filters, **between(reads, asked.since, asked.until)._asdict(), **_status_filter(filters["status"])},
+        tenant=reads.tenant, current=None if asked.expired else 1, listed=None if asked.archived else 1,
+        at=at, id=stream, limit=size + 1,
     )  # fmt: skip
     more = encode_cursor(rows[size - 1][4], rows[size - 1][11]) if len(rows) > size else None
     return read_rows(rows[:size], _header_of, more)
 
 
 def _status_filter(status: str | None) -> dict[str, Any]:
-    if status is None:
-        return {}
-    if status not in list(Status):
-        raise Invalid(f"no session is ever {str(status)[:40]!r}", path="status", hint=", ".join(Status))
-    narrowed = {Status.CRASHED: {"crashed": 1}, Status.WAITING: {"asked": 1}}
-    state = Status(status)
-    return {"state": state.value, **narrowed.get(state, {"status": state.value})}
+    """A session that is asked in, or crashed, is found by other rows than its own."""
+    found_by = {Status.CRASHED.value: "crashed", Status.WAITING.value: "asked"}.get(status or "")
+    return {"state": status, "status": status if found_by is None else None} | ({found_by: 1} if found_by else {})

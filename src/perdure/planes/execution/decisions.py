@@ -17,19 +17,19 @@ import msgspec
 
 from perdure.errors import Conflict, Invalid, NotFound
 from perdure.log.change import Change, Op, Stream
+from perdure.model.filters import DecisionFilters, SessionDecisionFilters
 from perdure.model.instants import to_datetime
-from perdure.model.limits import check_name, check_one_of, check_page, check_text
+from perdure.model.limits import check_page, check_text
 from perdure.model.records.decisions import DecisionRecord, DecisionStatus, Reference
 from perdure.model.refs import Ref
 from perdure.planes import subjects
 from perdure.planes.memory.checks import Thing
 from perdure.planes.memory.checks import put as put_checks
 from perdure.planes.reading.body_reading import body_of
-from perdure.planes.reading.durations import Instant
 from perdure.planes.reading.labels import from_labels, to_labels
-from perdure.planes.reading.listing import Listing
+from perdure.planes.reading.listing import Listing, rows_of_stream
 from perdure.planes.reading.origins import check_seq, settled, to_ref, to_refs
-from perdure.planes.reading.paging import Page, decode_cursor, encode_cursor, page_by_seq, read_rows
+from perdure.planes.reading.paging import Page, decode_cursor, encode_cursor, read_rows
 from perdure.planes.reading.row_reading import stored_fields, stored_instant, stored_instant_or_none, stored_state
 from perdure.planes.tables import DECISIONS, REFS, TAGS
 from perdure.stores.statements import Statements
@@ -171,56 +171,21 @@ def decision(reads: Reads, stream: Stream, seq: int) -> DecisionRecord:
     return _record(reads, stream, rows[0])
 
 
-def decisions(
-    reads: Reads,
-    stream: Stream,
-    *,
-    open: bool | None = None,  # noqa: A002 - the word that users know
-    tag: str | None = None,
-    about: str | None = None,
-    limit: int = 100,
-    after: str | None = None,
-) -> Page[DecisionRecord]:
+def decisions(reads: Reads, stream: Stream, asked: SessionDecisionFilters) -> Page[DecisionRecord]:
     """The decisions of a session, newest first: all, those left open, or (False) those that are not."""
-    count = check_page(limit)
-    rows = reads.query(
-        Q.decisions_of_session,
-        touches=[(DECISIONS, stream.id), (TAGS, stream.id)],
-        stream=stream.id,
-        status=OPEN.value if open is True else None,
-        status_not=OPEN.value if open is False else None,
-        tag=None if tag is None else check_name(tag, "tag"),
-        about=subjects.wanted(about),
-        after=None if after is None else decode_cursor(after, 1)[0],
-        limit=count + 1,
-    )
-    page = page_by_seq(rows, count, lambda row: row[0])
+    only = {
+        "status": OPEN.value if asked.open is True else None,
+        "status_not": OPEN.value if asked.open is False else None,
+    }
+    touches = [(DECISIONS, stream.id), (TAGS, stream.id)]
+    page = rows_of_stream(reads, Q.decisions_of_session, stream, asked, touches, **only)
     return read_rows(page, partial(_record, reads, stream), page.next)
 
 
-def decisions_of_store(
-    reads: Reads,
-    *,
-    status: str | None = None,
-    actor: str | None = None,
-    tag: str | None = None,
-    about: str | None = None,
-    since: Instant | None = None,
-    until: Instant | None = None,
-    limit: int = 100,
-    after: str | None = None,
-) -> Page[tuple[Stream, DecisionRecord]]:
+def decisions_of_store(reads: Reads, asked: DecisionFilters) -> Page[tuple[Stream, DecisionRecord]]:
     """The decisions of this tenant in all sessions, newest first, each with the stream that it belongs to."""
-    listing = Listing(reads, limit, after, since, until)
-    rows = reads.query(
-        Q.decisions_of_store,
-        **listing.asked,
-        status=None if status is None else check_one_of(DecisionStatus, status, "status").value,
-        actor=None if actor is None else check_name(actor, "actor"),
-        tag=None if tag is None else check_name(tag, "tag"),
-        about=subjects.wanted(about),
-    )
-    return listing.page(rows, partial(_record, reads), at=3, number=0)
+    listing = Listing(reads, asked)
+    return listing.page(reads.query(Q.decisions_of_store, **listing.asked), partial(_record, reads), at=3, number=0)
 
 
 def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> DecisionRecord:

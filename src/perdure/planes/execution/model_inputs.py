@@ -28,6 +28,11 @@ def freeze(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
     return checkpoints.freeze({"args": list(args), "kwargs": dict(kwargs)})
 
 
+def prepare(reads: Reads, stream: Stream, frozen: bytes) -> Prepared:
+    """Cut an input into nodes, on top of the one that its run gave last."""
+    return checkpoints.prepare(reads, stream, frozen, NAME)
+
+
 def keep(tx: Tx, stream: Stream, prepared: Prepared) -> str:
     """Keep an input with its run; returns its address."""
     return checkpoints.save(tx, stream, prepared, NAME, "step.given").hash

@@ -24,9 +24,10 @@ from perdure.errors import Conflict, Damaged, KeyReused, NotFound
 from perdure.log.change import Change, Op, Stream
 from perdure.log.event import Body, encode_body
 from perdure.log.table import Row
+from perdure.model.filters import RunFilters
 from perdure.model.ids import new_uid
 from perdure.model.instants import duration_us
-from perdure.model.limits import KEY_MAX_CHARS, check_name, check_one_of
+from perdure.model.limits import KEY_MAX_CHARS, check_name
 from perdure.model.records.effects import EffectError
 from perdure.model.records.runs import RunRecord, RunStatus, WhatIf
 from perdure.model.refs import Ref
@@ -35,7 +36,7 @@ from perdure.planes import subjects
 from perdure.planes.conversation import sessions
 from perdure.planes.execution import parked_runs
 from perdure.planes.reading.body_reading import IN_DOCUMENT, doc_of, marked, stored_value
-from perdure.planes.reading.durations import Duration, Instant, deadline
+from perdure.planes.reading.durations import Duration, deadline
 from perdure.planes.reading.listing import Listing
 from perdure.planes.reading.paging import Page
 from perdure.planes.reading.row_reading import (
@@ -358,36 +359,17 @@ def _document(reads: Reads, stream: Stream, column: int) -> dict[str, Any]:
     return stored_fields(doc_of(reads, rows[0][column], where), where) if rows else {}
 
 
-def runs_of_store(
-    reads: Reads,
-    *,
-    status: str | None = None,
-    agent: str | None = None,
-    session: str | None = None,
-    parent: str | None = None,
-    errors: bool = False,
-    about: str | None = None,
-    since: Instant | None = None,
-    until: Instant | None = None,
-    limit: int = 100,
-    after: str | None = None,
-) -> Page[tuple[Stream, RunRecord]]:
+def runs_of_store(reads: Reads, asked: RunFilters) -> Page[tuple[Stream, RunRecord]]:
     """The runs of this tenant, newest first, each with its stream. errors: those that failed or are parked, the last trouble
     first: span and order are of when a run went wrong, which may be long after it began.
     """
-    listing = Listing(reads, limit, after, since, until, one_each=True)
-    rows = reads.query(
-        Q.runs_gone_wrong if errors else Q.runs_of_store,
-        **listing.asked,
-        status=None if status is None else check_one_of(RunStatus, status, "status").value,
-        agent=None if agent is None else check_name(agent, "agent"),
-        session=None if session is None else check_name(session, "session"),
-        run=None if parent is None else check_name(parent, "run"),
-        about=subjects.wanted(about),
-    )
-    if errors:
+    listing = Listing(reads, asked, one_each=True)
+    if asked.errors:
+        rows = reads.query(Q.runs_gone_wrong, **listing.asked)
         return listing.page(rows, lambda stream, row: _record(reads, stream, row[:-1]), len(SHOWN))
-    return listing.page(rows, partial(_record, reads), SHOWN.index("created_at"))
+    return listing.page(
+        reads.query(Q.runs_of_store, **listing.asked), partial(_record, reads), SHOWN.index("created_at")
+    )
 
 
 SHOWN = (

@@ -37,7 +37,7 @@ WHERE r.tenant = :tenant
   AND r.status = :status --? status
   AND r.agent = :agent --? agent
   AND r.session = :session --? session
-  AND r.parent = :run --? run
+  AND r.parent = :parent --? parent
   AND r.created_at >= :since --? since
   AND r.created_at < :until --? until
   AND (r.created_at, r.stream) < (:after_at, :after_stream) --? after_at
@@ -59,7 +59,7 @@ WHERE r.tenant = :tenant
   AND r.status = :status --? status
   AND r.agent = :agent --? agent
   AND r.session = :session --? session
-  AND r.parent = :run --? run
+  AND r.parent = :parent --? parent
   AND coalesce(o.at, r.created_at) >= :since --? since
   AND coalesce(o.at, r.created_at) < :until --? until
   AND (coalesce(o.at, r.created_at), r.stream) < (:after_at, :after_stream) --? after_at

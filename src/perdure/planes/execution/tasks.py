@@ -31,8 +31,9 @@ import msgspec
 from perdure.errors import Conflict, Invalid, KeyReused, NotFound, Stale, TooLarge
 from perdure.log.change import Change, Op, Stream
 from perdure.log.table import Table
+from perdure.model.filters import SessionTaskFilters, TaskFilters
 from perdure.model.instants import to_datetime
-from perdure.model.limits import KEY_MAX_CHARS, REFS_MAX, check_name, check_one_of, check_page, check_text
+from perdure.model.limits import KEY_MAX_CHARS, REFS_MAX, check_name, check_page, check_text
 from perdure.model.records.tasks import TaskRecord, TaskStatus
 from perdure.model.values import digest, to_plain
 from perdure.planes import subjects
@@ -40,11 +41,11 @@ from perdure.planes.audit.snapshots import one_state
 from perdure.planes.memory.checks import Thing
 from perdure.planes.memory.checks import put as put_checks
 from perdure.planes.reading.body_reading import body_of, doc_of, stored_value
-from perdure.planes.reading.durations import Duration, Instant, deadline
+from perdure.planes.reading.durations import Duration, deadline
 from perdure.planes.reading.labels import from_labels, to_labels
-from perdure.planes.reading.listing import Listing
+from perdure.planes.reading.listing import Listing, rows_of_stream
 from perdure.planes.reading.origins import check_seq
-from perdure.planes.reading.paging import Page, decode_cursor, page_by_seq, read_rows
+from perdure.planes.reading.paging import Page, read_rows
 from perdure.planes.reading.row_reading import (
     stored_fields,
     stored_instant,
@@ -393,61 +394,17 @@ def _touched(stream: Stream) -> list[tuple[Table, int]]:
     return [(TASKS, stream.id), (TASK_NEEDS, stream.id), (TAGS, stream.id), (HOLDERS, stream.tenant)]
 
 
-def tasks(
-    reads: Reads,
-    stream: Stream,
-    *,
-    status: str | None = None,
-    label: str | None = None,
-    parent: object = None,
-    stuck: bool = False,
-    about: str | None = None,
-    limit: int = 100,
-    after: str | None = None,
-) -> Page[TaskRecord]:
+def tasks(reads: Reads, stream: Stream, asked: SessionTaskFilters) -> Page[TaskRecord]:
     """The tasks of a session, newest first. stuck: only those that need a failed or cancelled task."""
-    count = check_page(limit)
-    rows = reads.query(
-        Q.tasks_of_session,
-        touches=_touched(stream),
-        stream=stream.id,
-        status=None if status is None else check_one_of(TaskStatus, status, "status").value,
-        label=None if label is None else check_name(label, "label"),
-        parent=None if parent is None else check_seq(getattr(parent, "id", parent), "parent"),
-        stuck=1 if stuck else None,
-        about=subjects.wanted(about),
-        after=None if after is None else decode_cursor(after, 1)[0],
-        limit=count + 1,
-    )
-    page = page_by_seq(rows, count, lambda row: row[0])
+    parent = None if asked.parent is None else check_seq(getattr(asked.parent, "id", asked.parent), "parent")
+    page = rows_of_stream(reads, Q.tasks_of_session, stream, asked, _touched(stream), parent=parent)
     return read_rows(page, partial(_record, reads, stream), page.next)
 
 
-def tasks_of_store(
-    reads: Reads,
-    *,
-    status: str | None = None,
-    label: str | None = None,
-    actor: str | None = None,
-    stuck: bool = False,
-    about: str | None = None,
-    since: Instant | None = None,
-    until: Instant | None = None,
-    limit: int = 100,
-    after: str | None = None,
-) -> Page[tuple[Stream, TaskRecord]]:
+def tasks_of_store(reads: Reads, asked: TaskFilters) -> Page[tuple[Stream, TaskRecord]]:
     """The tasks of this tenant in all sessions, newest first, each with the stream that it belongs to."""
-    listing = Listing(reads, limit, after, since, until)
-    rows = reads.query(
-        Q.tasks_of_store,
-        **listing.asked,
-        status=None if status is None else check_one_of(TaskStatus, status, "status").value,
-        label=None if label is None else check_name(label, "label"),
-        actor=None if actor is None else check_name(actor, "actor"),
-        stuck=1 if stuck else None,
-        about=subjects.wanted(about),
-    )
-    return listing.page(rows, partial(_record, reads), at=8, number=0)
+    listing = Listing(reads, asked)
+    return listing.page(reads.query(Q.tasks_of_store, **listing.asked), partial(_record, reads), at=8, number=0)
 
 
 def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> TaskRecord:

@@ -19,8 +19,9 @@ import msgspec
 
 from perdure.errors import Conflict, Invalid, NotFound
 from perdure.log.change import Change, Op, Stream
+from perdure.model.filters import AskFilters, wanted
 from perdure.model.instants import instant_us
-from perdure.model.limits import check_name, check_one_of, check_page, check_question
+from perdure.model.limits import check_name, check_page, check_question
 from perdure.model.records.effects import EffectError
 from perdure.model.records.runs import ENDED, RunStatus, WaitKind, WaitRecord, WaitState
 from perdure.model.values import digest, to_plain
@@ -348,15 +349,12 @@ def _waits(reads: Reads, stream: Stream, **given: Any) -> list[WaitRecord]:
 
 
 @one_state
-def asks(
-    reads: Reads, *, state: str | None = "open", about: str | None = None, limit: int = 100, after: str | None = None
-) -> Page[WaitRecord]:
+def asks(reads: Reads, asked: AskFilters) -> Page[WaitRecord]:
     """The questions to people, newest first. An ask that can no longer be met is not open: one whose time is over is expired,
     whether or not its run has recorded that, and one whose run is elsewhere is not listed.
     """
-    count = check_page(limit)
-    subject = subjects.wanted(about)
-    found = [row for kind in sorted(PEOPLE) for row in _asked(reads, kind, state, subject, count + 1, after)]
+    count = check_page(asked.limit)
+    found = [row for kind in sorted(PEOPLE) for row in _asked(reads, kind, asked, count + 1)]
     newest = sorted(found, key=_cursor_of, reverse=True)
     now_us = store_now(reads) if newest else 0
     shown = [_at(now_us, _record(reads, Stream(*row[14:]), row[:14])) for row in newest[:count]]
@@ -368,22 +366,23 @@ def _cursor_of(row: tuple[Any, ...]) -> tuple[int, int, int]:
     return row[8], row[14], row[0]
 
 
-def _asked(reads: Reads, kind: WaitKind, state: str | None, about: str | None, limit: int, after: str | None) -> Rows:
+def _asked(reads: Reads, kind: WaitKind, asked: AskFilters, limit: int) -> Rows:
     """The rows of one kind: for each there is an index."""
-    at, in_stream, seq = (None, None, None) if after is None else decode_cursor(after, 3)
-    wanted = None if state is None else check_one_of(WaitState, state, "state").value
+    at, in_stream, seq = (None, None, None) if asked.after is None else decode_cursor(asked.after, 3)
+    filters = wanted(asked)
+    state = filters.pop("state")
     return reads.query(
         Q.waits_of_store,
         tenant=reads.tenant,
         kind=kind.value,
-        state=None if wanted == WaitState.EXPIRED else wanted,
-        open=1 if wanted == WaitState.OPEN else None,
-        expired=1 if wanted == WaitState.EXPIRED else None,
+        state=None if state == WaitState.EXPIRED else state,
+        open=1 if state == WaitState.OPEN else None,
+        expired=1 if state == WaitState.EXPIRED else None,
         after_at=at,
         after_stream=in_stream,
         after_seq=seq,
-        about=about,
         limit=limit,
+        **filters,
     )
 
 

@@ -18,8 +18,9 @@ from msgspec.structs import replace
 from perdure.errors import Conflict, Invalid, KeyReused, NotFound, TooLarge
 from perdure.log.change import Change, Op, Stream
 from perdure.log.subjects import as_column
+from perdure.model.filters import MemoryFilters, OwnMemoryFilters
 from perdure.model.instants import instant_us, to_datetime
-from perdure.model.limits import KEY_MAX_CHARS, REFS_MAX, check_name, check_one_of, check_page, check_text
+from perdure.model.limits import KEY_MAX_CHARS, REFS_MAX, check_name, check_one_of, check_text
 from perdure.model.records.memories import MemoryKind, MemoryRecord, MemoryStatus
 from perdure.model.refs import Ref
 from perdure.planes import subjects
@@ -27,9 +28,9 @@ from perdure.planes.memory.checks import from_stored, to_stored
 from perdure.planes.reading.body_reading import body_of
 from perdure.planes.reading.durations import Instant
 from perdure.planes.reading.labels import from_labels, to_labels
-from perdure.planes.reading.listing import Listing
+from perdure.planes.reading.listing import Listing, rows_of_stream
 from perdure.planes.reading.origins import check_seq, settled, to_ref, to_refs
-from perdure.planes.reading.paging import Page, decode_cursor, encode_cursor
+from perdure.planes.reading.paging import Page
 from perdure.planes.reading.row_reading import (
     stored_as,
     stored_fields,
@@ -279,67 +280,16 @@ def memory(reads: Reads, stream: Stream, seq: int) -> MemoryRecord:
     return _record(reads, stream, rows[0])
 
 
-def memories(
-    reads: Reads,
-    stream: Stream,
-    *,
-    kind: str | None = None,
-    status: str | None = "live",
-    tag: str | None = None,
-    about: str | None = None,
-    unread: bool = False,
-    limit: int = 100,
-    after: str | None = None,
-) -> Page[MemoryRecord]:
+def memories(reads: Reads, stream: Stream, asked: OwnMemoryFilters) -> Page[MemoryRecord]:
     """The memories of one session or scope, newest first; `status=None`: also superseded and forgotten ones."""
-    count = check_page(limit)
-    rows = reads.query(
-        Q.memories_of_stream,
-        touches=[(MEMORIES, stream.id), (TAGS, stream.id), (MEMORY_USES, stream.id)],
-        stream=stream.id,
-        after=None if after is None else decode_cursor(after, 1)[0],
-        limit=count + 1,
-        **_filters(kind, status, tag, about, unread=unread),
-    )
-    found = [_record(reads, stream, row) for row in rows[:count]]
-    return Page(found, encode_cursor(found[-1].seq) if len(rows) > count else None)
+    touches = [(MEMORIES, stream.id), (TAGS, stream.id), (MEMORY_USES, stream.id)]
+    return rows_of_stream(reads, Q.memories_of_stream, stream, asked, touches).each(partial(_record, reads, stream))
 
 
-def memories_of_store(
-    reads: Reads,
-    *,
-    kind: str | None = None,
-    status: str | None = "live",
-    tag: str | None = None,
-    about: str | None = None,
-    unread: bool = False,
-    actor: str | None = None,
-    since: Instant | None = None,
-    until: Instant | None = None,
-    limit: int = 100,
-    after: str | None = None,
-) -> Page[tuple[Stream, MemoryRecord]]:
+def memories_of_store(reads: Reads, asked: MemoryFilters) -> Page[tuple[Stream, MemoryRecord]]:
     """The memories of this tenant in all sessions and scopes, newest first, each with its stream."""
-    listing = Listing(reads, limit, after, since, until)
-    rows = reads.query(
-        Q.memories_of_store,
-        **listing.asked,
-        **_filters(kind, status, tag, about, unread=unread),
-        actor=None if actor is None else check_name(actor, "actor"),
-    )
-    return listing.page(rows, partial(_record, reads), at=13, number=0)
-
-
-def _filters(
-    kind: str | None, status: str | None, tag: str | None, about: str | None, *, unread: bool
-) -> dict[str, Any]:
-    return {
-        "kind": None if kind is None else check_one_of(MemoryKind, kind, "kind").value,
-        "status": None if status is None else check_one_of(MemoryStatus, status, "status").value,
-        "tag": None if tag is None else check_name(tag, "tag"),
-        "about": subjects.wanted(about),
-        "unread": True if unread else None,
-    }
+    listing = Listing(reads, asked)
+    return listing.page(reads.query(Q.memories_of_store, **listing.asked), partial(_record, reads), at=13, number=0)
 
 
 def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> MemoryRecord:

@@ -6,16 +6,15 @@ Planes that take `ttl=`, `since=`, `until=` or `wait=` call these. Keeps P15: wh
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import NamedTuple, TypeAlias
 
 from perdure.errors import Invalid
-from perdure.model.instants import LAST_US, SECOND_US, duration_us, instant_us, is_age
+from perdure.model.instants import LAST_US, SECOND_US, Instant, duration_us, instant_us, is_age
 from perdure.stores.store import Reads
 from perdure.stores.tx import LOG
 
 Duration: TypeAlias = "str | float | timedelta"
-Instant: TypeAlias = "str | int | datetime | timedelta"
 
 _FIRST_PAUSE_SECONDS = 0.01
 _LONGEST_PAUSE_SECONDS = 0.5

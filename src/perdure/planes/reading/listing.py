@@ -1,17 +1,20 @@
 """Listings of what all streams of a tenant hold, newest first: what a page asks its statement for, and the page (P8, P15).
 
-Callers: the planes that list things of a whole store. Things in one stream are listed by its numbers (`paging.page_by_seq`).
+Callers: the planes that list things of a whole store. Things in one stream are listed by its numbers (`rows_of_stream`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from perdure.log.change import Stream
+from perdure.log.table import Table
+from perdure.model.filters import ListingFilters, SpanFilters, wanted
 from perdure.model.limits import check_page
-from perdure.planes.reading.durations import Instant, between
-from perdure.planes.reading.paging import Page, decode_cursor, encode_cursor, read_rows
+from perdure.planes.reading.durations import between
+from perdure.planes.reading.paging import Page, decode_cursor, encode_cursor, page_by_seq, read_rows
+from perdure.stores.statements import Statement
 from perdure.stores.store import Reads, Rows
 
 T = TypeVar("T")
@@ -24,15 +27,13 @@ class Listing:
     stream has several, its number say. one_each: a stream has one alone.
     """
 
-    def __init__(
-        self, reads: Reads, limit: int, after: str | None, since: Instant | None, until: Instant | None, *, one_each: bool = False
-    ) -> None:  # fmt: skip
-        self._count = check_page(limit)
+    def __init__(self, reads: Reads, filters: SpanFilters, *, one_each: bool = False) -> None:
+        self._count = check_page(filters.limit)
         place = ("after_at", "after_stream") if one_each else ("after_at", "after_stream", "after_seq")
-        last = (None,) * len(place) if after is None else decode_cursor(after, len(place))
+        last = (None,) * len(place) if filters.after is None else decode_cursor(filters.after, len(place))
         self.asked: dict[str, Any] = {
             "tenant": reads.tenant, "limit": self._count + 1, **dict(zip(place, last, strict=True)),
-            **between(reads, since, until)._asdict(),
+            **wanted(filters), **between(reads, filters.since, filters.until)._asdict(),
         }  # fmt: skip
 
     def page(
@@ -51,3 +52,19 @@ class Listing:
             last = rows[self._count - 1]
             more = encode_cursor(last[at], last[-_STREAM], *(() if number is None else (last[number],)))
         return read_rows(rows[: self._count], read, more)
+
+
+def rows_of_stream(
+    reads: Reads,
+    statement: Statement,
+    stream: Stream,
+    asked: ListingFilters,
+    touches: Iterable[tuple[Table, int]],
+    **own: Any,
+) -> Page[tuple[Any, ...]]:
+    """One page of the rows of a stream, newest first; a row begins with its number. own: parameters besides the filters."""
+    count = check_page(asked.limit)
+    after = None if asked.after is None else decode_cursor(asked.after, 1)[0]
+    given = {**wanted(asked), **own}
+    rows = reads.query(statement, touches=touches, stream=stream.id, after=after, limit=count + 1, **given)
+    return page_by_seq(rows, count, lambda row: row[0])

@@ -47,14 +47,23 @@ T = TypeVar("T")
 # -- saving --------------------------------------------------------------------------------------------------
 
 
+class NewestCheckpoint(NamedTuple):
+    """The newest checkpoint of a name. While it stands, so do all its nodes: a new state shares what it has in common with it."""
+
+    stream: int
+    seq: int
+    root: str
+
+
 class Prepared(NamedTuple):
-    """A state on its way in: its new nodes, packed, and the stored ones that they build on (`leans_on`)."""
+    """A state on its way in: its new nodes, packed, the stored ones that they build on (`leans_on`), and its base."""
 
     frozen: bytes
     root: bytes
     size: int
     rows: list[BlobRow]
     leans_on: set[bytes]
+    base: NewestCheckpoint | None
 
 
 def freeze(state: Any) -> bytes:
@@ -63,19 +72,25 @@ def freeze(state: Any) -> bytes:
     return msgspec.msgpack.encode(to_plain(state, "state", kept=True))
 
 
-def prepare(reads: Reads, frozen: bytes) -> Prepared:
+def prepare(reads: Reads, stream: Stream, frozen: bytes, name: str = "default") -> Prepared:
     """Cut a state into nodes and pack those that are not stored. Writes nothing (a huge node may go to the
     place early)."""
-    leans_on: set[bytes] = set()
-
-    def known(addresses: Collection[bytes]) -> set[bytes]:
-        found = reads.known(addresses)
-        leans_on.update(found)
-        return found
-
-    saved = tree.save(msgspec.msgpack.decode(frozen), known)
+    base = next(_newest(reads, stream, name), None)
+    address = None if base is None else stored_address(base.root, f"{stream.kind} {stream.name} checkpoints.root")
+    saved = tree.save(msgspec.msgpack.decode(frozen), reads.known, address, reads.fetch)
     rows = [reads.pack(node) for node in saved.nodes.values()]
-    return Prepared(frozen, saved.root, saved.total_bytes, rows, leans_on)
+    return Prepared(frozen, saved.root, saved.total_bytes, rows, saved.found, base)
+
+
+def standing(tx: Tx, stream: Stream, prepared: Prepared, name: str) -> Prepared:
+    """The prepared state if all that it builds on stands until this commits; else it is prepared anew, inside the lane. A prune
+    or a collection between is rare."""
+    whole = not prepared.leans_on - tx.known(prepared.leans_on)
+    base = prepared.base
+    if whole and base is not None:
+        rows = tx.query(Q.checkpoint_root, touches=[(CHECKPOINTS, base.stream)], stream=base.stream, seq=base.seq)
+        whole = rows == [(base.root,)]
+    return prepared if whole else prepare(tx, stream, prepared.frozen, name)
 
 
 def save(
@@ -85,8 +100,7 @@ def save(
     and is about whom anything there is: a filter sees that, so that no checkpoint need repeat it.
     """
     check_name(name, "name")
-    if prepared.leans_on - tx.known(prepared.leans_on):
-        prepared = prepare(tx, prepared.frozen)  # a collection took some of them meanwhile: rare, so inside the lane
+    prepared = standing(tx, stream, prepared, name)
     for row in prepared.rows:
         tx.keep_row(row)
     root = prepared.root.hex()
@@ -107,20 +121,16 @@ def save(
 
 
 def _last_seq(reads: Reads, stream: Stream, name: str) -> int | None:
-    return next((seq for seq, _ in _newest(reads, stream, name)), None)
+    return next((each.seq for each in _newest(reads, stream, name)), None)
 
 
-def _newest(reads: Reads, stream: Stream, name: str) -> Iterator[tuple[int, str]]:
-    """The newest checkpoint of a name (seq, root) in each segment of the lineage."""
+def _newest(reads: Reads, stream: Stream, name: str) -> Iterator[NewestCheckpoint]:
+    """The newest checkpoint of a name in each segment of the lineage."""
     for part in segments(reads, stream):
         touches = touching(CHECKPOINTS, stream, part.stream)
-        yield from reads.query(
-            Q.checkpoint_last,
-            touches=touches,
-            stream=part.stream,
-            name=name,
-            first=part.first,
-            last=part.last,
+        about = {"stream": part.stream, "name": name, "first": part.first, "last": part.last}
+        yield from (
+            NewestCheckpoint(part.stream, *row) for row in reads.query(Q.checkpoint_last, touches=touches, **about)
         )
 
 
@@ -144,9 +154,9 @@ def restore(reads: Reads, stream: Stream, seq: int | None = None, *, name: str =
 
 def _newest_root(reads: Reads, stream: Stream, name: str) -> str | None:
     check_name(name, "name")
-    seq, root = next(_newest(reads, stream, name), (0, None))
-    _refuse_pruned(reads, stream, name, seq)
-    return root
+    newest = next(_newest(reads, stream, name), None)
+    _refuse_pruned(reads, stream, name, newest.seq if newest else 0)
+    return newest.root if newest else None
 
 
 # A prune leaves the newest of every name, as seen then. So it can have taken the newest one only of a point of

@@ -7,7 +7,8 @@ pinned.
     sweep    in small transactions that have the blobs alone (`tx.claim_blobs`): walk what came after that
              position, ask again what is named, delete the rest. A writer that keeps a blob, or builds on a stored one, does so
              before (and is seen here) or after (and finds it gone, and stores it anew). So no
-             row needs an age
+             row needs an age. A node may go after its children: a writer takes it that a stored node is whole only below
+             the root of a checkpoint that stands (`tree.save`)
     files    in the artifact place without a row, if they were last put before the grace: a put makes its file
              young, and its row follows within twice the store's timeout. Content that is known ahead is pinned
              as well
@@ -25,6 +26,7 @@ from perdure.artifacts import tree
 from perdure.errors import Damaged, Invalid
 from perdure.model.instants import SECOND_US, duration_us, system_clock
 from perdure.model.records.artifacts import CollectReport
+from perdure.planes.audit.snapshots import one_state
 from perdure.planes.reading.durations import Duration
 from perdure.planes.reading.row_reading import stored_address
 from perdure.planes.tables import BLOB_PINS
@@ -70,7 +72,7 @@ def find_dead(reads: Reads) -> tuple[ReachedNodes, list[Dead]]:
 
 
 def patiently(walk: Callable[..., T], *args: Any) -> T:
-    """Pruning and collecting by others while we walk is no damage: then we look again."""
+    """A file of the place that another collector took while we walk is no damage: then we look again."""
     for _ in range(_WALK_ATTEMPTS - 1):
         try:
             return walk(*args)
@@ -79,6 +81,7 @@ def patiently(walk: Callable[..., T], *args: Any) -> T:
     return walk(*args)
 
 
+@one_state
 def _mark(reads: Reads) -> ReachedNodes:
     xid, pos = reads.query(LOG.feed_end)[0]
     roots = reads.query(Q.roots_all, tenant=reads.tenant)
@@ -102,6 +105,7 @@ def refresh(reads: Reads, marks: ReachedNodes) -> ReachedNodes:
     return ReachedNodes(xid, pos, marks.live | patiently(_newer, reads, marks))
 
 
+@one_state
 def _newer(reads: Reads, marks: ReachedNodes) -> set[bytes]:
     roots = reads.query(Q.roots_since, tenant=reads.tenant, xid=marks.xid, pos=marks.pos)
     return _reach(reads, roots, marks.live)

@@ -144,7 +144,7 @@ class AsyncCollectionContract:
         async with await opener() as store:
             states = await make_garbage(store)
             session = await store.session("b")
-            prepared = await store._caller.read(checkpoints.prepare, checkpoints.freeze(states[1]))
+            prepared = await session._read(checkpoints.prepare, checkpoints.freeze(states[1]))
             assert prepared.rows == []
             await store.collect(dry_run=False)
             await session._write(checkpoints.save, prepared)
@@ -176,12 +176,12 @@ class AsyncCollectionContract:
             states = await make_garbage(store)
             session = await store.session("b")
             marks, dead = await store._caller.read(collect.find_dead)
-            prepared = await store._caller.read(checkpoints.prepare, checkpoints.freeze(states[1]))
+            prepared = await session._read(checkpoints.prepare, checkpoints.freeze(states[1]))
 
             def save_sweep_save(tx: Any) -> None:
                 checkpoints.save(tx, session._stream, prepared, "before")
                 collect.sweep(tx, marks, dead)
-                again = checkpoints.prepare(tx, checkpoints.freeze(states[0]))
+                again = checkpoints.prepare(tx, session._stream, checkpoints.freeze(states[0]))
                 checkpoints.save(tx, session._stream, again, "after")
 
             await store._caller.write(save_sweep_save)

@@ -1,0 +1,118 @@
+// The client: every route of the server by the name of its operation, repeated where that is safe.
+
+import { Problem, Unreachable } from "./errors.js";
+import { OPERATIONS } from "./operations.js";
+
+const PAUSES_MS = [50, 100, 200, 500, 1000, 2000];
+const LATER = new Set([429, 502, 503, 504]);
+
+/** @param {number} ms @param {AbortSignal} [signal] */
+export const pause = (ms, signal) =>
+  new Promise((resolve) => {
+    const timer = setTimeout(resolve, ms);
+    signal?.addEventListener("abort", () => (clearTimeout(timer), resolve(undefined)), { once: true });
+  });
+
+/** A server, by its address and a token. */
+export class Client {
+  /**
+   * @param {string} url
+   * @param {{token: string, patienceMs?: number, fetch?: typeof fetch}} options
+   * patienceMs: for how long a request that is safe to repeat is repeated.
+   */
+  constructor(url, { token, patienceMs = 30_000, fetch = globalThis.fetch }) {
+    this.url = url.replace(/\/+$/, "");
+    this.patienceMs = patienceMs;
+    this._fetch = fetch;
+    this._headers = { authorization: `Bearer ${token}` };
+  }
+
+  /**
+   * Call an operation of the OpenAPI document. The answer of a wait that ended without anything is null.
+   *
+   * A read, a PUT, a verb of workers and whatever has a `key` is repeated when an answer was lost: each of them is carried out
+   * once. Any other request is sent once.
+   * @param {string} name
+   * @param {{path?: Record<string, string | number>, query?: Record<string, unknown>, body?: unknown, key?: string,
+   *   waitMs?: number, patienceMs?: number}} [given]
+   */
+  async call(name, { path = {}, query, body, key, waitMs = 0, patienceMs = this.patienceMs } = {}) {
+    const operation = OPERATIONS[name];
+    if (!operation) throw new TypeError(`there is no operation ${name}`);
+    const [method, template, right] = operation;
+    const parts = template.replace(/{(\w+)}/g, (_, part) => encodeURIComponent(String(path[part])));
+    const asked = Object.entries(query ?? {}).filter(([, value]) => value !== undefined && value !== null);
+    const text = asked.length ? `?${new URLSearchParams(asked.map(([each, value]) => [each, String(value)]))}` : "";
+    const repeats = method === "GET" || method === "PUT" || right === "work" || key !== undefined;
+    const request = { method, headers: this._headersOf(body, key), body: body === undefined ? undefined : JSON.stringify(body) };
+    return this._repeat(this.url + parts + text, request, waitMs, repeats ? patienceMs : 0);
+  }
+
+  _headersOf(body, key) {
+    const json = body === undefined ? {} : { "content-type": "application/json" };
+    return { ...this._headers, ...json, ...(key === undefined ? {} : { "idempotency-key": key }) };
+  }
+
+  async _repeat(url, request, waitMs, patienceMs) {
+    const until = performance.now() + patienceMs;
+    for (let number = 0; ; number += 1) {
+      const found = await this._once(url, request, waitMs);
+      if (!found.later) return found.answer;
+      const ms = Math.max(found.retryMs ?? 0, PAUSES_MS[Math.min(number, PAUSES_MS.length - 1)]);
+      if (performance.now() + ms > until) throw found.later;
+      await pause(ms);
+    }
+  }
+
+  /** One attempt. `later`: why it may be tried again. */
+  async _once(url, request, waitMs) {
+    let status, text, retryAfter;
+    try {
+      const answer = await this._fetch(url, { ...request, signal: AbortSignal.timeout(waitMs + 20_000) });
+      retryAfter = answer.headers.get("retry-after");
+      ({ status } = answer);
+      text = await answer.text();
+    } catch (error) {
+      return { later: new Unreachable(`the server does not answer: ${error.cause?.message ?? error.message}`, { cause: error }) };
+    }
+    if (status === 204) return { answer: null };
+    const body = parsed(text);
+    if (status < 300) return { answer: body };
+    const problem = new Problem(status, body ?? { title: "Problem", detail: `the server answered ${status}` });
+    if (!LATER.has(status)) throw problem;
+    return { later: problem, retryMs: retryAfter === null ? undefined : Number(retryAfter) * 1000 };
+  }
+
+  /** Begin a run and leave it to the workers. key: the same key and arguments give the same run. */
+  async start(agent, args = [], { key, kwargs = {}, session, timeout } = {}) {
+    return this.call("start_run", { body: { agent, args, kwargs, session, timeout }, key });
+  }
+
+  /** A run, as it stands. */
+  async run(id) {
+    return this.call("get_run", { path: { run: id } });
+  }
+
+  /** A run once it is over or parked; null if that did not come in time. */
+  async result(id, { waitSeconds = 30 } = {}) {
+    return this.call("get_run_result", { path: { run: id }, query: { wait: waitSeconds }, waitMs: waitSeconds * 1000 });
+  }
+
+  /** Answer a question of a run. */
+  async answer(ask, value) {
+    return this.call("answer_ask", { path: { ask }, body: { value }, key: `answer-${ask}` });
+  }
+
+  /** Send a signal to a run. key: so that it is sent once. */
+  async signal(run, name, payload = null, { key } = {}) {
+    return this.call("signal_run", { path: { run }, body: { name, payload }, key });
+  }
+}
+
+function parsed(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,54 @@
+"""Workers in other languages: the conformance program drives the TypeScript worker, and catches workers that are wrong.
+
+PERDURE_ROUNDS raises the number of kills and pauses.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from perdure.evaluation.conformance.program import ConformancePlan, conform
+
+ROOT = Path(__file__).resolve().parents[2]
+CLIENT = ROOT / "clients" / "typescript"
+WORKER = CLIENT / "conformance" / "worker.js"
+NODE = shutil.which("node") or shutil.which("nodejs")
+FAULTS = 20
+MANY = int(os.environ.get("PERDURE_ROUNDS", "0"))
+
+needs_node = pytest.mark.skipif(NODE is None, reason="node is not installed (Debian: apt-get install nodejs)")
+
+
+@needs_node
+def test_the_typescript_worker_loses_nothing_and_does_nothing_twice(tmp_path) -> None:
+    assert NODE is not None
+    found = conform([NODE, str(WORKER)], ConformancePlan(faults=max(FAULTS, MANY)), print, tmp_path)
+    assert found.conforms, found
+    assert found.kills + found.pauses >= FAULTS
+    assert found.calls > FAULTS
+
+
+WRONG = {"replays": 4} | ({"forgets": 20, "unfenced": 60} if MANY else {})  # with so many kills and pauses
+
+
+@needs_node
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_wrong_worker_is_caught(tmp_path, wrong) -> None:
+    assert NODE is not None
+    command = [NODE, str(ROOT / "tests" / "clients" / "wrong_worker.js"), wrong]
+    found = conform(command, ConformancePlan(faults=WRONG[wrong], patience_seconds=30), print, tmp_path)
+    assert found.twice, found
+
+
+@needs_node
+def test_the_tests_of_the_client_itself(tmp_path) -> None:
+    assert NODE is not None
+    done = subprocess.run(
+        [NODE, "--test", str(CLIENT / "test")], capture_output=True, text=True, check=False, timeout=120, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

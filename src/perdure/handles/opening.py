@@ -86,7 +86,10 @@ def open(  # noqa: A001 - perdure.open is the name that users know
     """
     from perdure.handles.sync.store import Store  # noqa: PLC0415 - only one colour is loaded
 
-    given = OpenOptions(actor, tenant, clock, timeout, artifacts, guards, lease, keep, embed, telemetry, read_only)
+    given = OpenOptions(
+        actor=actor, tenant=tenant, clock=clock, timeout=timeout, artifacts=artifacts, guards=guards, lease=lease, keep=keep,
+        embed=embed, telemetry=telemetry, read_only=read_only,
+    )  # fmt: skip
     if is_remote(url):
         return Store(_remote_caller(Caller, *_connected(url, token, given)), owner=True)
     core, tenant_id = _open_core(url, token, given)
@@ -110,7 +113,10 @@ def aopen(
     token: str | None = None,
 ) -> Opening:
     """The async twin of `open`: `async with perdure.aopen(url) as store`, or `store = await perdure.aopen(url)`."""
-    given = OpenOptions(actor, tenant, clock, timeout, artifacts, guards, lease, keep, embed, telemetry, read_only)
+    given = OpenOptions(
+        actor=actor, tenant=tenant, clock=clock, timeout=timeout, artifacts=artifacts, guards=guards, lease=lease, keep=keep,
+        embed=embed, telemetry=telemetry, read_only=read_only,
+    )  # fmt: skip
     return Opening(_aopen(url, token, given))
 
 

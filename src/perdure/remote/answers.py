@@ -56,7 +56,8 @@ def read_problem(status: int, data: bytes) -> Error:
         told = msgspec.json.decode(data)
         kind = CLASSES[told["title"]]
         made = kind(str(told["detail"]), path=_own_path(told.get("path", "")), hint=str(told.get("hint", "")))
-        made.facts |= {name: from_plain(value) for name, value in told.get("facts", {}).items()}
+        made.facts |= told.get("facts", {})
+        made.facts |= {name: from_plain(value) for name, value in told.get("values", {}).items()}
     except (msgspec.MsgspecError, Error, AttributeError, KeyError, TypeError):
         said = data[:200].decode("utf-8", "replace").strip()
         made = Unavailable(f"the server answered {status}: {said}", path="store", hint="is this a `perdure serve`?")

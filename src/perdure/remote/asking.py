@@ -12,6 +12,8 @@ from enum import Enum
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
+import msgspec
+
 from perdure.errors import Invalid, Refused
 from perdure.log.change import Stream
 from perdure.model.instants import SECOND_US, duration_us
@@ -21,7 +23,7 @@ from perdure.planes.reading.origins import to_ref
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class RemoteRequest(NamedTuple):
+class RouteRequest(NamedTuple):
     """One request. answer: the type that its answer has. key: makes a write safe to repeat; None: it is so by itself.
 
     data: bytes that are sent as they are, instead of a body.
@@ -37,14 +39,14 @@ class RemoteRequest(NamedTuple):
     data: bytes | None = None
 
 
-class Known(NamedTuple):
+class AlreadyKnown(NamedTuple):
     """An answer for which nobody needs to be asked."""
 
     value: Any
 
 
-Asking = Generator[RemoteRequest, Any, Any]
-ANSWERED: dict[Callable[..., Any], Callable[..., RemoteRequest | Known | Asking]] = {}
+Asking = Generator[RouteRequest, Any, Any]
+ANSWERED: dict[Callable[..., Any], Callable[..., RouteRequest | AlreadyKnown | Asking]] = {}
 
 
 def answers(*verbs: Callable[..., Any]) -> Callable[[F], F]:
@@ -60,24 +62,24 @@ def answers(*verbs: Callable[..., Any]) -> Callable[[F], F]:
 # -- requests --------------------------------------------------------------------------------------------------------
 
 
-def get(path: str, answer: Any, **query: Any) -> RemoteRequest:
+def get(path: str, answer: Any, **query: Any) -> RouteRequest:
     """Read. Parameters that are None are left out."""
-    return RemoteRequest("GET", path, answer, query)
+    return RouteRequest("GET", path, answer, query)
 
 
-def post(path: str, answer: Any, **body: Any) -> RemoteRequest:
+def post(path: str, answer: Any, **body: Any) -> RouteRequest:
     """Write, under a key that is made when it is sent."""
-    return RemoteRequest("POST", path, answer, body=body)
+    return RouteRequest("POST", path, answer, body=body)
 
 
-def put(path: str, answer: Any, **body: Any) -> RemoteRequest:
+def put(path: str, answer: Any, **body: Any) -> RouteRequest:
     """Write at a name."""
-    return RemoteRequest("PUT", path, answer, body=body)
+    return RouteRequest("PUT", path, answer, body=body)
 
 
-def patch(path: str, answer: Any, **body: Any) -> RemoteRequest:
+def patch(path: str, answer: Any, **body: Any) -> RouteRequest:
     """Change fields; those that are not given stay."""
-    return RemoteRequest("PATCH", path, answer, body=body)
+    return RouteRequest("PATCH", path, answer, body=body)
 
 
 def path_of(stream: Stream, *parts: object) -> str:
@@ -158,6 +160,12 @@ def parameter(value: Any) -> list[str]:
     if isinstance(value, bool):
         return ["true" if value else "false"]
     return [str(value.value if isinstance(value, Enum) else value)]
+
+
+def filters(asked: msgspec.Struct) -> dict[str, Any]:
+    """The filters of a listing (`model.filters`) as parameters."""
+    found = {name: getattr(asked, name) for name in asked.__struct_fields__}
+    return found | {name: instant(found[name], name) for name in ("since", "until") if name in found}
 
 
 def no_checks(checks: Iterable[object]) -> None:

@@ -20,7 +20,7 @@ from urllib.parse import SplitResult, quote, urlencode, urlsplit
 from perdure.errors import Invalid, Refused, Unavailable
 from perdure.model.ids import new_uid
 from perdure.remote.answers import read_problem
-from perdure.remote.asking import RemoteRequest, parameter
+from perdure.remote.asking import RouteRequest, parameter
 
 IDLE_MAX = 64
 FIRST_PAUSE_SECONDS, LAST_PAUSE_SECONDS = 0.02, 1.0
@@ -94,7 +94,7 @@ class Connections:
         self._closed = False
         self._pid = os.getpid()
 
-    def send(self, request: RemoteRequest) -> bytes:
+    def send(self, request: RouteRequest) -> bytes:
         """Send a request until it is answered; gives the body of the answer. Raises what the server says.
 
         Unavailable when nobody answered in time: then a read was not answered, and a write may have been carried out; the
@@ -117,7 +117,7 @@ class Connections:
             raise read_problem(answer.status, answer.data)
         return answer.data
 
-    def _written(self, request: RemoteRequest) -> tuple[str, bytes | None, dict[str, str]]:
+    def _written(self, request: RouteRequest) -> tuple[str, bytes | None, dict[str, str]]:
         given = [
             (name, text) for name, value in request.query.items() if value is not None for text in parameter(value)
         ]

@@ -19,7 +19,7 @@ from perdure.log.change import Stream
 from perdure.planes.conversation import artifacts
 from perdure.remote import verbs
 from perdure.remote.answers import Visited, read_answer
-from perdure.remote.asking import ANSWERED, Known, RemoteRequest, get
+from perdure.remote.asking import ANSWERED, AlreadyKnown, RouteRequest, get
 from perdure.remote.connection import Connections
 from perdure.remote.elsewhere import elsewhere
 from perdure.runtime.heartbeat import Heartbeat
@@ -64,7 +64,7 @@ class RemoteCore:
         self.blobs = RemoteBlobs()
 
     def __getattr__(self, name: str) -> NoReturn:
-        """Whatever else an open store has is where the store lies."""
+        """Refused: the other parts of an open store are where the store lies."""
         if name.startswith("__"):
             raise AttributeError(name)
         raise elsewhere(name)
@@ -85,9 +85,9 @@ class RemoteCore:
         if answering is None:
             raise elsewhere(verb)
         found: Any = answering(*args, **kwargs)
-        if isinstance(found, Known):
+        if isinstance(found, AlreadyKnown):
             return found.value
-        if isinstance(found, RemoteRequest):
+        if isinstance(found, RouteRequest):
             return self.send(found)
         assert isgenerator(found)
         return self._through(found)
@@ -106,7 +106,7 @@ class RemoteCore:
         except StopIteration as end:
             return end.value
 
-    def send(self, request: RemoteRequest) -> Any:
+    def send(self, request: RouteRequest) -> Any:
         """Send one request; gives its answer as the record that it is."""
         if self._at is not None:
             if request.method != "GET":
@@ -155,7 +155,7 @@ class RemoteCore:
 
 
 class RemoteLane:
-    """The way in for writing. Who acts is said by the token."""
+    """The way in for writing. The token says who acts."""
 
     def __init__(self, core: RemoteCore) -> None:
         self._core = core
@@ -211,7 +211,7 @@ class Everything:
 
 
 class RemoteHeartbeat(Heartbeat):
-    """No heartbeat: the server is alive, or answers nothing. What it attends, it attends itself."""
+    """No heartbeat: the server is alive, or answers nothing. It attends sessions itself."""
 
     def __init__(self, core: Any, actor: str) -> None:
         super().__init__(core, actor, 0)

@@ -59,7 +59,7 @@ class _Calling:
         return fences.enter(self.core, fence)
 
     def check_may_send(self) -> None:
-        """Refused where nothing can be sent. What is written through this caller is durable when it returns, so what it
+        """Refused where nothing can be sent. A write through this caller is durable when it returns, so the effect that it
         announces may be sent.
         """
         self.check_may_drive()

@@ -23,16 +23,16 @@ class DeliveryAnswer(msgspec.Struct, frozen=True):
     more: bool
 
 
-class HeldAnswer(msgspec.Struct, frozen=True):
+class FeedHeldAnswer(msgspec.Struct, frozen=True):
     """The transaction that holds back the feed, in words; null if none does."""
 
     held_by: str | None
 
 
-@route("GET", "/v1/feed/held", Right.READ, HeldAnswer)
+@route("GET", "/v1/feed/held", Right.READ, FeedHeldAnswer)
 async def get_held(call: HttpCall) -> Any:
     """The transaction that holds back the feed on PostgreSQL, if one does."""
-    return HeldAnswer(await call.store.feed_held_by())
+    return FeedHeldAnswer(await call.store.feed_held_by())
 
 
 @route("PUT", "/v1/subscriptions/{name}", Right.WRITE, DoneAnswer)

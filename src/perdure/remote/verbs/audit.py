@@ -15,12 +15,13 @@ from perdure.model.records.subjects import SubjectRecord
 from perdure.planes import actors, subjects
 from perdure.planes.audit import feed, subscriptions, verify
 from perdure.planes.reading.paging import Page
-from perdure.remote.asking import Asking, RemoteRequest, address, answers, get, post, put, span
+from perdure.remote.asking import Asking, RouteRequest, address, answers, get, post, put, span
 from perdure.remote.elsewhere import elsewhere
+from perdure.remote.verbs.memory import DELETE
 
 
 @answers(feed.read)
-def read(after: str | None = None, limit: int = 100) -> RemoteRequest:
+def read(after: str | None = None, limit: int = 100) -> RouteRequest:
     return get(address("feed"), Page[EventRecord], after=after, limit=limit)
 
 
@@ -55,7 +56,7 @@ def _named(name: str, *parts: str) -> str:
 
 
 @answers(subscriptions.take)
-def take(name: str, limit: int, lease: Any, taker: str) -> RemoteRequest:
+def take(name: str, limit: int = 100, lease: Any = "30s", taker: str = "") -> RouteRequest:
     asked = post(_named(name, "take"), subscriptions.Delivery, limit=limit, lease=span(lease, "lease"))
     return asked._replace(key=taker)
 
@@ -82,23 +83,23 @@ def reset(name: str, start: str) -> Asking:
 
 @answers(subscriptions.unsubscribe)
 def unsubscribe(name: str) -> Asking:
-    yield RemoteRequest("DELETE", _named(name), Any, key=None)
+    yield RouteRequest(DELETE, _named(name), Any, key=None)
 
 
 @answers(actors.listed)
-def list_actors() -> RemoteRequest:
+def list_actors() -> RouteRequest:
     return get(address("actors"), list[ActorRecord])
 
 
 @answers(subjects.listed)
-def list_subjects(**asked: Any) -> RemoteRequest:
+def list_subjects(**asked: Any) -> RouteRequest:
     return get(address("subjects"), Page[SubjectRecord], **asked)
 
 
 @answers(verify.verify_store)
 def verify_tenant(
     _core: Any, *, anchor: Any = None, public_key: Any = None, progress: Any = None, blobs: bool = True
-) -> RemoteRequest:
+) -> RouteRequest:
     if anchor is not None or public_key is not None or progress is not None:
         raise elsewhere("anchor_store")
     return get(address("verify"), Report, blobs=blobs)

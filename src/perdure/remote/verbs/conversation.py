@@ -11,6 +11,7 @@ import msgspec
 from perdure.artifacts.local import pieces_from
 from perdure.errors import Damaged, Invalid, NotFound
 from perdure.log.change import Stream
+from perdure.model.filters import ArtifactFilters, EventFilters, SessionFilters
 from perdure.model.functions import plain as function
 from perdure.model.limits import check_name
 from perdure.model.records.artifacts import ArtifactRecord
@@ -31,13 +32,13 @@ from perdure.planes.conversation import artifacts, emitted, pending, sessions, s
 from perdure.planes.conversation.transcript import Transcript, format_of
 from perdure.planes.reading.paging import Page
 from perdure.remote.asking import (
+    AlreadyKnown,
     Asking,
-    Known,
-    RemoteRequest,
+    RouteRequest,
     address,
     answers,
+    filters,
     get,
-    instant,
     number,
     patch,
     path_of,
@@ -180,31 +181,30 @@ def set_title(stream: Stream, title: str, *, about: Any = ()) -> Asking:
 
 
 @answers(sessions.label)
-def label(stream: Stream, labels: Any) -> RemoteRequest:
+def label(stream: Stream, labels: Any) -> RouteRequest:
     return post(path_of(stream, "labels"), tuple[str, ...], add=several(labels, "labels"))
 
 
 @answers(sessions.unlabel)
-def unlabel(stream: Stream, labels: Any) -> RemoteRequest:
+def unlabel(stream: Stream, labels: Any) -> RouteRequest:
     return post(path_of(stream, "labels"), tuple[str, ...], remove=several(labels, "labels"))
 
 
 @answers(sessions.pin)
 def pin(
     stream: Stream, *, model: Any = None, prompt: Any = None, tools: Any = None, commit: Any = None
-) -> RemoteRequest:
+) -> RouteRequest:
     return put(path_of(stream, "pins"), Pins, model=model, prompt=prompt, tools=tools, commit=commit)
 
 
 @answers(subjects.add_to_session, subjects.add_to_scope, subjects.add_to_run)
-def add_subjects(stream: Stream, about: Any) -> RemoteRequest:
+def add_subjects(stream: Stream, about: Any) -> RouteRequest:
     return post(path_of(stream, "subjects"), tuple[str, ...], subjects=subjects.named(about, "subjects"))
 
 
 @answers(sessions.sessions)
-def list_sessions(*, since: Any = None, until: Any = None, **asked: Any) -> RemoteRequest:
-    when = {"since": instant(since, "since"), "until": instant(until, "until")}
-    return get(address("sessions"), Page[SessionHeader], **asked, **when)
+def list_sessions(asked: SessionFilters) -> RouteRequest:
+    return get(address("sessions"), Page[SessionHeader], **filters(asked))
 
 
 # -- turns -----------------------------------------------------------------------------------------------------------
@@ -214,7 +214,7 @@ def list_sessions(*, since: Any = None, until: Any = None, **asked: Any) -> Remo
 def say(
     stream: Stream, role: str, content: Any = None, *, key: str | None = None, calls: Any = (), about: Any = (), shown: Any = (),
     native: Any = None, usage: Any = None, model: Any = None, parent: Any = None,
-) -> RemoteRequest:  # fmt: skip
+) -> RouteRequest:  # fmt: skip
     made = [_call(each, f"calls[{i}]") for i, each in enumerate(several(calls, "calls"))]
     asked = post(
         path_of(stream, "turns"), Turn, role=role, content=plain(content, "content"), calls=made, about=subjects.named(about),
@@ -243,7 +243,7 @@ def _native(given: Any) -> dict[str, Any] | None:
 def result(
     stream: Stream, call_id: str, value: Any, *, error: bool = False, key: str | None = None, native: Any = None,
     about: Any = (),
-) -> RemoteRequest:  # fmt: skip
+) -> RouteRequest:  # fmt: skip
     path = path_of(stream, "calls", check_name(call_id, "call_id"), "result")
     told = {"value": plain(value, "value"), "error": error, "key": key, "native": _native(native)}
     return put(path, Turn, **told, about=subjects.named(about))
@@ -257,22 +257,22 @@ def retract(stream: Stream, turns_: Any, because: str | None = None, *, about: A
 
 
 @answers(turns.turns)
-def list_turns(stream: Stream, **asked: Any) -> RemoteRequest:
+def list_turns(stream: Stream, **asked: Any) -> RouteRequest:
     return get(path_of(stream, "turns"), Page[Turn], **asked)
 
 
 @answers(turns.line)
-def line(stream: Stream, head: Any, limit: int = 100) -> RemoteRequest:
+def line(stream: Stream, head: Any, limit: int = 100) -> RouteRequest:
     return get(path_of(stream, "turns", number(head, "head"), "line"), list[Turn], limit=limit)
 
 
 @answers(turns.said)
-def said(stream: Stream, key: str) -> RemoteRequest:
+def said(stream: Stream, key: str) -> RouteRequest:
     return get(path_of(stream, "said", check_name(key, "key")), Turn | None)
 
 
 @answers(turns.result_of)
-def result_of(stream: Stream, call_id: str) -> RemoteRequest:
+def result_of(stream: Stream, call_id: str) -> RouteRequest:
     return get(path_of(stream, "calls", check_name(call_id, "call_id"), "result"), Turn | None)
 
 
@@ -286,7 +286,7 @@ def durable(stream: Stream, position: Any) -> Asking:
 
 
 @answers(pending.pending)
-def get_pending(stream: Stream) -> RemoteRequest:
+def get_pending(stream: Stream) -> RouteRequest:
     return get(path_of(stream, "pending"), Pending | None)
 
 
@@ -294,31 +294,31 @@ def get_pending(stream: Stream) -> RemoteRequest:
 
 
 @answers(summaries.keys_of)
-def keys_of(_stream: Stream, _upto: int, _text: str, *, from_: int | None = None) -> Known:  # noqa: ARG001 - the server does
-    return Known(None)
+def keys_of(_stream: Stream, _upto: int, _text: str, *, from_: int | None = None) -> AlreadyKnown:  # noqa: ARG001 - the server does
+    return AlreadyKnown(None)
 
 
 @answers(summaries.summarise)
 def summarise(
     stream: Stream, upto: int, text: str, *, from_: Any = None, keys: Any = None, about: Any = ()
-) -> RemoteRequest:
+) -> RouteRequest:
     found = None if keys is None else several(keys, "keys")
     told = {"upto": upto, "text": text, "first": from_, "keys": found, "about": subjects.named(about)}
     return post(path_of(stream, "summaries"), Cover, **told)
 
 
 @answers(summaries.covers)
-def covers(stream: Stream, **asked: Any) -> RemoteRequest:
+def covers(stream: Stream, **asked: Any) -> RouteRequest:
     return get(path_of(stream, "summaries"), list[Cover], **asked)
 
 
 @answers(summaries.lacking)
-def lacking(stream: Stream, cover: Cover) -> RemoteRequest:
+def lacking(stream: Stream, cover: Cover) -> RouteRequest:
     return get(path_of(stream, "summaries", cover.seq, "lacking"), list[str])
 
 
 @answers(summaries.due)
-def due(stream: Stream, **asked: Any) -> RemoteRequest:
+def due(stream: Stream, **asked: Any) -> RouteRequest:
     return get(path_of(stream, "due"), Due | None, **asked)
 
 
@@ -334,20 +334,19 @@ def transcript(stream: Stream, shape: str, *, full: bool = False, last: int | No
 @answers(emitted.emit)
 def emit(
     stream: Stream, kind: str, data: Any = None, *, expect: int | None = None, about: Any = (), refs: Any = ()
-) -> RemoteRequest:
+) -> RouteRequest:
     told = {"kind": kind, "data": plain(data, "data"), "expect": expect, "about": subjects.named(about)}
     return post(path_of(stream, "events"), EventRecord, **told, refs=refs_of(refs))
 
 
 @answers(emitted.events)
-def events(stream: Stream, **asked: Any) -> RemoteRequest:
+def events(stream: Stream, **asked: Any) -> RouteRequest:
     return get(path_of(stream, "events"), Page[EventRecord], **asked)
 
 
 @answers(emitted.events_across)
-def events_across(*, since: Any = None, until: Any = None, **asked: Any) -> RemoteRequest:
-    when = {"since": instant(since, "since"), "until": instant(until, "until")}
-    return get(address("events"), Page[EventRecord], **asked, **when)
+def events_across(asked: EventFilters) -> RouteRequest:
+    return get(address("events"), Page[EventRecord], **filters(asked))
 
 
 @answers(emitted.fold)
@@ -369,24 +368,24 @@ def fold(stream: Stream, reducer: Any, initial: Any, *, upto: int, name: str | N
 
 
 @answers(artifacts.address_ahead)
-def address_ahead(_blobs: None, _data: Any) -> Known:
-    return Known(None)
+def address_ahead(_blobs: None, _data: Any) -> AlreadyKnown:
+    return AlreadyKnown(None)
 
 
 @answers(artifacts.take_in)
-def take_in(_blobs: None, _tenant: int, data: Any) -> Known:
-    return Known(b"".join(pieces_from(data)))
+def take_in(_blobs: None, _tenant: int, data: Any) -> AlreadyKnown:
+    return AlreadyKnown(b"".join(pieces_from(data)))
 
 
 @answers(artifacts.attach)
-def attach(stream: Stream, details: artifacts.Details, content: bytes, _holder: str) -> RemoteRequest:
+def attach(stream: Stream, details: artifacts.Details, content: bytes, _holder: str) -> RouteRequest:
     told = {"about": details.about or None, "media_type": details.media_type}
     path, headers = path_of(stream, "artifacts", details.name), {"Content-Type": "application/octet-stream"}
-    return RemoteRequest("PUT", path, ArtifactRecord, told, headers=headers, data=content)
+    return RouteRequest("PUT", path, ArtifactRecord, told, headers=headers, data=content)
 
 
 @answers(artifacts.listing)
-def list_artifacts(stream: Stream, **asked: Any) -> RemoteRequest:
+def list_artifacts(stream: Stream, **asked: Any) -> RouteRequest:
     return get(path_of(stream, "artifacts"), Page[ArtifactRecord], **asked)
 
 
@@ -399,19 +398,18 @@ def newest(stream: Stream, name: str) -> Asking:
 
 
 @answers(artifacts.across)
-def across(*, since: Any = None, until: Any = None, **asked: Any) -> RemoteRequest:
-    when = {"since": instant(since, "since"), "until": instant(until, "until")}
-    return get(address("artifacts"), Page[ArtifactRecord], **asked, **when)
+def across(asked: ArtifactFilters) -> RouteRequest:
+    return get(address("artifacts"), Page[ArtifactRecord], **filters(asked))
 
 
 @answers(artifacts.by_address)
-def by_address(digits: str) -> RemoteRequest:
+def by_address(digits: str) -> RouteRequest:
     return get(address("artifacts", check_name(digits, "hash")), ArtifactRecord)
 
 
 @answers(artifacts.content)
 def content(digest: str) -> Asking:
-    data = yield RemoteRequest("GET", address("artifacts", digest, "content"), bytes)
+    data = yield RouteRequest("GET", address("artifacts", digest, "content"), bytes)
     if hashlib.sha256(data).hexdigest() != digest:
         raise Damaged("the content is not what its address says", path=digest)
     return data

@@ -6,9 +6,10 @@ from typing import Any
 
 from perdure.effects import ledger, operator_verbs, orphaned
 from perdure.log.change import Stream
+from perdure.model.filters import EffectFilters
 from perdure.model.records.effects import Absent, EffectRecord, Happened, Verdict
 from perdure.planes.reading.paging import Page
-from perdure.remote.asking import Asking, RemoteRequest, address, answers, get, instant, path_of, plain, post
+from perdure.remote.asking import Asking, RouteRequest, address, answers, filters, get, path_of, plain, post
 from perdure.remote.verbs.conversation import stream_of
 
 
@@ -23,24 +24,23 @@ def _named(stream: Stream, seq: int, *parts: str) -> str:
 
 
 @answers(ledger.effect)
-def effect(stream: Stream, seq: int) -> RemoteRequest:
+def effect(stream: Stream, seq: int) -> RouteRequest:
     return get(_named(stream, seq), EffectRecord)
 
 
 @answers(ledger.effects)
-def effects(stream: Stream, *, open_only: bool = False, **asked: Any) -> RemoteRequest:
+def effects(stream: Stream, *, open_only: bool = False, **asked: Any) -> RouteRequest:
     return get(path_of(stream, "effects"), Page[EffectRecord], open=open_only, **asked)
 
 
 @answers(ledger.all_effects)
-def all_effects(stream: Stream, *, after: int = 0, open_only: bool = False) -> RemoteRequest:
+def all_effects(stream: Stream, *, after: int = 0, open_only: bool = False) -> RouteRequest:
     return get(path_of(stream, "effects"), list[EffectRecord], after=after, open=open_only)
 
 
 @answers(orphaned.effects_of_store)
-def effects_of_store(_here: Any, *, since: Any = None, until: Any = None, **asked: Any) -> Asking:
-    when = {"since": instant(since, "since"), "until": instant(until, "until")}
-    found = yield get(address("effects"), Page[EffectRecord], **asked, **when)
+def effects_of_store(_here: Any, asked: EffectFilters) -> Asking:
+    found = yield get(address("effects"), Page[EffectRecord], **filters(asked))
     return found.each(lambda each: (stream_of(each.stream_kind, each.stream, each.ref.uid), each))
 
 
@@ -52,7 +52,7 @@ def is_left(record: EffectRecord, _here: Any) -> Asking:
 @answers(operator_verbs.settle)
 def settle(
     stream: Stream, seq: int, verdict: Verdict, _by: str, about: Any = (), *, force: bool = False
-) -> RemoteRequest:
+) -> RouteRequest:
     word = "happened" if isinstance(verdict, Happened) else "absent" if isinstance(verdict, Absent) else "declined"
     result = plain(verdict.result, "result") if isinstance(verdict, Happened) else None
     told = {"verdict": word, "result": result, "reason": getattr(verdict, "reason", ""), "force": force}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from http import HTTPMethod
 from math import isfinite
 from typing import Any
 
@@ -12,6 +13,7 @@ from perdure.boot.manifest import PackManifest
 from perdure.boot.pack import Pack, PackRequest
 from perdure.errors import Invalid, NotFound
 from perdure.log.change import Stream
+from perdure.model.filters import MemoryFilters, OwnMemoryFilters
 from perdure.model.limits import check_name
 from perdure.model.records.memories import Found, MemoryRecord, Why
 from perdure.model.records.values import Entry
@@ -21,11 +23,12 @@ from perdure.planes.memory import memories, search, values
 from perdure.planes.reading.origins import check_seq
 from perdure.planes.reading.paging import Page
 from perdure.remote.asking import (
+    AlreadyKnown,
     Asking,
-    Known,
-    RemoteRequest,
+    RouteRequest,
     address,
     answers,
+    filters,
     get,
     instant,
     no_checks,
@@ -43,7 +46,10 @@ from perdure.remote.verbs.conversation import ScopeFound, stream_of
 # -- values ----------------------------------------------------------------------------------------------------------
 
 
-class Changed(msgspec.Struct, frozen=True):
+DELETE = HTTPMethod.DELETE.value
+
+
+class WasChanged(msgspec.Struct, frozen=True):
     """Whether anything was different before."""
 
     changed: bool
@@ -61,7 +67,7 @@ def find_scope(name: str) -> Asking:
 @answers(values.open_scope)
 def open_scope(name: str, about: Any = ()) -> Asking:
     named = subjects.named(about)
-    found = yield RemoteRequest("PUT", address("scopes", check_name(name, "scope")), ScopeFound, key=None)
+    found = yield RouteRequest("PUT", address("scopes", check_name(name, "scope")), ScopeFound, key=None)
     stream = stream_of("scope", found.name, found.uid)
     if named:
         yield post(path_of(stream, "subjects"), list[str], subjects=named)
@@ -80,7 +86,7 @@ def _expected(expect: int | None) -> dict[str, str]:
 def put_value(
     stream: Stream, name: str, value: Any, *, expect: int | None = None, ttl: Any = None, checks: Any = (), about: Any = (),
     derived: bool = False,
-) -> RemoteRequest:  # fmt: skip
+) -> RouteRequest:  # fmt: skip
     no_checks(checks)
     told = {"value": plain(value, "value"), "ttl": span(ttl, "ttl"), "about": subjects.named(about), "derived": derived}
     path = path_of(stream, "values", check_name(name, "name"))
@@ -90,7 +96,7 @@ def put_value(
 @answers(values.delete)
 def delete(stream: Stream, name: str, *, expect: int | None = None) -> Asking:
     path = path_of(stream, "values", check_name(name, "name"))
-    return (yield RemoteRequest("DELETE", path, Changed, headers=_expected(expect))).changed
+    return (yield RouteRequest(DELETE, path, WasChanged, headers=_expected(expect))).changed
 
 
 @answers(values.entry)
@@ -104,7 +110,7 @@ def entry(stream: Stream, name: str) -> Asking:
 
 
 @answers(values.entries)
-def entries(stream: Stream, *, prefix: Any = None, **asked: Any) -> RemoteRequest:
+def entries(stream: Stream, *, prefix: Any = None, **asked: Any) -> RouteRequest:
     start = None if prefix is None else check_name(prefix, "prefix")
     return get(path_of(stream, "values"), Page[Entry], prefix=start, **asked)
 
@@ -127,7 +133,7 @@ def _told(
 
 
 @answers(memories.remember)
-def remember(stream: Stream, text: str, **asked: Any) -> RemoteRequest:
+def remember(stream: Stream, text: str, **asked: Any) -> RouteRequest:
     return post(path_of(stream, "memories"), MemoryRecord, text=text, **_told(**asked))
 
 
@@ -139,13 +145,13 @@ def supersede(stream: Stream, seq: int, text: str, *, because: str, **asked: Any
 
 
 @answers(memories.confirm)
-def confirm(stream: Stream, seq: int, *, because: str | None = None, about: Any = ()) -> RemoteRequest:
+def confirm(stream: Stream, seq: int, *, because: str | None = None, about: Any = ()) -> RouteRequest:
     named = subjects.named(about)
     return post(path_of(stream, "memories", seq, "confirm"), MemoryRecord, because=because, about=named)
 
 
 @answers(memories.forget)
-def forget(stream: Stream, seq: int, *, because: str, about: Any = ()) -> RemoteRequest:
+def forget(stream: Stream, seq: int, *, because: str, about: Any = ()) -> RouteRequest:
     named = subjects.named(about)
     return post(path_of(stream, "memories", seq, "forget"), MemoryRecord, because=because, about=named)
 
@@ -159,19 +165,18 @@ def correct(
 
 
 @answers(memories.memory)
-def memory(stream: Stream, seq: int) -> RemoteRequest:
+def memory(stream: Stream, seq: int) -> RouteRequest:
     return get(path_of(stream, "memories", check_seq(seq, "memory")), MemoryRecord)
 
 
 @answers(memories.memories)
-def list_memories(stream: Stream, *, status: Any = "live", **asked: Any) -> RemoteRequest:
-    return get(path_of(stream, "memories"), Page[MemoryRecord], status=status or "all", **asked)
+def list_memories(stream: Stream, asked: OwnMemoryFilters) -> RouteRequest:
+    return get(path_of(stream, "memories"), Page[MemoryRecord], **filters(asked) | {"status": asked.status or "all"})
 
 
 @answers(memories.memories_of_store)
-def memories_of_store(*, status: Any = "live", since: Any = None, until: Any = None, **asked: Any) -> Asking:
-    when = {"since": instant(since, "since"), "until": instant(until, "until")}
-    found = yield get(address("memories"), Page[MemoryRecord], status=status or "all", **asked, **when)
+def memories_of_store(asked: MemoryFilters) -> Asking:
+    found = yield get(address("memories"), Page[MemoryRecord], **filters(asked) | {"status": asked.status or "all"})
     return found.each(lambda each: (stream_of(each.scope_kind, each.scope, each.ref.uid), each))
 
 
@@ -210,7 +215,7 @@ def _words(query: Any) -> str:
     return query
 
 
-def _sought(request: RemoteRequest) -> Asking:
+def _sought(request: RouteRequest) -> Asking:
     try:
         return (yield request)
     except Invalid as error:
@@ -223,8 +228,8 @@ def _fields(hit: HitFound) -> tuple[MemoryRecord, float, Why]:
 
 
 @answers(checking.judged)
-def judged(_core: Any, _tenant: int, carriers: Any, _looking: Any) -> Known:
-    return Known([()] * len(carriers))  # what checks look at lies where they were written
+def judged(_core: Any, _tenant: int, carriers: Any, _looking: Any) -> AlreadyKnown:
+    return AlreadyKnown([()] * len(carriers))  # checks look at files where they were written
 
 
 @answers(search.search)
@@ -259,5 +264,5 @@ def boot(_core: Any, _tenant: int, stream: Stream, task: Any, asked: PackRequest
 
 
 @answers(making.manifests)
-def manifests(stream: Stream) -> RemoteRequest:
+def manifests(stream: Stream) -> RouteRequest:
     return get(path_of(stream, "boots"), list[PackManifest])

@@ -14,26 +14,26 @@ from perdure.planes import subjects
 from perdure.planes.audit import history, lineage
 from perdure.planes.reading.paging import Page
 from perdure.planes.recovery import checkpoints, keyed
-from perdure.remote.asking import Asking, Known, RemoteRequest, answers, get, instant, path_of, plain, post
+from perdure.remote.asking import AlreadyKnown, Asking, RouteRequest, answers, get, instant, path_of, plain, post
 from perdure.remote.verbs.conversation import SessionFound, stream_of
 
 # -- checkpoints -----------------------------------------------------------------------------------------------------
 
 
 @answers(checkpoints.prepare)
-def prepare(frozen: bytes) -> Known:
-    return Known(msgspec.msgpack.decode(frozen))
+def prepare(_stream: Stream, frozen: bytes, _name: str = "default") -> AlreadyKnown:
+    return AlreadyKnown(msgspec.msgpack.decode(frozen))
 
 
 @answers(checkpoints.save)
-def save(stream: Stream, state: Any, name: str = "default", *, about: Any = ()) -> RemoteRequest:
+def save(stream: Stream, state: Any, name: str = "default", *, about: Any = ()) -> RouteRequest:
     return post(path_of(stream, "checkpoints"), CheckpointRecord, state=state, name=name, about=subjects.named(about))
 
 
 @answers(keyed.save_prepared)
 def save_keyed(
     stream: Stream, state: Any, name: str, key: str, parent: Any, document: Any, about: Any = ()
-) -> RemoteRequest:
+) -> RouteRequest:
     told = {"state": state, "name": name, "key": key, "parent": parent, "document": plain(document, "document")}
     return post(path_of(stream, "checkpoints"), CheckpointRecord, **told, about=subjects.named(about))
 
@@ -60,7 +60,7 @@ def _state(stream: Stream, default: Any, **asked: Any) -> Asking:
 
 
 @answers(checkpoints.listing)
-def listing(stream: Stream, *, before: Any = None, **asked: Any) -> RemoteRequest:
+def listing(stream: Stream, *, before: Any = None, **asked: Any) -> RouteRequest:
     return get(path_of(stream, "checkpoints"), Page[CheckpointRecord], after=before, **asked)
 
 
@@ -88,8 +88,8 @@ class RemoteForkPlan(NamedTuple):
 
 
 @answers(history.plan_fork)
-def plan_fork(stream: Stream, moment: Any) -> Known:
-    return Known(RemoteForkPlan(stream, moment if type(moment) is int else instant(moment, "at")))
+def plan_fork(stream: Stream, moment: Any) -> AlreadyKnown:
+    return AlreadyKnown(RemoteForkPlan(stream, moment if type(moment) is int else instant(moment, "at")))
 
 
 @answers(history.fork)
@@ -99,5 +99,5 @@ def fork(plan: RemoteForkPlan, name: str) -> Asking:
 
 
 @answers(lineage.origin)
-def origin(stream: Stream) -> RemoteRequest:
+def origin(stream: Stream) -> RouteRequest:
     return get(path_of(stream, "origin"), Origin | None)

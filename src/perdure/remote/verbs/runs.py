@@ -7,6 +7,7 @@ from typing import Any
 from perdure.effects import ending, envelope, operator_verbs, timeline
 from perdure.errors import Invalid, NotFound
 from perdure.log.change import Stream
+from perdure.model.filters import AskFilters, RunFilters
 from perdure.model.limits import check_name
 from perdure.model.records.effects import EffectRecord
 from perdure.model.records.envelope import Envelope
@@ -17,11 +18,11 @@ from perdure.planes.execution import requests, runs, steps, waits
 from perdure.planes.reading.paging import Page
 from perdure.remote.asking import (
     Asking,
-    RemoteRequest,
+    RouteRequest,
     address,
     answers,
+    filters,
     get,
-    instant,
     path_of,
     plain,
     post,
@@ -63,19 +64,18 @@ def find_by_key(agent: str, key: str) -> Asking:
 
 
 @answers(runs.run)
-def run(stream: Stream) -> RemoteRequest:
+def run(stream: Stream) -> RouteRequest:
     return get(path_of(stream), RunRecord)
 
 
 @answers(runs.runs_of_store)
-def runs_of_store(*, since: Any = None, until: Any = None, **asked: Any) -> Asking:
-    when = {"since": instant(since, "since"), "until": instant(until, "until")}
-    found = yield get(address("runs"), Page[RunRecord], **asked, **when)
+def runs_of_store(asked: RunFilters) -> Asking:
+    found = yield get(address("runs"), Page[RunRecord], **filters(asked))
     return found.each(lambda each: (_of(each), each))
 
 
 @answers(waits.waiting)
-def waiting(stream: Stream) -> RemoteRequest:
+def waiting(stream: Stream) -> RouteRequest:
     return get(path_of(stream, "waits"), list[WaitRecord])
 
 
@@ -86,12 +86,12 @@ def waiting_for(stream: Stream, record: RunRecord) -> Asking:
 
 
 @answers(steps.left)
-def left(stream: Stream, after: int = 0) -> RemoteRequest:
+def left(stream: Stream, after: int = 0) -> RouteRequest:
     return get(path_of(stream, "steps"), list[StepRecord], after=after)
 
 
 @answers(timeline.timeline)
-def get_timeline(stream: Stream, **asked: Any) -> RemoteRequest:
+def get_timeline(stream: Stream, **asked: Any) -> RouteRequest:
     return get(path_of(stream, "timeline"), Page[TimelineRecord], **asked)
 
 
@@ -102,33 +102,33 @@ def signal(stream: Stream, name: str, payload: Any = None, *, about: Any = ()) -
 
 
 @answers(ending.cancel)
-def cancel(stream: Stream, why: str, _epoch: int) -> RemoteRequest:
+def cancel(stream: Stream, why: str, _epoch: int) -> RouteRequest:
     return post(path_of(stream, "cancel"), RunRecord, why=why)
 
 
 @answers(operator_verbs.resume)
-def resume(stream: Stream, vouched: int | None) -> RemoteRequest:
+def resume(stream: Stream, vouched: int | None) -> RouteRequest:
     return post(path_of(stream, "resume"), RunRecord, vouch=vouched is not None)
 
 
 @answers(operator_verbs.retry)
-def retry(stream: Stream) -> RemoteRequest:
-    return RemoteRequest("POST", path_of(stream, "retry"), RunRecord)
+def retry(stream: Stream) -> RouteRequest:
+    return RouteRequest("POST", path_of(stream, "retry"), RunRecord)
 
 
 @answers(operator_verbs.unpark)
-def unpark(stream: Stream) -> RemoteRequest:
-    return RemoteRequest("POST", path_of(stream, "unpark"), RunRecord)
+def unpark(stream: Stream) -> RouteRequest:
+    return RouteRequest("POST", path_of(stream, "unpark"), RunRecord)
 
 
 @answers(runs.pin)
-def pin(stream: Stream, program: str | None) -> RemoteRequest:
+def pin(stream: Stream, program: str | None) -> RouteRequest:
     return put(path_of(stream, "pin"), RunRecord, program=program)
 
 
 @answers(envelope.envelope)
 def get_envelope(stream: Stream, _witness: Any) -> Asking:
-    return Envelope.from_json((yield RemoteRequest("GET", path_of(stream, "envelope"), bytes)))
+    return Envelope.from_json((yield RouteRequest("GET", path_of(stream, "envelope"), bytes)))
 
 
 # -- questions -------------------------------------------------------------------------------------------------------
@@ -137,7 +137,7 @@ def get_envelope(stream: Stream, _witness: Any) -> Asking:
 @answers(requests.ask)
 def ask(
     stream: Stream, question: str, *, choices: Any = None, detail: Any = None, timeout: Any = None, about: Any = ()
-) -> RemoteRequest:
+) -> RouteRequest:
     return post(
         path_of(stream, "asks"), WaitRecord, question=question, choices=choices, detail=plain(detail, "detail"),
         timeout=span(timeout, "timeout"), about=subjects.named(about),
@@ -145,8 +145,8 @@ def ask(
 
 
 @answers(waits.asks)
-def asks(*, state: Any = "open", **asked: Any) -> RemoteRequest:
-    return get(address("asks"), Page[WaitRecord], state="all" if state is None else state, **asked)
+def asks(asked: AskFilters) -> RouteRequest:
+    return get(address("asks"), Page[WaitRecord], **filters(asked) | {"state": asked.state or "all"})
 
 
 @answers(operator_verbs.locate)
@@ -162,11 +162,11 @@ def locate(name: str, path: str) -> Asking:
 
 
 @answers(waits.wait)
-def wait(stream: Stream, seq: int) -> RemoteRequest:
+def wait(stream: Stream, seq: int) -> RouteRequest:
     return get(address("asks", f"{stream.kind}:{stream.name}/{seq}"), WaitRecord)
 
 
 @answers(waits.answer)
-def answer(stream: Stream, seq: int, value: Any, _by: str, about: Any = ()) -> RemoteRequest:
+def answer(stream: Stream, seq: int, value: Any, _by: str, about: Any = ()) -> RouteRequest:
     path = address("asks", f"{stream.kind}:{stream.name}/{seq}", "answer")
     return post(path, WaitRecord, value=plain(value, "value"), about=subjects.named(about))

@@ -6,6 +6,7 @@ from typing import Any
 
 from perdure.errors import Invalid
 from perdure.log.change import Stream
+from perdure.model.filters import DecisionFilters, SessionDecisionFilters, SessionTaskFilters, TaskFilters
 from perdure.model.records.decisions import DecisionRecord, Reference
 from perdure.model.records.tasks import TaskRecord
 from perdure.planes import subjects
@@ -14,11 +15,11 @@ from perdure.planes.reading.origins import check_seq, to_ref
 from perdure.planes.reading.paging import Page
 from perdure.remote.asking import (
     Asking,
-    RemoteRequest,
+    RouteRequest,
     address,
     answers,
+    filters,
     get,
-    instant,
     no_checks,
     number,
     patch,
@@ -38,7 +39,7 @@ from perdure.remote.verbs.conversation import stream_of
 def add(
     stream: Stream, title: str, *, needs: Any = (), parent: Any = None, priority: int = 0, labels: Any = (), detail: Any = None,
     key: str | None = None, checks: Any = (), about: Any = (),
-) -> RemoteRequest:  # fmt: skip
+) -> RouteRequest:  # fmt: skip
     no_checks(checks)
     wanted = [_other(stream, each, f"needs[{i}]") for i, each in enumerate(several(needs, "needs"))]
     return post(
@@ -49,7 +50,7 @@ def add(
 
 
 @answers(tasks.task)
-def task(stream: Stream, seq: int) -> RemoteRequest:
+def task(stream: Stream, seq: int) -> RouteRequest:
     return get(path_of(stream, "tasks", check_seq(seq, "task")), TaskRecord)
 
 
@@ -69,17 +70,17 @@ def _lasts(ttl: Any) -> str | None:
 
 
 @answers(tasks.claim)
-def claim(stream: Stream, seq: int, *, holder: str, ttl: Any = None) -> RemoteRequest:  # noqa: ARG001 - the server's
+def claim(stream: Stream, seq: int, *, holder: str, ttl: Any = None) -> RouteRequest:  # noqa: ARG001 - the server's
     return post(path_of(stream, "claims"), TaskRecord, task=seq, ttl=_lasts(ttl))
 
 
 @answers(tasks.claim_next)
-def claim_next(stream: Stream, *, holder: str, ttl: Any = None, label: Any = None) -> RemoteRequest:  # noqa: ARG001 - as above
+def claim_next(stream: Stream, *, holder: str, ttl: Any = None, label: Any = None) -> RouteRequest:  # noqa: ARG001 - as above
     return post(path_of(stream, "claims"), TaskRecord | None, label=label, ttl=_lasts(ttl))
 
 
 @answers(tasks.move)
-def move(stream: Stream, seq: int, verb: str, *, note: Any = None, token: Any = None, about: Any = ()) -> RemoteRequest:
+def move(stream: Stream, seq: int, verb: str, *, note: Any = None, token: Any = None, about: Any = ()) -> RouteRequest:
     told = {"move": verb, "note": note, "token": token, "about": subjects.named(about)}
     return post(path_of(stream, "tasks", seq, "moves"), TaskRecord, **told)
 
@@ -88,7 +89,7 @@ def move(stream: Stream, seq: int, verb: str, *, note: Any = None, token: Any = 
 def edit(
     stream: Stream, seq: int, *, title: Any = None, priority: Any = None, labels: Any = None, detail: Any = ...,
     token: Any = None, about: Any = (),
-) -> RemoteRequest:  # fmt: skip
+) -> RouteRequest:  # fmt: skip
     given = {"title": title, "priority": priority, "labels": None if labels is None else several(labels, "labels")}
     told = {name: value for name, value in given.items() if value is not None}
     if detail is not ...:
@@ -97,23 +98,24 @@ def edit(
 
 
 @answers(task_needs.need)
-def need(stream: Stream, seq: int, other: Any, *, token: Any = None) -> RemoteRequest:
+def need(stream: Stream, seq: int, other: Any, *, token: Any = None) -> RouteRequest:
     return patch(path_of(stream, "tasks", seq), TaskRecord, need=_other(stream, other, "need"), token=token)
 
 
 @answers(task_needs.unneed)
-def unneed(stream: Stream, seq: int, other: Any, *, token: Any = None) -> RemoteRequest:
+def unneed(stream: Stream, seq: int, other: Any, *, token: Any = None) -> RouteRequest:
     return patch(path_of(stream, "tasks", seq), TaskRecord, unneed=_other(stream, other, "need"), token=token)
 
 
 @answers(task_needs.put_under)
-def put_under(stream: Stream, seq: int, parent: Any, *, token: Any = None) -> RemoteRequest:
+def put_under(stream: Stream, seq: int, parent: Any, *, token: Any = None) -> RouteRequest:
     return patch(path_of(stream, "tasks", seq), TaskRecord, parent=_other(stream, parent, "parent"), token=token)
 
 
 @answers(tasks.tasks)
-def list_tasks(stream: Stream, *, parent: Any = None, **asked: Any) -> RemoteRequest:
-    return get(path_of(stream, "tasks"), Page[TaskRecord], parent=number(parent, "parent"), **asked)
+def list_tasks(stream: Stream, asked: SessionTaskFilters) -> RouteRequest:
+    under = {"parent": number(asked.parent, "parent")}
+    return get(path_of(stream, "tasks"), Page[TaskRecord], **filters(asked) | under)
 
 
 @answers(tasks.ready)
@@ -122,9 +124,8 @@ def ready(stream: Stream, **asked: Any) -> Asking:
 
 
 @answers(tasks.tasks_of_store)
-def tasks_of_store(*, since: Any = None, until: Any = None, **asked: Any) -> Asking:
-    when = {"since": instant(since, "since"), "until": instant(until, "until")}
-    found = yield get(address("tasks"), Page[TaskRecord], **asked, **when)
+def tasks_of_store(asked: TaskFilters) -> Asking:
+    found = yield get(address("tasks"), Page[TaskRecord], **filters(asked))
     return found.each(lambda each: (stream_of("session", each.session, each.ref.uid), each))
 
 
@@ -141,7 +142,7 @@ def _said(because: str, then: Any, refs: Any, tags: Any, checks: Any, about: Any
 def decide(
     stream: Stream, text: str, *, because: str, then: Any = None, refs: Any = (), tags: Any = (), checks: Any = (),
     about: Any = (),
-) -> RemoteRequest:  # fmt: skip
+) -> RouteRequest:  # fmt: skip
     told = _said(because, then, refs, tags, checks, about)
     return post(path_of(stream, "decisions"), DecisionRecord, text=text, **told)
 
@@ -158,29 +159,28 @@ def supersede(
 
 
 @answers(decisions.close)
-def close(stream: Stream, seq: int, outcome: str, *, note: Any = None, about: Any = ()) -> RemoteRequest:
+def close(stream: Stream, seq: int, outcome: str, *, note: Any = None, about: Any = ()) -> RouteRequest:
     told = {"outcome": outcome, "note": note, "about": subjects.named(about)}
     return post(path_of(stream, "decisions", seq, "close"), DecisionRecord, **told)
 
 
 @answers(decisions.decision)
-def decision(stream: Stream, seq: int) -> RemoteRequest:
+def decision(stream: Stream, seq: int) -> RouteRequest:
     return get(path_of(stream, "decisions", check_seq(seq, "decision")), DecisionRecord)
 
 
 @answers(decisions.decisions)
-def list_decisions(stream: Stream, **asked: Any) -> RemoteRequest:
-    return get(path_of(stream, "decisions"), Page[DecisionRecord], **asked)
+def list_decisions(stream: Stream, asked: SessionDecisionFilters) -> RouteRequest:
+    return get(path_of(stream, "decisions"), Page[DecisionRecord], **filters(asked))
 
 
 @answers(decisions.decisions_of_store)
-def decisions_of_store(*, since: Any = None, until: Any = None, **asked: Any) -> Asking:
-    when = {"since": instant(since, "since"), "until": instant(until, "until")}
-    found = yield get(address("decisions"), Page[DecisionRecord], **asked, **when)
+def decisions_of_store(asked: DecisionFilters) -> Asking:
+    found = yield get(address("decisions"), Page[DecisionRecord], **filters(asked))
     return found.each(lambda each: (stream_of("session", each.session, each.ref.uid), each))
 
 
 @answers(decisions.referring)
-def referring(stream: Stream, thing: object, **asked: Any) -> RemoteRequest:
+def referring(stream: Stream, thing: object, **asked: Any) -> RouteRequest:
     found = to_ref(thing)
     return get(path_of(stream, "referring"), Page[Reference], uid=found.uid, seq=found.seq, **asked)

@@ -15,6 +15,7 @@ import hashlib
 import importlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -30,12 +31,18 @@ SECONDS = 1_800
 
 
 class Framework(NamedTuple):
-    """A framework. packages: its pins; source: the source release that has its tests; tests: which of them; plugin: ours."""
+    """A framework. packages: its pins; source: where its tests are; tests: which of them; plugin: ours.
+
+    source: a source release; git+URL@TAG, where the release carries no tests; "" where the tests are ours. PERDURE_SUITE_SOURCES
+    may name a folder that has it already, under the framework's name. own: the folders of tests/adapters that need the framework,
+    and run in its environment too.
+    """
 
     packages: tuple[str, ...]
     source: str
     tests: tuple[str, ...]
     plugin: str
+    own: tuple[str, ...] = ()
 
 
 OURS = ("apsw", "msgspec", "click", "rich", "backports.zstd", "psycopg[binary]", "pytest>=9", "pytest-asyncio")
@@ -63,6 +70,41 @@ FRAMEWORKS = {
         ("tests/test_store.py", "tests/test_async_store.py", "tests/test_ttl.py"),
         "langgraph_store_suite",
     ),
+    "langgraph-runtime": Framework(
+        ("langgraph==1.2.22", "langgraph-checkpoint==4.3.2", "langgraph-checkpoint-sqlite==3.1.2",
+         "langgraph-checkpoint-postgres==3.2.0", "langchain==1.4.7", "psycopg-pool", "redis", "pytest-mock", "syrupy",
+         "pycryptodome", "httpx", "pytest-xdist"),
+        "langgraph==1.2.22",
+        ("tests",),
+        "langgraph_runtime_suite",
+    ),
+    # One environment for all: CrewAI cannot live in it (it takes openai, mcp and pydantic back).
+    "together": Framework(
+        ("langgraph==1.2.22", "langgraph-checkpoint==4.3.2", "langgraph-checkpoint-sqlite==3.1.2", "langchain==1.4.7",
+         "openai-agents==0.24.0", "claude-agent-sdk==0.2.183", "google-adk==2.13.0", "pydantic-ai-slim==2.66.0",
+         "strands-agents==1.62.0", "agent-framework-core==1.23.0"),
+        "",
+        ("tests/adapters/together",),
+        "together_suite",
+    ),
+    "strands": Framework(
+        ("strands-agents==1.62.0", "moto[s3]"),
+        "strands-agents==1.62.0",
+        ("tests/strands/storage", "tests/strands/session/test_repository_session_manager.py",
+         "tests/strands/session/test_snapshot_session_manager.py", "tests/strands/agent/test_agent.py",
+         "tests/strands/agent/test_agent_storage.py", "tests/strands/test_tracking_id_history_invariant.py",
+         "tests/strands/_context_manager", "tests/strands/vended_plugins/context_offloader"),
+        "strands_suite",
+        own=("strands",),
+    ),
+    "google-adk": Framework(
+        ("google-adk==2.13.0", "sqlalchemy[asyncio]", "aiosqlite"),
+        "git+https://github.com/google/adk-python@v2.0.0",
+        ("tests/unittests/sessions/test_session_service.py", "tests/unittests/artifacts/test_artifact_service.py",
+         "tests/unittests/memory/test_in_memory_memory_service.py"),
+        "google_adk_suite",
+        own=("google_adk",),
+    ),
 }  # fmt: skip
 
 
@@ -74,7 +116,7 @@ def place(name: str) -> Path:
 
 
 def install(name: str) -> str:
-    """Make its environment and fetch its source, if they are not there; returns why not, or nothing."""
+    """Make its environment, if it is not there; returns why not, or nothing."""
     home, found = place(name), FRAMEWORKS[name]
     if (home / "installed").is_file():
         return ""
@@ -83,12 +125,33 @@ def install(name: str) -> str:
         python = str(home / "bin" / "python")
         pip = [python, "-m", "pip", "--disable-pip-version-check", "--no-input", "-q"]
         _run([*pip, "install", *found.packages, *OURS])
-        _run([*pip, "download", "--no-deps", "--no-binary", ":all:", found.source, "-d", str(home / "source")])
-        with tarfile.open(next((home / "source").glob("*.tar.gz"))) as archive:
-            archive.extractall(home / "source", filter="data")
         site = next(home.glob("lib/python*/site-packages"))
         (site / "perdure-own.pth").write_text(f"{ROOT / 'src'}\n")
         (home / "installed").write_text("\n".join(found.packages))
+    except (OSError, subprocess.CalledProcessError, StopIteration) as error:
+        said = getattr(error, "stderr", "") or str(error)
+        return (said.strip().splitlines() or ["?"])[-1][:160]
+    return ""
+
+
+def fetch_source(name: str) -> str:
+    """Get the source that has the framework's tests, if it is not there; returns why not, or nothing."""
+    home, source = place(name), FRAMEWORKS[name].source
+    if not source or any(path.is_dir() for path in (home / "source").glob("*")):
+        return ""
+    given = Path(os.environ.get("PERDURE_SUITE_SOURCES", os.devnull)) / name
+    try:
+        (home / "source").mkdir(exist_ok=True)
+        if given.is_dir():
+            shutil.copytree(given, home / "source" / name)
+        elif source.startswith("git+"):
+            url, _, tag = source.removeprefix("git+").partition("@")
+            _run(["git", "clone", "-q", "--depth", "1", "--branch", tag, url, str(home / "source" / name)])
+        else:
+            pip = [str(home / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "--no-input", "-q"]
+            _run([*pip, "download", "--no-deps", "--no-binary", ":all:", source, "-d", str(home / "source")])
+            with tarfile.open(next((home / "source").glob("*.tar.gz"))) as archive:
+                archive.extractall(home / "source", filter="data")
     except (OSError, subprocess.CalledProcessError, StopIteration) as error:
         said = getattr(error, "stderr", "") or str(error)
         return (said.strip().splitlines() or ["?"])[-1][:160]
@@ -102,7 +165,7 @@ def _run(command: list[str]) -> None:
 def suite(name: str, store: str) -> dict[str, object]:
     """Run one suite on one store; its counts, and the names of what failed."""
     home, found = place(name), FRAMEWORKS[name]
-    source = next(path for path in (home / "source").iterdir() if path.is_dir())
+    source = next(path for path in (home / "source").iterdir() if path.is_dir()) if found.source else ROOT
     report = home / f"report-{hashlib.sha256(store.encode()).hexdigest()[:8]}.json"
     report.unlink(missing_ok=True)
     tests = [test for test in found.tests if (source / test).exists()]
@@ -111,13 +174,45 @@ def suite(name: str, store: str) -> dict[str, object]:
         **outside, "PYTHONPATH": str(ROOT / "tools" / "suites"), "PERDURE_SUITE_STORE": store,
         "PERDURE_SUITE_REPORT": str(report), "OPENAI_AGENTS_DISABLE_TRACING": "1",
     }  # fmt: skip
-    command = [str(home / "bin" / "python"), "-m", "pytest", "-q", "-p", found.plugin, "-p", "no:cacheprovider", *tests]
+    own = [] if found.source else ["-c", os.devnull, "--rootdir", str(ROOT / "tests"), "--noconftest"]
+    command = [
+        str(home / "bin" / "python"),
+        "-m",
+        "pytest",
+        "-q",
+        *own,
+        "-p",
+        found.plugin,
+        "-p",
+        "no:cacheprovider",
+        *tests,
+    ]
     ended = subprocess.run(
         command, cwd=source, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
     )
-    if not report.is_file():
+    if not report.is_file() or ended.returncode not in (0, 1):  # it broke off: what it counted is not all
         return {"failures": [(ended.stdout + ended.stderr).strip()[-400:]], "passed": 0, "failed": 1, "skipped": 0}
     return json.loads(report.read_text())
+
+
+def own_tests(name: str) -> int:
+    """Run our own tests of an adapter in the environment of its framework; how many suites of them failed."""
+    home, failed = place(name), 0
+    outside = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    for folder in FRAMEWORKS[name].own:
+        command = [
+            str(home / "bin" / "python"), "-m", "pytest", "-q", "-c", os.devnull, "--noconftest", "--rootdir",
+            str(ROOT / "tests"), "--import-mode=importlib", "-p", "no:cacheprovider", str(ROOT / "tests" / "adapters" / folder),
+        ]  # fmt: skip
+        environment = {**outside, "PYTHONPATH": str(ROOT / "tests")}
+        ended = subprocess.run(
+            command, cwd=home, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
+        )
+        print(f"{name:16} our own: {(ended.stdout.strip().splitlines() or ['?'])[-1]}", flush=True)
+        if ended.returncode:
+            failed += 1
+            print(ended.stdout[-4000:])
+    return failed
 
 
 def left_out(name: str) -> list[tuple[str, str]]:
@@ -161,8 +256,12 @@ def main(arguments: list[str] | None = None) -> int:
         if missing:
             print(f"{name:16} SKIPPED: it cannot be had here: {missing}")
             continue
-        for store in options.store or STORES:
+        missing = fetch_source(name)
+        if missing:
+            print(f"{name:16} SKIPPED: its own tests cannot be had here: {missing}")
+        for store in () if missing else options.store or STORES:
             failed += _report(name, store)
+        failed += own_tests(name)
     return 1 if failed else 0
 
 

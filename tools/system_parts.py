@@ -14,6 +14,7 @@ import sys
 
 PARTS = {  # programs, one of which is enough, and the Debian packages that bring the first one
     ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"): ("chromium", "fonts-dejavu-core"),
+    ("node", "nodejs"): ("nodejs",),
 }
 TIMEOUT_SECONDS = 240  # for each call of apt: a mirror that does not answer must not stop the tests
 INSTALL = ("apt-get", "install", "-y", "-q", "--no-install-recommends")

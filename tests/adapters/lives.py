@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 import traceback
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -28,6 +29,7 @@ class Life:
         self.kill_at = kill_at
         self.reached = 0
         self.unrecorded = False  # a model has answered, and no commit has followed yet
+        self.slow_seconds = 0.0  # how long a commit takes more
 
     def see(self, *words: object) -> None:
         """Let the outside world see something: a line that lasts."""
@@ -43,6 +45,7 @@ class Life:
         """A crash point was reached."""
         if name == RECORDED:
             self.unrecorded = False
+            time.sleep(self.slow_seconds)
         self.reached += 1
         if self.reached == self.kill_at:
             self.see("killed", name, "unrecorded" if self.unrecorded else "recorded")
@@ -106,10 +109,12 @@ def points_of(program: Callable[[Life], None], folder: Path) -> int:
     return int((folder / "points").read_text())
 
 
-def swept(program: Callable[[Life], None], folder: Path, kill_at: int) -> Swept:
-    """A case that is killed at one point, and then lived to its end."""
+def swept(program: Callable[[Life], None], folder: Path, kill_at: int, kills: int = 1) -> Swept:
+    """A case that is killed at one point, and then lived to its end. kills: how many lives in a row die there."""
     folder.mkdir()
     end = live(program, folder, kill_at)
+    for _ in range(kills - 1):
+        end = live(program, folder, kill_at) if end else 0
     for _ in range(LIVES_MAX):
         if end == 0:
             break

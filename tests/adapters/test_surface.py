@@ -14,7 +14,8 @@ PROGRAM = """
 import sys
 import perdure
 perdure.open, perdure.aopen, perdure.tool
-print([name for name in sys.modules if name.startswith(("perdure.adapters", "agents", "claude_agent_sdk", "langgraph"))])
+FRAMEWORKS = "agents", "claude_agent_sdk", "langgraph", "strands", "google", "agent_framework"
+print([name for name in sys.modules if name.startswith(("perdure.adapters", *FRAMEWORKS))])
 """
 
 
@@ -28,7 +29,7 @@ def missing(_package: str) -> str:
 
 
 @pytest.mark.parametrize(("found", "says"), [(missing, "not installed"), (lambda _: "0.1.2", "0.1.2 is not supported")])
-@pytest.mark.parametrize("package", ["openai_agents", "claude_agent"])
+@pytest.mark.parametrize("package", ["openai_agents", "claude_agent", "strands", "google_adk"])
 def test_a_framework_that_does_not_do_is_named_in_one_line(monkeypatch, package, found, says):
     monkeypatch.setattr(needed, "version", found)
     monkeypatch.delitem(sys.modules, f"perdure.adapters.{package}", raising=False)

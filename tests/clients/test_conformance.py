@@ -11,17 +11,32 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from perdure.doors.cli.main import cli
 from perdure.evaluation.conformance.program import ConformancePlan, conform
 
 ROOT = Path(__file__).resolve().parents[2]
 CLIENT = ROOT / "clients" / "typescript"
 WORKER = CLIENT / "conformance" / "worker.js"
-NODE = shutil.which("node") or shutil.which("nodejs")
+OLDEST = 20
+
+
+def _node() -> tuple[str | None, str]:
+    """A node that is new enough, or why there is none."""
+    found = shutil.which("node") or shutil.which("nodejs")
+    if found is None:
+        return None, "node is not installed (Debian: apt-get install nodejs)"
+    said = subprocess.run([found, "--version"], capture_output=True, text=True, check=False).stdout
+    version = int(said.strip().removeprefix("v").partition(".")[0] or 0)
+    return (found, "") if version >= OLDEST else (None, f"node {said.strip()} is older than {OLDEST}")
+
+
+NODE, WHY_NOT = _node()
 FAULTS = 20
 MANY = int(os.environ.get("PERDURE_ROUNDS", "0"))
 
-needs_node = pytest.mark.skipif(NODE is None, reason="node is not installed (Debian: apt-get install nodejs)")
+needs_node = pytest.mark.skipif(NODE is None, reason=WHY_NOT or "-")
 
 
 @needs_node
@@ -33,7 +48,7 @@ def test_the_typescript_worker_loses_nothing_and_does_nothing_twice(tmp_path) ->
     assert found.calls > FAULTS
 
 
-WRONG = {"replays": 4} | ({"forgets": 20, "unfenced": 60} if MANY else {})  # with so many kills and pauses
+WRONG = {"replays": 3} | ({"forgets": 20, "unfenced": 60} if MANY else {})  # with so many kills and pauses
 
 
 @needs_node
@@ -41,7 +56,7 @@ WRONG = {"replays": 4} | ({"forgets": 20, "unfenced": 60} if MANY else {})  # wi
 def test_a_wrong_worker_is_caught(tmp_path, wrong) -> None:
     assert NODE is not None
     command = [NODE, str(ROOT / "tests" / "clients" / "wrong_worker.js"), wrong]
-    found = conform(command, ConformancePlan(faults=WRONG[wrong], patience_seconds=30), print, tmp_path)
+    found = conform(command, ConformancePlan(faults=WRONG[wrong], workers=3, patience_seconds=30), print, tmp_path)
     assert found.twice, found
 
 
@@ -52,3 +67,13 @@ def test_the_tests_of_the_client_itself(tmp_path) -> None:
         [NODE, "--test", str(CLIENT / "test")], capture_output=True, text=True, check=False, timeout=120, cwd=tmp_path
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+NO_WORKERS = [("./no-such-worker", "there is no command"), *([("false", "ended by itself with 1")] if MANY else [])]
+
+
+@pytest.mark.parametrize(("command", "says"), NO_WORKERS)
+def test_a_command_that_is_no_worker_is_told(command, says) -> None:
+    done = CliRunner().invoke(cli, ["conformance", "--faults", "1", "--workers", "2", command])
+    assert done.exit_code != 0
+    assert says in done.output + str(done.exception)

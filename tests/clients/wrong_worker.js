@@ -1,11 +1,12 @@
 // Workers that are wrong on purpose, so that the conformance program can be seen to catch them. Which: the first argument.
 //
 //   forgets     calls its tool before the intent is recorded, and tells only afterwards
-//   unfenced    does not stop when its lease is lost: it goes on with the tokens of others
+//   unfenced    does not stop when its lease is lost: it calls its tools all the same
 //   replays     does not look into the journal: it does everything again
 
 import { work } from "../../clients/typescript/conformance/worker.js";
-import { Client, Run } from "../../clients/typescript/src/index.js";
+import { Client, Run, Worker } from "../../clients/typescript/src/index.js";
+import { Drive } from "../../clients/typescript/src/run.js";
 
 const wrong = process.argv[2];
 
@@ -23,6 +24,8 @@ class Replaying extends Run {
 }
 
 if (wrong === "unfenced") {
+  Drive.prototype.confirm = async () => {};
+  Worker.prototype._hear = () => {};
   const call = Client.prototype.call;
   Client.prototype.call = async function (name, given) {
     try {

@@ -50,6 +50,11 @@ TABLES = {
     "runs": """stream, tenant, name, agent, digest, status, creator, created_at, ended_at, token, claimed_seq, deaths, suspect,
         cancelling, cuts, cut_seq, program, pinned, epoch =
         500000 + n, {tenant}, 'r' || n, 'mend', 'd', 'completed', 'me', {t0} + n, {t0} + n, 0, 0, 0, 0, 0, 0, 0, 'p', 0, 1""",
+    "memories": """stream, tenant, seq, kind, status, key, tags, about, actor, at =
+        {stream}, {tenant}, n, 'fact', 'live', 'k' || n, '[]', '[]', 'me', {t0} + n""",
+    "memory_uses": "stream, tenant, memory, uses, used_at = {stream}, {tenant}, n, 1, {t0} + n",
+    "subjects": """stream, tenant, seq, subject, whole =
+        {stream}, {tenant}, n, CASE n % 2 WHEN 0 THEN 'common' ELSE 'user:' || (n / 10) END, 0""",
     "checks": "stream, tenant, thing, name, version, doc_seq = {stream}, {tenant}, 'value', 'v' || n, 1, n",
     "actors": "stream, tenant, actor, name, seq = {stream}, {tenant}, 'u_' || n, 'somebody' || n, n",
     "tags": "stream, tenant, thing, tag, id, at = {stream}, {tenant}, 'task', 'common', n, {t0} + n",
@@ -84,6 +89,7 @@ def fill(raw: Any, dialect: str, tenant: int, stream: int, rows: int = ROWS) -> 
 def variants(statement: Any, given: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """The parameters of a statement: without its optional lines, and with each of these alone. By its name and what is given."""
     named = set(re.findall(r"(?<![:\w]):([a-z_]\w*)", statement.source)) - {"now"}
+    named |= {"about"} if "about_whole(" in statement.source else set()
     lines = {tuple(found.split()) for found in re.findall(r"--\? ([\w ]+)$", statement.source, re.MULTILINE)}
     nothing = dict.fromkeys(name for line in lines for name in line)
     fixed = {name: given.get(name, 1) for name in named if name not in nothing} | nothing

@@ -96,7 +96,7 @@ PLANTS = (
     *(f"DROP VIEW v_turns; CREATE VIEW v_turns AS {harm}" for harm in HARMS),
     *(f"ALTER TABLE {table} RENAME TO {table}_real; CREATE VIEW {table} AS {HARMS[3]}" for table in ("turns", "meta")),
     "UPDATE meta SET value = '{trap}'", "UPDATE sessions SET name = '{home}/../x'", "UPDATE streams SET parent = id",
-    "PRAGMA writable_schema = on; UPDATE sqlite_schema SET sql = 'CREATE TABLE turns (x DEFAULT (writefile(1, 2)))' WHERE name = 'turns'",
+    "PRAGMA writable_schema = on; UPDATE sqlite_schema SET sql = 'CREATE TABLE turns (x DEFAULT (writefile(1, 2)))'",
 )  # fmt: skip
 
 
@@ -105,7 +105,8 @@ def databases(work: Path, home: Path, trap: Path) -> Iterator[dict[str, str]]:
         path = work / f"planted-{number}.db"
         with perdure.open(f"sqlite:///{path}") as store:
             store.session("a").say("user", "hi")
-        with closing(apsw.Connection(str(path))) as connection, suppress(apsw.Error):  # some are refused by a trigger of ours
+        # Some are refused by a trigger of ours.
+        with closing(apsw.Connection(str(path))) as connection, suppress(apsw.Error):
             connection.execute(plant.format(trap=trap, home=home))
         yield {"kind": "open", "what": str(path)}
 

@@ -38,6 +38,12 @@ def stopped(server: PostgresServer) -> Iterator[None]:
                 os.kill(pid, signal.SIGCONT)
 
 
+def stands_still(pid: int) -> bool:
+    """Whether every thread of a process is stopped."""
+    states = [each.read_text().rpartition(")")[2].split()[0] for each in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return set(states) == {"T"}
+
+
 def struck(pid: int, number: int, database: Path) -> None:
     """Kill a process, or stop it outside of a transaction: a process that is stopped inside of one holds SQLite's lock, and
     nobody can take over then. What a commit wrote is seen by others a moment before its lock is gone.
@@ -48,6 +54,7 @@ def struck(pid: int, number: int, database: Path) -> None:
     with contextlib.closing(apsw.Connection(str(database))) as connection:
         connection.set_busy_timeout(200)
         for _ in range(100):
+            until(lambda: stands_still(pid), "every thread: a system call is ended first")
             try:
                 connection.execute("BEGIN IMMEDIATE; ROLLBACK")
                 return

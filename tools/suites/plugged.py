@@ -5,6 +5,7 @@ PERDURE_SUITE_STORE is sqlite, files or a URL of a PostgreSQL server; each place
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -38,10 +39,11 @@ def used(ours: Any) -> None:
 
 
 class Counting:
-    """Leaves out what a list of exceptions names, and counts tests that used our class."""
+    """Leaves out what a list of exceptions names, and counts tests that used our class; all of them, where they are ours."""
 
-    def __init__(self, except_: Mapping[str, str]) -> None:
+    def __init__(self, except_: Mapping[str, str], *, ours: bool = False) -> None:
         self._except = except_
+        self._ours = ours
         self._outcomes: dict[str, str] = {}
 
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -59,11 +61,12 @@ class Counting:
     def pytest_runtest_logfinish(self) -> None:
         """Close what the test left open: a server has only so many connections."""
         while _open:
-            _open.pop().close()
+            with contextlib.suppress(AttributeError):  # one whose construction was refused
+                _open.pop().close()
 
     def pytest_sessionfinish(self) -> None:
         """Write the counts where the caller reads them."""
-        ours = {name: how for name, how in self._outcomes.items() if name in _made}
+        ours = {name: how for name, how in self._outcomes.items() if self._ours or name in _made}
         counts = {how: sum(each == how for each in ours.values()) for how in ("passed", "failed", "skipped")}
         failed = sorted(name for name, how in ours.items() if how == "failed")
         Path(os.environ["PERDURE_SUITE_REPORT"]).write_text(json.dumps({**counts, "failures": failed}))

@@ -116,6 +116,7 @@ export interface components {
     "keys"?: string[];
   };
   "CutAnswer": {
+    "next": components["Next"];
     "cut": number;
     "cancelling": boolean;
   };

@@ -6,11 +6,17 @@ import { OPERATIONS } from "./operations.js";
 const PAUSES_MS = [50, 100, 200, 500, 1000, 2000];
 const LATER = new Set([429, 502, 503, 504]);
 
-/** @param {number} ms @param {AbortSignal} [signal] */
+/** Wait; not longer than until the signal. @param {number} ms @param {AbortSignal} [signal] */
 export const pause = (ms, signal) =>
   new Promise((resolve) => {
-    const timer = setTimeout(resolve, ms);
-    signal?.addEventListener("abort", () => (clearTimeout(timer), resolve(undefined)), { once: true });
+    const end = () => {
+      clearTimeout(timer);
+      signal?.removeEventListener("abort", end);
+      resolve(undefined);
+    };
+    const timer = setTimeout(end, ms);
+    if (signal?.aborted) end();
+    else signal?.addEventListener("abort", end);
   });
 
 /** A server, by its address and a token. */

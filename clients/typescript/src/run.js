@@ -116,14 +116,16 @@ export class Drive {
   }
 
   /** Whether the lease stands, right before something is sent. A worker that was stopped for long asks first. */
-  async confirm() {
+  async confirm(tries = 5) {
     if (performance.now() - this.confirmedAt < this.leaseMs / 2) return;
     const began = performance.now();
     const { runs } = await this.client.call("heartbeat", { body: { holder: this.holder } });
     if (!runs.some((each) => each.run === this.claim.run && each.token === this.token))
       throw this.stop(new Stopped("the lease was lost before the call"));
     this.confirmedAt = began;
-    if (performance.now() - began > this.leaseMs / 2) await this.confirm();
+    if (performance.now() - began < this.leaseMs / 2) return;
+    if (tries <= 1) throw this.stop(new Stopped("the server answers more slowly than a lease lasts"));
+    await this.confirm(tries - 1);
   }
 
   /** An operation of the program, while it goes on. */
@@ -189,12 +191,16 @@ export class Run {
     return this._drive.claim.restored;
   }
 
+  /** After a checkpoint everything is counted from the start. */
+  _countAnew() {
+    if (this._cut === this._drive.cut) return;
+    this._cut = this._drive.cut;
+    this._ordinal = this._children = 0;
+    this._names.clear();
+  }
+
   _place() {
-    if (this._cut !== this._drive.cut) {
-      this._cut = this._drive.cut;
-      this._ordinal = this._children = 0;
-      this._names.clear();
-    }
+    this._countAnew();
     this._ordinal += 1;
     return `${this._cut}/${this._path}/${this._ordinal}`;
   }
@@ -220,6 +226,7 @@ export class Run {
 
   /** A line of work beside others, known by its name. */
   branch(name) {
+    this._countAnew();
     if (this._names.has(name)) throw new TypeError(`the branch ${name} was begun already`);
     this._names.add(name);
     return new Run(this._drive, `${this._path}.'${name}'`);
@@ -227,6 +234,7 @@ export class Run {
 
   /** Run functions beside each other, each with a branch of its own; their results in order. */
   async all(functions) {
+    this._countAnew();
     const branches = functions.map(() => {
       this._children += 1;
       return new Run(this._drive, this._path ? `${this._path}.${this._children}` : String(this._children));
@@ -409,6 +417,7 @@ export class Run {
     await drive.during(async () => {
       await drive.flush();
       const answer = await drive.send("cut_run", { cut: drive.cut, state: plain(state) });
+      if (answer.next === "end") throw (drive.ending ??= new Ending("Cancelled"));
       drive.cut = answer.cut;
       drive.journal.clear();
     });

@@ -140,3 +140,14 @@ test("a worker that lost its lease stops, and does not call", async () => {
   assert.equal(called, 0);
   assert.deepEqual(seen.map(([verb]) => verb), ["effects", "release"]);
 });
+
+test("after a checkpoint places count from the start, in branches too", async () => {
+  const program = async (run, n) => {
+    void run.restored;
+    await run.all([(one) => one.step(double, n)]);
+    await run.checkpoint({ n });
+    return run.all([(one) => one.step(double, n), (two) => two.step(double, n)]);
+  };
+  const seen = await driven(program, claimed(), { checkpoints: () => ({ next: "given", cut: 1, cancelling: false }) });
+  assert.deepEqual(seen.map(([verb, body]) => body.place ?? verb), ["0/1/1", "checkpoints", "1/1/1", "1/2/1", "finish"]);
+});

@@ -48,6 +48,11 @@ class Both:
         """The store, for sync code."""
         return self._opened.sync
 
+    @property
+    def caller(self) -> Caller:
+        """The road of verbs, for verbs that take one."""
+        return self._sync
+
     def run(self, asked: Asked[T]) -> T:
         """Carry it out here, and wait."""
         caller = self._sync

@@ -23,7 +23,10 @@ Part = dict[str, Any]
 
 
 class Message(msgspec.Struct, frozen=True):
-    """A neutral message: what `say` or, with `call`, `result` takes. opaque: no other framework can show it."""
+    """A neutral message: what `say` or, with `call`, `result` takes.
+
+    tool: of a result that is rendered, the tool that gave it. opaque: no other framework can show it.
+    """
 
     role: str
     content: Any = None
@@ -32,19 +35,30 @@ class Message(msgspec.Struct, frozen=True):
     error: bool = False
     usage: dict[str, Any] | None = None
     model: str | None = None
+    tool: str | None = None
     opaque: bool = False
 
 
 OPAQUE = Message("assistant", opaque=True)
+PART = "/part"  # a result that stands in the record of the turn after it; the form of that record shows it there
+
+
+def no_results(record: Any) -> list[Message]:  # noqa: ARG001 - as every form
+    """No results besides the message itself."""
+    return []
 
 
 class Form(NamedTuple):
-    """The form of one framework. provider: whose signed reasoning its model takes; "" for none in particular."""
+    """The form of one framework. provider: whose signed reasoning its model takes; "" for none in particular.
+
+    results: the results that a record carries besides what `parse` gives of it, as of parallel calls; each is a turn before it.
+    """
 
     name: str
     provider: str
     parse: Callable[[Any], Message]
     render: Callable[[Message], list[Any]]
+    results: Callable[[Any], list[Message]] = no_results
 
 
 class ShownRecords(NamedTuple):
@@ -80,6 +94,31 @@ def thought(said: str, provider: str, signature: str | None = None) -> Part:
     """Reasoning of a model. The signature is believed by its own provider alone."""
     part = {"type": "thinking", "thinking": said, "provider": provider}
     return part if signature is None else {**part, "signature": signature}
+
+
+def image_of(part: Any) -> tuple[str, str] | None:
+    """The media type and the base64 data of an image that is given as data; None for any other part."""
+    url = url_of(part)
+    if url is None or not url.startswith("data:"):
+        return None
+    kind, found, data = url.removeprefix("data:").partition(";base64,")
+    return (kind, data) if found else None
+
+
+def url_of(part: Any) -> str | None:
+    """The address of an image, as the parts of any provider say it; None for any other part."""
+    if part.get("type") == "image_url":
+        said = part.get("image_url")
+        url = said.get("url") if isinstance(said, dict) else said
+    elif part.get("type") == "image":
+        source = part.get("source") if isinstance(part.get("source"), dict) else part
+        data = source.get("data") or source.get("base64")
+        url = source.get("url") or (
+            data and f"data:{source.get('media_type') or source.get('mime_type')};base64,{data}"
+        )
+    else:
+        return None
+    return url if isinstance(url, str) and url else None
 
 
 def parts_of(content: Any) -> list[Part]:
@@ -122,6 +161,8 @@ def keep(
     """
     message = _parsed(form, record)
     native = native_of(form, record, message)
+    if parent is None:
+        _keep_results(session, form, record, key)
     if not message.opaque:
         try:
             return _said(session, msgspec.structs.replace(message, usage=usage or message.usage), native, key, parent)
@@ -131,6 +172,24 @@ def keep(
             if isinstance(refused, KeyReused) and refused.path == "key":
                 raise
     return _kept_as_it_is(session, Native(form.name, record), key, parent)
+
+
+def _keep_results(session: Session, form: Form, record: Any, key: str | None) -> None:
+    """Say the results that a record carries besides its message. One that contradicts the conversation stands in the record."""
+    try:
+        carried = form.results(record)
+    except (KeyError, TypeError, ValueError, AttributeError):  # as below
+        return
+    for number, each in enumerate(carried):
+        own = None if key is None else f"{key}/{number}"
+        try:
+            session.result(
+                each.call or "", each.content, error=each.error, key=own, native=Native(form.name + PART, None)
+            )
+        except TooLarge:
+            raise
+        except (Conflict, NotFound, Invalid):
+            continue
 
 
 def _parsed(form: Form, record: Any) -> Message:
@@ -178,29 +237,42 @@ def message_of(turn: Turn) -> Message:
     )  # fmt: skip
 
 
-def records_of(form: Form, turn: Turn) -> list[Any] | None:
-    """The records of one turn: its native one, or the rendered message. None for what only another framework can show."""
+def records_of(
+    form: Form, turn: Turn, *, provider: str | None = None, tool: str | None = None
+) -> list[Any] | None:  # fmt: skip
+    """The records of one turn: its native one, or the rendered message. None for what only another framework can show.
+
+    provider: whose signed reasoning is taken; by default that of the form. tool: the tool that gave a result.
+    """
     if turn.native is not None and turn.native.form == form.name:
         body = turn.native.body
         return [json.loads(body) if isinstance(body, bytes) else body]
+    if turn.native is not None and turn.native.form == form.name + PART:
+        return []
     message = message_of(turn)
     if message.opaque:
         return None
-    return form.render(msgspec.structs.replace(message, content=for_provider(message.content, form.provider)))
+    content = for_provider(message.content, form.provider if provider is None else provider)
+    return form.render(msgspec.structs.replace(message, content=content, tool=tool))
 
 
-def show(form: Form, turns: Sequence[Turn], *, whole: bool = True) -> ShownRecords:
-    """Turns as records of a form, in order. whole: every call has a result, an interrupted one where none came."""
+def show(form: Form, turns: Sequence[Turn], *, whole: bool = True, provider: str | None = None) -> ShownRecords:
+    """Turns as records of a form, in order. whole: every call has a result, an interrupted one where none came.
+
+    provider: whose model reads them, where the form serves many; its own signed reasoning is among them then.
+    """
     open_calls = unanswered(turns) if whole else {}
+    tools: dict[str | None, str] = {}
     records: list[Any] = []
     skipped = 0
     for turn in turns:
-        found = records_of(form, turn)
+        tools |= {call.id: call.tool for call in turn.calls}
+        found = records_of(form, turn, provider=provider, tool=tools.get(turn.call))
         skipped += found is None
         records += found or []
         for call in turn.calls:
             if call.id in open_calls.get(turn.seq, ()):
-                records += form.render(Message("tool", INTERRUPTED, call=call.id, error=True))
+                records += form.render(Message("tool", INTERRUPTED, call=call.id, error=True, tool=call.tool))
     return ShownRecords(records, skipped)
 
 

@@ -108,6 +108,15 @@ class CallProgram(NamedTuple):
     """Call the program of the run. Gives a `Came`."""
 
 
+class DriveRun(NamedTuple):
+    """Drive a claimed run by its agent. Gives its `Drive`. see: makes what the agent's function gets."""
+
+    agent: Any
+    lease: Any
+    see: Callable[..., Any]
+    record: Any
+
+
 class StopBranches(NamedTuple):
     """Stop the tasks of these branches, and wait until they have ended. A program without tasks has none."""
 
@@ -133,6 +142,7 @@ Command: TypeAlias = (
     | Await
     | Work
     | CallProgram
+    | DriveRun
     | StopBranches
     | IsStopped
     | Stay

@@ -477,7 +477,7 @@ def effects(
     count = check_page(limit)
     rows = reads.query(
         Q.effects_of_stream, touches=[(EFFECTS, stream.id)], stream=stream.id, after=seq_or_cursor(after), limit=count + 1,
-        open=1 if open_only else None, about=subjects.wanted(about),
+        open=1 if open_only else None, about=subjects.wanted_here(reads, stream.id, about),
     )  # fmt: skip
     page = page_by_seq(rows, count, lambda row: row[0])
     return Page([_record(reads, stream, row) for row in page], page.next)

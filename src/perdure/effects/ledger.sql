@@ -21,19 +21,21 @@ JOIN events e ON e.stream = f.stream AND e.seq = coalesce(f.doc_seq, f.seq)
 LEFT JOIN events o ON o.stream = f.stream AND o.seq = f.outcome_seq
 WHERE f.stream = :stream AND f.seq > :after
   AND f.state IN ('planned', 'dispatched', 'in_doubt', 'undoing') --? open
-  AND about(f) --? about
+  AND about_here(f) --? about
 ORDER BY f.seq LIMIT :limit
 
 -- effects_of_store: the effects of a tenant, newest first; `done` leaves out what a what-if fork copied.
 SELECT f.seq, f.state, f.tool, f.kind, f.key, f.digest, f.place, f.call, f.undoes, f.attempt, f.epoch, f.holder, f.actor, f.at,
   f.dispatched_at, f.deadline_at, f.quiet_at, f.mishaps, f.first_dispatched_at, e.body, o.body, o.at,
   s.id, s.uid, s.tenant, s.kind, s.name, s.parent, s.fork_seq
-FROM effects f
+FROM
+  about(effects) b CROSS JOIN --? about
+  effects f
 JOIN streams s ON s.id = f.stream
 LEFT JOIN events e ON e.stream = f.stream AND e.seq = coalesce(f.doc_seq, f.seq)
 LEFT JOIN events o ON o.stream = f.stream AND o.seq = f.outcome_seq
 WHERE f.tenant = :tenant
-  AND about(f) --? about
+  AND f.stream = b.stream AND f.seq = b.seq --? about
   AND f.state = :state --? state
   AND f.tool = :tool --? tool
   AND s.kind = :of --? of
@@ -48,13 +50,15 @@ ORDER BY f.at DESC, f.stream DESC, f.seq DESC LIMIT :limit
 SELECT f.seq, f.state, f.tool, f.kind, f.key, f.digest, f.place, f.call, f.undoes, f.attempt, f.epoch, f.holder, f.actor, f.at,
   f.dispatched_at, f.deadline_at, f.quiet_at, f.mishaps, f.first_dispatched_at, e.body, o.body, o.at, coalesce(o.at, f.at),
   s.id, s.uid, s.tenant, s.kind, s.name, s.parent, s.fork_seq
-FROM effects f
+FROM
+  about(effects) b CROSS JOIN --? about
+  effects f
 JOIN streams s ON s.id = f.stream
 LEFT JOIN events e ON e.stream = f.stream AND e.seq = coalesce(f.doc_seq, f.seq)
 LEFT JOIN events o ON o.stream = f.stream AND o.seq = f.outcome_seq
 WHERE f.tenant = :tenant
   AND f.error IS NOT NULL
-  AND about(f) --? about
+  AND f.stream = b.stream AND f.seq = b.seq --? about
   AND f.state = :state --? state
   AND f.tool = :tool --? tool
   AND NOT EXISTS (SELECT 1 FROM events m --? done

@@ -149,7 +149,7 @@ def listed_of(part: BundledStream) -> Listed:
 def choose(reads: Reads, chosen: Chosen) -> list[BundledStream]:
     """The streams that belong to what was chosen, parents first, in an order that no store decides."""
     found: dict[int, BundledStream] = {}
-    sessions = _sessions(reads, chosen)
+    sessions = sessions_of(reads, chosen)
     for stream in (*sessions, *_scopes(reads, chosen), *_runs(reads, chosen, sessions)):
         _add_line(reads, found, stream)
     if not found:
@@ -157,7 +157,8 @@ def choose(reads: Reads, chosen: Chosen) -> list[BundledStream]:
     return list(found.values())
 
 
-def _sessions(reads: Reads, chosen: Chosen) -> list[Stream]:
+def sessions_of(reads: Reads, chosen: Chosen) -> list[Stream]:
+    """The sessions that are chosen, by name. NotFound for one that is not there."""
     if chosen.everything:
         return _travelling(reads, "session")
     return [_session(reads, name) for name in sorted(set(chosen.sessions))]
@@ -172,7 +173,7 @@ def _session(reads: Reads, name: str) -> Stream:
 
 def readable(reads: Reads, sessions: Collection[str]) -> Readable:
     """Sessions by name, for reading instead of travelling."""
-    return gather(reads, _sessions(reads, Chosen(sessions)))
+    return gather(reads, sessions_of(reads, Chosen(sessions)))
 
 
 def _scopes(reads: Reads, chosen: Chosen) -> list[Stream]:

@@ -23,11 +23,12 @@ from perdure.model.records.tasks import TaskStatus, TaskStatusName
 
 
 class FilterSort(enum.Enum):
-    """The sort of value that a filter takes. OWN: its plane reads it."""
+    """The sort of value that a filter takes. Numbers, instants and OWN ones are read by the plane."""
 
     NAME = enum.auto()
     WORD = enum.auto()
     FLAG = enum.auto()
+    NUMBER = enum.auto()
     INSTANT = enum.auto()
     OWN = enum.auto()
 
@@ -73,7 +74,9 @@ _Since: TypeAlias = Annotated[
     Instant | None,
     Filter(FilterSort.INSTANT, "Not older: an age (90s, 24h, 7d) or an instant (2026-01-31T12:00Z).", metavar="WHEN"),
 ]
-_Until: TypeAlias = Annotated[Instant | None, Filter(FilterSort.INSTANT, "Not newer: as since.", metavar="WHEN")]
+_Until: TypeAlias = Annotated[
+    Instant | None, Filter(FilterSort.INSTANT, "Not newer: an age or an instant.", metavar="WHEN")
+]
 _OfMemories: TypeAlias = Annotated[str | None, _word(MemoryKind, "Only of this kind.")]
 _LiveMemories: TypeAlias = Annotated[str | None, _word(MemoryStatus, "Only those with this status.")]
 _Unread: TypeAlias = Annotated[bool, _flag("Only those that no recall has returned yet.")]
@@ -200,7 +203,7 @@ class SessionTaskFilters(ListingFilters, frozen=True, kw_only=True):
 
     status: _TaskStatus = None
     label: _Label = None
-    parent: Annotated[HasNumber | int | None, Filter(FilterSort.OWN, "Only parts of this task.", metavar="TASK")] = None
+    parent: Annotated[HasNumber | int | None, Filter(FilterSort.NUMBER, "Only parts of this task.")] = None
     stuck: _Stuck = False
 
 
@@ -220,7 +223,11 @@ class OwnMemoryFilters(ListingFilters, frozen=True, kw_only=True):
 def filters_of(record: type[ListingFilters]) -> dict[str, Filter]:
     """The filters of a listing by their names, without those that say which page of it."""
     hints = get_type_hints(record, include_extras=True)
-    return {name: hints[name].__metadata__[0] for name in record.__struct_fields__ if name not in {"limit", "after"}}
+    said = {name: getattr(hints[name], "__metadata__", (None,))[0] for name in record.__struct_fields__}
+    return {name: each for name, each in said.items() if isinstance(each, Filter)}
+
+
+_READ_BY_PLANE = frozenset({FilterSort.NUMBER, FilterSort.INSTANT, FilterSort.OWN})
 
 
 def wanted(asked: ListingFilters) -> dict[str, Any]:
@@ -230,7 +237,7 @@ def wanted(asked: ListingFilters) -> dict[str, Any]:
 
 
 def _checked(each: Filter, value: Any, path: str) -> Any:
-    if value is None or each.sort in (FilterSort.INSTANT, FilterSort.OWN):
+    if value is None or each.sort in _READ_BY_PLANE:
         return None
     if each.sort is FilterSort.FLAG:
         return 1 if value else None

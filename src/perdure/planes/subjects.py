@@ -45,6 +45,15 @@ def wanted(about: str | None) -> str | None:
     return None if about is None else check_name(about, "about")
 
 
+def wanted_here(reads: Reads, stream: int, about: str | None) -> str | None:
+    """The subject that a listing of one stream is asked for. None, so no filter, where everything in the stream is about it."""
+    asked = wanted(about)
+    if asked is None:
+        return None
+    rows = reads.query(Q.is_whole, touches=[(SUBJECTS, stream)], tenant=reads.tenant, about=asked, stream=stream)
+    return None if rows else asked
+
+
 def in_row(row: Row | None) -> list[str]:
     """The subjects that a row has."""
     return subjects_in(row["about"]) if row is not None else []
@@ -75,7 +84,7 @@ def add_to_run(tx: Tx, stream: Stream, about: Iterable[str]) -> tuple[str, ...]:
 def add_to_scope(tx: Tx, stream: Stream, about: Iterable[str]) -> tuple[str, ...]:
     """A scope, and so everything in it, is about these too."""
     names = named(about)
-    before = [subject for (subject,) in tx.query(Q.of_whole, touches=[(SUBJECTS, stream.id)], stream=stream.id)]
+    before = of_whole(tx, stream)
     new = [subject for subject in names if subject not in before]
     if new:
         tx.record(Change("scope.subjects_named", stream, SCOPES, Op.NOTE, subjects=new))
@@ -112,6 +121,11 @@ def of_range(tx: Tx, stream: Stream, first: int, last: int) -> list[str]:
         rows = tx.query(Q.of_range, touches=touches, stream=span.stream, upto=span.last, first=first, last=last)
         found.update(subject for (subject,) in rows)
     return sorted(found)
+
+
+def of_whole(reads: Reads, stream: Stream) -> list[str]:
+    """The subjects of everything in a session, run or scope."""
+    return [subject for (subject,) in reads.query(Q.of_whole, touches=[(SUBJECTS, stream.id)], stream=stream.id)]
 
 
 def so_far(reads: Reads, stream: Stream, upto: int) -> list[str]:

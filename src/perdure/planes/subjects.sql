@@ -18,6 +18,9 @@ SELECT subject FROM subjects WHERE stream = :stream AND seq <= :upto AND seq >= 
 UNION SELECT b.subject FROM covers c JOIN subjects b ON b.stream = c.stream AND b.seq = c.seq
 WHERE c.stream = :stream AND c.seq <= :upto AND c.last_seq >= :first AND c.last_seq <= :last AND c.first_seq >= :first
 
+-- is_whole: whether everything in a stream is about a subject.
+SELECT 1 FROM subjects WHERE tenant = :tenant AND subject = :about AND stream = :stream AND whole = 1 LIMIT 1
+
 -- runs_of_session: the runs of a session.
 SELECT s.id, s.uid, s.tenant, s.kind, s.name, s.parent, s.fork_seq FROM runs r JOIN streams s ON s.id = r.stream
 WHERE r.tenant = :tenant AND r.session = :session ORDER BY s.id

@@ -23,6 +23,7 @@ from perdure.effects.commands import (
     CheckLease,
     Command,
     Consult,
+    DriveRun,
     IsStopped,
     Pause,
     Read,
@@ -161,6 +162,7 @@ class Shell:
         Pause: _pause,
         Await: lambda self, command: self.caller.until(command.future, self._staying),
         Work: lambda self, command: self.caller.work(command.task, *command.args),
+        DriveRun: lambda self, command: drive(self.caller, *command),
         CheckLease: lambda _self, _command: None,  # a session has no lease to look at
         StopBranches: lambda _self, _command: None,  # and sync code no tasks
         IsStopped: lambda _self, _command: False,
@@ -338,6 +340,7 @@ class AsyncShell:
         Pause: lambda self, command: self.caller.pause(command.seconds),
         Await: lambda self, command: self.caller.until(command.future, self._staying),
         Work: lambda self, command: self.caller.work(command.task, *command.args),
+        DriveRun: lambda self, command: adrive(self.caller, *command),
         CheckLease: _nothing,
         StopBranches: _nothing,
         IsStopped: _nothing,

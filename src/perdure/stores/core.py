@@ -144,10 +144,9 @@ class Core:
         self.continuity = Continuity(engine, identity.epoch, identity.history, keeps=keeps)
         self.continuity.begin(identity.facts)
         self.holder = new_uid().hex()
-        remote = engine.dialect == "postgres"
-        self.living = Living(folder_for(getattr(engine, "path", None), self.uid, remote=remote), self.holder)
-        self.tide = Tide(None if remote else self.living.folder, self.uid)
-        database_clock = clock is None and engine.dialect == "postgres"
+        self.living = Living(folder_for(getattr(engine, "path", None), self.uid, remote=engine.is_server), self.holder)
+        self.tide = Tide(None if engine.is_server else self.living.folder, self.uid)
+        database_clock = clock is None and engine.is_server
         self.lease_seconds = lease_seconds  # how long others take this store for alive after its last heartbeat
         self.clocks = Clocks(
             clock or system_clock,

@@ -41,7 +41,7 @@ _SET = Statement(
     "SELECT set_config('hnsw.iterative_scan', 'relaxed_order', true), set_config('hnsw.ef_search', :ef, true), "
     "set_config('hnsw.max_scan_tuples', '60000', true)",
 )  # fmt: skip
-_TAGGED = """AND EXISTS (SELECT 1 FROM texts x JOIN tags g ON g.stream = x.in_stream AND g.id = x.of_seq
+_TAGGED = """EXISTS (SELECT 1 FROM texts x JOIN tags g ON g.stream = x.in_stream AND g.id = x.of_seq
     WHERE x.in_stream = v.in_stream AND x.seq = v.seq AND x.part = v.part AND x.shelf = v.shelf AND x.tenant = v.tenant
       AND g.thing = '{}' AND g.tag = :{})"""
 _NEAREST = """
@@ -71,10 +71,14 @@ def _nearest(home: str, embedding: int, dims: int, *, by_index: bool) -> Stateme
         near=f"CAST(v.near AS {home}.halfvec{size})" if by_index else "v.near",
         home=home,
         size=size,
-        tag=" ".join(_TAGGED.format("memory", "tag").split()),
-        about=" ".join(_TAGGED.format("memory_about", "about").split()),
+        tag=f"AND {_tagged('memory', 'tag')}",
+        about=f"AND (about_whole(v.in_stream) OR {_tagged('memory_about', 'about')})",
     )
     return Statement("vectors_nearest", "The vectors that lie nearest to one.", text)
+
+
+def _tagged(thing: str, tag: str) -> str:
+    return " ".join(_TAGGED.format(thing, tag).split())
 
 
 def find(reads: Reader) -> NearColumn | None:

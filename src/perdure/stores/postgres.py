@@ -441,6 +441,7 @@ class PostgresEngine(WithoutLines):
     blobs_inside_max_bytes = BLOB_IN_DATABASE_MAX_BYTES
     plain_text_blobs = True
     one_connection = False
+    is_server = True
 
     def __init__(
         self, url: str, conninfo: str, schema: str, timeout_seconds: float = 30.0, *, read_only: bool = False

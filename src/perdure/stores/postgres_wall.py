@@ -99,7 +99,8 @@ def _script(raw: Any, schema: str, roles: Roles) -> Iterable[str]:
     for name, given in options.items():
         yield _MAKE.format(literal=literal(name), name=quoted(name), options=given)
     owner, app, keeper, place = quoted(roles.owner), quoted(roles.app), quoted(roles.keeper), quoted(schema)
-    yield f"GRANT {owner} TO {keeper}"
+    if not raw.execute("SELECT pg_has_role(%s, %s, 'MEMBER')", (roles.keeper, roles.owner)).fetchone()[0]:
+        yield f"GRANT {owner} TO {keeper}"  # the keeper repeats all this after a migration, and may not grant
     yield f"ALTER SCHEMA {place} OWNER TO {owner}"
     yield f"GRANT USAGE ON SCHEMA {place} TO {app}, {keeper}"
     kinds = raw.execute(_KINDS, (schema,)).fetchall()

@@ -338,6 +338,7 @@ class SqliteEngine(WithoutLines):
     exact_heads = True
     blobs_inside_max_bytes = BLOB_IN_DATABASE_MAX_BYTES
     plain_text_blobs = False
+    is_server = False
 
     def __init__(self, url: str, path: Path | None, timeout_seconds: float = 30.0, *, read_only: bool = False) -> None:
         self.url = url

@@ -7,14 +7,15 @@
     SELECT …
 
 A line that ends in `--? name` is left out unless that parameter is given (not None): filters come from this closed text, never
-from input. `:now` is the store's clock, `named(e)` the actor of an event as people know it, `about(t)` whether a record is about
-the subject `:about`. Overrides (`@sqlite`, `@postgres`) need a reason; a test counts them.
+from input. `:now` is the store's clock, `named(e)` the actor of an event as people know it, `about(…)` and its like
+say what is about the subject `:about` (`about_words.sql`). Overrides (`@sqlite`, `@postgres`) need a reason; a test counts them.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -27,15 +28,7 @@ NAMED = (
     r"\bnamed\((\w+)\)",
     r"coalesce((SELECT min(who.name) FROM actors who WHERE who.tenant = \1.tenant AND who.actor = \1.actor), \1.actor)",
 )
-# `about(t)`: the record `t` is about the subject that was asked for, by itself or because all of its stream is (log/subjects.py).
-# `about_all(t)`: anything in its stream is. `about_before(t)`: anything up to it is, for a state that may hold all of that.
-_WHO = r"EXISTS (SELECT 1 FROM subjects who WHERE who.tenant = \1.tenant AND who.subject = :about AND who.stream = \1.stream"
-_WORDS = (
-    NAMED,
-    (r"\babout\((\w+)\)", rf"({_WHO} AND who.seq = \1.seq) OR {_WHO} AND who.whole = 1))"),
-    (r"\babout_before\((\w+)\)", rf"({_WHO} AND who.seq <= \1.seq) OR {_WHO} AND who.whole = 1))"),
-    (r"\babout_all\((\w+)\)", rf"{_WHO})"),
-)
+_ABOUT = re.compile(r"\b(about(?:_\w+)?)\(([\w.]+)\)")
 _POSTGRES_NOW = "coalesce(%(now)s::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint)"
 
 
@@ -53,6 +46,10 @@ class Statement:
         self._rendered: dict[tuple[str, frozenset[str]], str] = {}
         self._fixed: dict[str, str] = {}  # dialect -> the text, where nothing in it is optional: most of them
 
+    def source_for(self, dialect: str) -> str:
+        """The text as it is written, with all of its optional lines."""
+        return self.overrides[dialect][1] if dialect in self.overrides else self.source
+
     def text(self, dialect: str, params: Mapping[str, Any]) -> str:
         """The text for a database, with the optional lines whose parameters are given."""
         return self._fixed.get(dialect) or self._text(dialect, params)
@@ -65,11 +62,11 @@ class Statement:
         return text
 
     def _render(self, dialect: str, given: frozenset[str]) -> str:
-        source = self.overrides[dialect][1] if dialect in self.overrides else self.source
+        source = self.source_for(dialect)
         lines = [_OPTIONAL.sub("", line) for line in source.splitlines() if _wanted(line, given)]
         text = "\n".join(lines)
-        for word, meaning in _WORDS:
-            text = re.sub(word, meaning, text)
+        text = re.sub(*NAMED, text)
+        text = _ABOUT.sub(lambda match: _about_words()[match[1]].source_for(dialect).replace("<it>", match[2]), text)
         text = to_postgres(text) if dialect == "postgres" else text
         if not any(map(_OPTIONAL.search, source.splitlines())):
             self._fixed[dialect] = text
@@ -89,6 +86,11 @@ def to_postgres(text: str) -> str:
 def folder_of(package: str) -> Path:
     """Where a package and its SQL lie. `importlib.resources` would load what opens archives: a tenth of `import perdure`."""
     return Path(import_module(package).__path__[0])
+
+
+@cache
+def _about_words() -> dict[str, Statement]:
+    return {each.name: each for each in Statements("perdure.stores", "about_words.sql")}
 
 
 class Statements:

@@ -222,6 +222,9 @@ class Engine(Protocol):
     url: str
     exact_heads: bool  # whether heads read inside a transaction cannot move before it commits
     one_connection: bool  # whether readers must share the lane's connection (memory)
+    is_server: (
+        bool  # whether it is a server: its clock decides, its users are on many machines, and it tells them of commits
+    )
     blobs_inside_max_bytes: int  # larger ones lie in the artifact place, if there is one; -1: all of them do
     plain_text_blobs: (
         bool  # documents in blobs are not compressed by us: SQL can read them, and the server compresses them

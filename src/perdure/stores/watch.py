@@ -93,7 +93,7 @@ class Watch:
 
     def _attach(self) -> None:
         """Watch what was not there before, and what has gone meanwhile."""
-        if self._commits and self._engine.dialect == "postgres":
+        if self._commits and self._engine.is_server:
             self._listen()
         elif self._commits and self._versions is None:
             with contextlib.suppress(Fault):
@@ -143,7 +143,7 @@ class Watch:
 
     def _is_polling(self) -> bool:
         """Whether the store is looked at closely: while a WAL settles, or always where the kernel says nothing."""
-        if self._engine.dialect == "postgres" or not self._commits:
+        if self._engine.is_server or not self._commits:
             return False
         return self._wal_number < 0 or time.monotonic() < self._settling_until
 

@@ -59,7 +59,7 @@ def backup(core: Core, target: Path, progress: Progress | None = None) -> Backup
     """
     target = Path(target).absolute()
     check_folder(target)
-    write = _archive if core.engine.dialect == "postgres" else _copy
+    write, note = (_archive, POSTGRES_NOTE) if core.engine.is_server else (_copy, SQLITE_NOTE)
     with told("backup"), disk_errors(target):
         refuse_existing(target)
         with unfinished(target, blobs=True) as folder:
@@ -70,7 +70,6 @@ def backup(core: Core, target: Path, progress: Progress | None = None) -> Backup
             size = partial.stat().st_size
             reach("copy.filled")
             publish(partial, target)
-    note = POSTGRES_NOTE if core.engine.dialect == "postgres" else SQLITE_NOTE
     schema, epoch = migrate.number_in(facts, "schema"), migrate.number_in(facts, "epoch")
     return Backup(
         path=str(target), store=facts["uid"], epoch=epoch, schema=schema, size=size, blobs=len(outside), note=note

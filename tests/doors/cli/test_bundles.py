@@ -64,6 +64,10 @@ def test_a_dry_run_before_there_is_a_store_adds_to_nothing_and_makes_none(run, a
         (("export", "--all", "--format", "json"), "name them"),
         (("export", "--format", "markdown"), "name them"),
         (("export", "SESSION", "--scope", "x", "--format", "json"), "nothing else"),
+        (("export", "--all", "--format", "openai"), "-o NAME.jsonl"),
+        (("export", "--format", "openai", "-o", "x"), "name them, or --all"),
+        (("export", "run:abc", "--format", "atif", "-o", "x"), "name them, or --all"),
+        (("export", "--all", "--outcome", "worked", "-o", "x"), "--format openai|trl"),
         (("move", "sqlite:///a.db"), "--take-back"),
     ],
 )
@@ -123,3 +127,13 @@ def test_a_store_is_moved_and_taken_back(run, ask, url, tmp_path) -> None:
     assert done.exit_code == 0
     assert "written to again" in done.output
     assert run("move", "sqlite:///missing.db", target).exit_code == 3
+
+
+@pytest.mark.parametrize("shape", ["openai", "trl", "atif"])
+def test_sessions_go_out_as_rows_to_learn_from(run, ask, url, session, tmp_path, shape) -> None:
+    done = ask("export", session, "--format", shape, "-o", "rows.jsonl", "--store", url)
+    assert done["rows"] == 1
+    assert len((tmp_path / "rows.jsonl").read_text().splitlines()) == 1
+    assert json.loads((tmp_path / "rows.jsonl.lineage.jsonl").read_text())["session"] == session
+    shown = run("export", "--all", "--format", shape, "--outcome", "failed", "-o", "none.jsonl", "--store", url)
+    assert "secrets included" in shown.output

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 import threading
@@ -19,6 +20,7 @@ from perdure.doors.console.pages import Links, pages
 from perdure.doors.http.app import make_app
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+DATABASES = ("sqlite", "postgres") if "PERDURE_ROUNDS" in os.environ else ("sqlite",)
 WAIT_MS = 30_000  # for what comes; a loaded machine may be slow, and nothing here is timed
 
 
@@ -81,11 +83,22 @@ def shown(filled: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Co
         yield console
 
 
-@pytest.fixture
-def own(filled: Path, tmp_path: Path) -> Iterator[Console]:
+@pytest.fixture(params=DATABASES)
+def own(request: pytest.FixtureRequest, filled: Path, tmp_path: Path) -> Iterator[Console]:
     """The console of a store that a test may change."""
-    with served(f"sqlite:///{copied(filled, tmp_path)}") as console:
+    if request.param == "sqlite":
+        url = f"sqlite:///{copied(filled, tmp_path)}"
+    else:
+        url = request.getfixturevalue("postgres_store")
+        scene.fill(url)
+    with served(url) as console:
         yield console
+
+
+@pytest.fixture(params=DATABASES)
+def empty(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of a store that a test fills itself."""
+    return f"sqlite:///{tmp_path}/own.db" if request.param == "sqlite" else request.getfixturevalue("postgres_store")
 
 
 def copied(filled: Path, folder: Path) -> Path:

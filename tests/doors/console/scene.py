@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import subprocess
 import sys
 import time
@@ -212,3 +213,53 @@ def fill_hostile(url: str) -> None:
             session.remember(text, kind="fact", source=[turn])
             drive(store, asks_freely, text, key=name)
             drive(store, nightly, text, key=f"n{name}")
+
+
+TAGS = ("script", "img", "svg", "iframe", "a", "style", "object", "math", "details", "body", "input", "form")  # fmt: skip
+ATTRIBUTES = ("onerror", "onload", "onfocus", "ontoggle", "onmouseover", "href", "src", "srcdoc", "action")  # fmt: skip
+BREAKS = (
+    "",
+    "'",
+    '"',
+    "`",
+    "-->",
+    "]]>",
+    "</textarea>",
+    "</title>",
+    "\\",
+    "\u2028",
+    "${",
+    "{{",
+    "%3C",
+    "&lt;",
+    "\ud7ff",
+)
+HARM = (
+    "window.pwned=1",
+    "javascript:window.pwned=1",
+    "data:text/html,<script>parent.pwned=1</script>",
+    "https://evil.example/x",
+)
+
+
+def generated(count: int) -> list[str]:
+    """Strings that would do something if any of them were ever markup, a script or an address."""
+    dice = random.Random(21)
+    return [
+        f"{dice.choice(BREAKS)}{dice.choice(BREAKS)}<{dice.choice(TAGS)} {dice.choice(ATTRIBUTES)}={dice.choice(BREAKS[:4])}"
+        f"{dice.choice(HARM)}{dice.choice(BREAKS)}>{n}"
+        for n in range(count)
+    ]
+
+
+def fill_generated(url: str, count: int, in_one: int = 200) -> list[str]:
+    """Sessions with so many hostile turns in all; their names, which are hostile too."""
+    names: list[str] = []
+    texts = generated(count)
+    with perdure.open(url) as store:
+        for start in range(0, count, in_one):
+            names.append("".join(filter(str.isprintable, texts[start])))
+            session = store.session(names[-1], title=texts[start])
+            for n, text in enumerate(texts[start : start + in_one]):
+                session.say("user" if n % 2 else "assistant", text)
+    return names

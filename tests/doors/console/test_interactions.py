@@ -1,4 +1,7 @@
-"""Everything that people do in the console, in a real browser, while somebody else acts: on SQLite, two on PostgreSQL, too."""
+"""Everything that people do in the console, in a real browser, while somebody else acts: on SQLite, two on PostgreSQL, too.
+
+With PERDURE_ROUNDS all of them on both.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 import perdure
 from doors.console import scene
 from doors.console.conftest import Console, served
+from perdure.stores.url import parse
 
 QUIET = "**/v1/console/live"  # a tab that hears nothing of what others do
 
@@ -109,10 +114,9 @@ def test_what_is_no_json_settles_nothing(own: Console, tab: Any) -> None:
 # -- a run ---------------------------------------------------------------------------------------------------------------
 
 
-def test_ten_thousand_events_are_few_rows_and_the_state_follows_the_keys(tmp_path: Path, tab: Any) -> None:
-    url = f"sqlite:///{tmp_path}/long.db"
-    run = scene.fill_long(url, 10_000)
-    with served(url) as console:
+def test_ten_thousand_events_are_few_rows_and_the_state_follows_the_keys(empty: str, tab: Any) -> None:
+    run = scene.fill_long(empty, 10_000)
+    with served(empty) as console:
         page = tab(console).at(f"/runs/{run}")
         page.get_by_text("10,004 events").wait_for()
         page.get_by_text("After event 10004").wait_for()
@@ -151,8 +155,8 @@ def test_a_fork_tells_before_the_click_what_it_would_do_twice(own: Console, tab:
         assert next(iter(store.runs(agent="fix-issue"))).record.what_if is not None
 
 
-def test_what_changed_since_an_event_is_shown(shown: Console, tab: Any) -> None:
-    page = tab(shown).at(f"/runs/{run_of(shown.url, 'fix-issue')}?at=5")
+def test_what_changed_since_an_event_is_shown(own: Console, tab: Any) -> None:
+    page = tab(own).at(f"/runs/{run_of(own.url, 'fix-issue')}?at=5")
     page.get_by_text("What changed since event 5").click()
     page.get_by_role("heading", name="effects").wait_for()
     assert page.locator("details").get_by_text("open_pull_request").first.is_visible()
@@ -228,13 +232,25 @@ database.commit()
 """
 
 
+def damage(url: str) -> None:
+    """Change an event behind the store's back. Of SQLite in another process: ours has the file open."""
+    if url.startswith("sqlite:"):
+        subprocess.run([sys.executable, "-c", DAMAGE, url.removeprefix("sqlite:///")], check=True)
+        return
+    address = parse(url)
+    with psycopg.connect(address.conninfo) as connection:
+        connection.execute(f'SET search_path = "{address.schema}"')
+        connection.execute("SET session_replication_role = replica")  # without the triggers that guard it
+        found = "SELECT id FROM streams WHERE name = 'issue-42' AND kind = 'session'"
+        connection.execute(f"UPDATE events SET at = at + 1 WHERE seq = 4 AND stream = ({found})")
+
+
 def test_verify_says_that_all_is_well_and_names_the_first_event_that_is_not(own: Console, tab: Any) -> None:
     here = tab(own)
     page = here.at("/audit")
     page.get_by_role("button", name="Verify").click()
     page.get_by_text("Everything is as it was written").wait_for()
-    path = own.url.removeprefix("sqlite:///")
-    subprocess.run([sys.executable, "-c", DAMAGE, path], check=True)  # another process: ours has the file open
+    damage(own.url)
     page.get_by_role("button", name="Verify").click()
     page.get_by_text("issue-42 event 4").first.wait_for()
 
@@ -249,8 +265,8 @@ def test_workers_are_a_tree_of_who_does_what(own: Console, tab: Any) -> None:
         page.get_by_text("every stream ends where its head says").wait_for()
 
 
-def test_a_memory_says_where_it_came_from(shown: Console, tab: Any) -> None:
-    page = tab(shown).at("/memory?q=cookies")
+def test_a_memory_says_where_it_came_from(own: Console, tab: Any) -> None:
+    page = tab(own).at("/memory?q=cookies")
     memory = card(page, "Safari 17 drops them")
     memory.get_by_text("Why we believe this").click()
     memory.get_by_text("auth.py sets SameSite=None without Secure").wait_for()
@@ -261,8 +277,8 @@ def test_a_memory_says_where_it_came_from(shown: Console, tab: Any) -> None:
 # -- the tab itself ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_server_that_ends_is_told_and_comes_back_without_a_gap(filled: Path, tmp_path: Path, tab: Any) -> None:
-    url = f"sqlite:///{tmp_path}/agent.db"
+def test_a_server_that_ends_is_told_and_comes_back_without_a_gap(empty: str, tab: Any) -> None:
+    url = empty
     with perdure.open(url, actor="bot") as store:
         scene.drive(store, scene.asks_freely, "First?", key="1")
     with served(url) as console:

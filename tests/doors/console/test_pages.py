@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,23 @@ def test_hostile_text_is_shown_and_never_run(tmp_path: Path, tab: Any) -> None:
         assert page.get_by_text("⟨202E⟩gnp.exe").first.is_visible()  # and what would hide is shown
         for link in page.locator("main a").all():
             assert (link.get_attribute("href") or "").startswith("/")
+
+
+@pytest.mark.skipif("PERDURE_ROUNDS" not in os.environ, reason="ten thousand strings in a browser: set PERDURE_ROUNDS")
+def test_ten_thousand_hostile_strings_are_shown_and_never_run(tmp_path: Path, tab: Any) -> None:
+    url = f"sqlite:///{tmp_path}/hostile.db"
+    names = scene.fill_generated(url, 10_000)
+    with served(url) as console:
+        here = tab(console)
+        for name in names:
+            page = here.at(f"/sessions/{_part(name)}")
+            settle(page)
+            assert page.evaluate("() => window.pwned") is None, name
+            assert page.locator("main :is(script, iframe, style, img, object, svg:not([aria-hidden]))").count() == 0, (
+                name
+            )
+            for link in page.locator("main a").all():
+                assert (link.get_attribute("href") or "").startswith("/")
 
 
 def test_control_what_a_planted_tag_would_do_is_noticed(shown: Any, tab: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Self
 
@@ -47,17 +47,21 @@ def client(url: str, *, role: str = "admin", tenant: str = "default") -> Iterato
 class LiveServer:
     """A server on a port of its own, in a thread of this process."""
 
-    def __init__(self, url: str, *, tenant: str = "default", **serving: Any) -> None:
+    def __init__(
+        self, url: str, *, tenant: str = "default", pages: Callable[..., Any] = lambda *_: (), **serving: Any
+    ) -> None:
+        """pages: makes routes beside the table, of the server and its address."""
         self.serving = Serving(url, tenant=tenant, **serving)
         self._socket = socket.create_server(("127.0.0.1", 0))
+        host, port = self._socket.getsockname()
+        self.address = f"http://{host}:{port}"
         config = uvicorn.Config(
-            make_app(self.serving), http="httptools", ws="none", lifespan="on", log_config=None, access_log=False,
-            timeout_graceful_shutdown=5,
+            make_app(self.serving, pages(self.serving, self.address)), http="httptools", ws="none", lifespan="on",
+            log_config=None, access_log=False, timeout_graceful_shutdown=5,
         )  # fmt: skip
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, args=([self._socket],), daemon=True)
-        host, port = self._socket.getsockname()
-        self.http = httpx2.Client(base_url=f"http://{host}:{port}", timeout=60)
+        self.http = httpx2.Client(base_url=self.address, timeout=60)
 
     def __enter__(self) -> Self:
         self._thread.start()

@@ -118,3 +118,50 @@ def test_a_server_that_ends_lets_its_streams_go(url) -> None:
         next(found)
         server.serving.drain()
         assert all(event is None for _, event in found)  # and it ends
+
+
+@perdure.tool(kind="idempotent")
+def send(what: str) -> str:
+    return what
+
+
+@perdure.agent
+def shown(run: perdure.Run) -> str:
+    run.step(len, "abc")
+    run.act(send, "x")
+    return run.ask("go on?")
+
+
+def test_a_run_in_the_form_of_ag_ui(url) -> None:
+    """Every event validates by AG-UI's own models, in the order that it asks for; cut after each event, nothing is missing."""
+    core = pytest.importorskip("ag_ui.core", reason="needs ag-ui-protocol: `make setup` installs it")
+    pydantic = pytest.importorskip("pydantic", reason="as above")
+    text = make_token(url, role="viewer")
+    with perdure.open(url) as store, LiveServer(url) as server:
+        with pytest.raises(perdure.Waiting):
+            store.drive(shown, key="k")
+        store.answer(next(iter(store.asks())).id, "yes")
+        assert store.drive(shown, key="k") == "yes"
+        run = next(iter(store.runs())).id
+        path, head = f"/v1/stream?run={run}&form=ag-ui", bearer(text)
+        said: list[dict] = []
+        at = None
+        while not said or said[-1]["type"] != "RUN_FINISHED":
+            more = {} if at is None else {"Last-Event-ID": at}
+            with server.stream(path, {**head, **more}) as response:
+                for place, event in blocks(response):
+                    if event is not None:
+                        said.append(event)
+                    if place != at and event is not None:
+                        at = place
+                        break  # cut after each event of the log
+        refused = server.http.get("/v1/stream?form=ag-ui", headers=head)
+    assert refused.status_code in (400, 422)
+    for event in said:
+        pydantic.TypeAdapter(core.Event).validate_python(event)
+    assert [event["type"] for event in said] == [
+        "RUN_STARTED", "STEP_STARTED", "STEP_FINISHED", "TOOL_CALL_START", "TOOL_CALL_ARGS", "TOOL_CALL_END", "TOOL_CALL_RESULT",
+        "CUSTOM", "CUSTOM", "RUN_FINISHED",
+    ]  # fmt: skip
+    assert said[-1]["result"] == "yes"
+    assert len({event["toolCallId"] for event in said if "toolCallId" in event}) == 1

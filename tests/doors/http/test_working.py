@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import msgspec
 import pytest
 from starlette.testclient import TestClient
 
 import perdure
+from doors.http.matrix import body_of
 from doors.http.serving_kit import bearer, make_token
-from perdure.doors.http.app import make_app
+from perdure.doors.http.app import TABLE, make_app
 from perdure.doors.http.serving import Serving
+from perdure.doors.http.table import Right
 
 GIVEN, SEND, PROBE, REST, END = "given", "send", "probe", "rest", "end"
 PLAIN = {"digest": "d", "name": "look"}
@@ -282,6 +287,41 @@ def test_a_place_that_is_none(local, place) -> None:
         )
         assert answer.status_code in (409, 413, 422)
         assert "place" in answer.json()["path"]
+
+
+HOSTILE: list[Any] = [
+    None, True, -1, 2**70, 1.5, "", "x" * 5_000, "0//1\x00", [], {}, [[[]]], {"$": ["bytes", "!"]}, {"$": ["nothing", 1]},
+    "\ud800",
+]  # fmt: skip
+EVERY = 1 if "PERDURE_ROUNDS" in os.environ else 5
+ROUTES = [each for each in TABLE if each.right is Right.WORK and each.body is not None]
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda each: each.name)
+def test_hostile_bodies_are_refused(local, route) -> None:
+    """Each field of each body with what does not belong there: never a failure of the server, and the run can still end."""
+    with local.up() as http:
+        local.start(http)
+        hand = local.hand(http)
+        hand.claim()
+        good = {
+            "holder": "w1",
+            "token": 1,
+            "place": "0//1",
+            "agents": {"fix": "v1"},
+            "held": [hand.run],
+            "concurrency": 1,
+        }
+        fields = [each.name for each in msgspec.structs.fields(route.body)]
+        fitting = {**body_of(route), **{name: good[name] for name in fields if name in good}}
+        path = route.path.format(run=hand.run, seq=3)
+        for at, name in enumerate((*fields, "unknown")):
+            for value in HOSTILE[at % EVERY :: EVERY]:
+                body = json.dumps({**fitting, name: value})
+                headers = {**hand.headers, "content-type": "application/json"}
+                answer = http.post(path, content=body.encode(errors="surrogatepass"), headers=headers)
+                assert answer.status_code < 500, f"{name}={value!r}: {answer.text}"
+    sound(local)
 
 
 # -- effects and doubt -------------------------------------------------------------------------------------------------

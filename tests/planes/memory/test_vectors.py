@@ -240,6 +240,16 @@ def test_postgres_finds_the_nearest_by_itself_once_it_is_indexed(
         assert len(store.search("bird", session="s")) == 10
         for asked in ({"tags": ["bird"]}, {"about": ["user:al"]}, {"since": "1h"}):
             assert [hit.memory.seq for hit in session.recall("bird", **asked)] == [memory.seq]
+        assert not session.recall("bird", about=["user:bo"])
+        store.scope("project:x").add_subjects("user:bo")
+        assert [hit.memory.seq for hit in session.recall("bird", about=["user:bo"])] == [memory.seq]
+
+
+def test_a_scope_that_is_about_somebody_is_found_by_meaning(store: perdure.Store) -> None:
+    scope = store.scope("project:x", about=["user:bo"])
+    memory = scope.remember("A heron")
+    assert [hit.memory.seq for hit in store.recall("bird", about=["user:bo"])] == [memory.seq]
+    assert not store.recall("bird", about=["user:al"])
 
 
 def test_a_database_that_may_not_make_the_extension_does_without(

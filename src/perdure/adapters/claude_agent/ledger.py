@@ -2,26 +2,36 @@
 
 Built-in tools (Bash, Write …) are carried out by the host. A hook can only refuse them: the intent is recorded before the call,
 the result after it, and a call whose like was left in doubt by a dead process is denied until somebody settles it. Tools of your
-own go through an SDK MCP server, where the ledger is complete. Keeps P2, P4.
+own go through an SDK MCP server, where the ledger is complete.
+
+A process may die when a tool has happened and its result is not in the transcript yet. The host then asks the model anew, and the
+call comes again under another id. So an effect is bound to the id of its call, and an effect of an earlier process whose call
+has no result in the transcript that `PerdureSessionStore` mirrors answers the next call like it. Keeps P2, P3, P4.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, NamedTuple
 
-from claude_agent_sdk import HookMatcher, SdkMcpTool, create_sdk_mcp_server  # pyright: ignore[reportMissingImports]
+from anyio import Lock
+from claude_agent_sdk import HookMatcher, SdkMcpTool, create_sdk_mcp_server, project_key_for_directory  # pyright: ignore[reportMissingImports]
 
 from perdure.adapters import outward
+from perdure.adapters.claude_agent.session_store import name_of
 from perdure.adapters.shared_store import SharedStore
 from perdure.effects.storable import storable
 from perdure.effects.tool import Tool
 from perdure.errors import Conflict, Failed, InDoubt, Waiting
 from perdure.handles.aio.effects import AsyncEffect
 from perdure.handles.aio.session import AsyncSession
+from perdure.handles.listing import aevery
 from perdure.model.records.conversation import Call
 from perdure.model.records.effects import EffectState, ToolKind
+from perdure.model.values import digest
+
+KEY = "claude:"  # with the id of a call: the key of its effect
 
 # Built-in tools that change nothing outside of the conversation.
 READS = frozenset({
@@ -40,6 +50,9 @@ class PerdureLedger:
         self._name = session
         self._kinds = kinds or {}
         self._begun: dict[str, AsyncEffect] = {}
+        self._coming: dict[str, list[_Coming]] = {}  # calls of our own servers that a hook has seen, by tool and input
+        self._unheard: list[AsyncEffect] | None = None  # effects of earlier processes whose results nobody has heard
+        self._mutex = Lock()
         self._served: set[str] = set()  # tools of our own servers, by the names that hosts give them
 
     # -- built-in tools --------------------------------------------------------------------------------------------
@@ -55,14 +68,24 @@ class PerdureLedger:
     async def _before(self, asked: Any, tool_use_id: str | None, _context: Any) -> Any:
         name, args = asked["tool_name"], asked.get("tool_input") or {}
         kind = self._kind(name)
+        coming = _Coming(str(tool_use_id or asked.get("tool_use_id") or ""), asked.get("session_id"), asked.get("cwd"))
+        if name in self._served:
+            self._coming.setdefault(_like(name.rpartition("__")[2], args), []).append(coming)
         if kind is ToolKind.READ or name in self._served:
             return {}
         session = await self._session()
+        unheard = await self._take_unheard(name, args, coming)
+        if unheard is not None:
+            return _denied(
+                f"{name} with this input was carried out before the process died. Its result: {unheard.result!r}"[
+                    :2_000
+                ]
+            )
         left = await left_open(session, name, args)
         if left is not None and kind is not ToolKind.IDEMPOTENT:
             return _denied(f"{name} with this input was being carried out when its process died, and its outcome is unknown. "
                            f"Check, then run `perdure settle {left.id} happened|absent|failed`")  # fmt: skip
-        key = left.key if left is not None else f"claude:{tool_use_id or asked.get('tool_use_id')}"
+        key = left.key if left is not None else KEY + coming.call
         effect = await session.begin(name, {"arguments": storable(args)}, kind=kind, key=key)
         if effect.settled:
             return _denied(f"{name} was carried out before under this id: {effect.result!r}"[:500])
@@ -110,15 +133,55 @@ class PerdureLedger:
             if outward.reads_only(declared):
                 return await invoke()
             session = await self._session()
-            left = await left_open(session, made.name, args)
+            seen = self._coming.get(_like(made.name, args))
+            coming = seen.pop(0) if seen else _Coming("", None, None)
+            left = await left_open(session, made.name, args) or await self._take_unheard(made.name, args, coming)
             call = Call("", made.name, args)
+            key = left.key if left is not None else KEY + coming.call if coming.call else None
             try:
+                if left is not None:
+                    await self._bind(left, coming.call)
                 acting = outward.made_for(call, declared, invoke)
-                return await session.act(acting, args, key=left.key if left is not None else None)
+                return await session.act(acting, args, key=key)
             except (InDoubt, Waiting, Failed) as trouble:
                 return {"content": [{"type": "text", "text": str(trouble)}], "is_error": True}
 
         return handle
+
+    # -- results that nobody has heard -------------------------------------------------------------------------------
+
+    async def _take_unheard(self, tool: str, args: Any, coming: _Coming) -> AsyncEffect | None:
+        """The effect of an earlier process that answers this call; from now on it is bound to it."""
+        async with self._mutex:  # looked for once, before this process has effects of its own
+            if self._unheard is None and coming.session is not None:
+                self._unheard = await self._find_unheard(coming)
+            unheard = self._unheard or []
+        for effect in unheard:
+            if effect.tool == tool and effect.record.args == {"arguments": storable(args)}:
+                unheard.remove(effect)
+                await self._bind(effect, coming.call)
+                return effect
+        return None
+
+    async def _find_unheard(self, coming: _Coming) -> list[AsyncEffect]:
+        """Effects that are done, and whose calls have no result in the transcript. None without a mirrored transcript."""
+        key = {"project_key": project_key_for_directory(coming.cwd), "session_id": coming.session}
+        transcript = await self._opened.aio.session(name_of(key))
+        session = await self._session()
+        if not await transcript.turns(last=1):
+            return []
+        found = []
+        async for effect in aevery(session.effects):
+            if effect.state is EffectState.COMMITTED and effect.key.startswith(KEY):
+                call = await session.get(_bound(effect), effect.key.removeprefix(KEY))
+                told = await transcript.result_of(call) if call else None
+                # An error that the host wrote for a call that was cut off says nothing of the effect.
+                if told is None or (told.error and not _is_error(effect.result)):
+                    found.append(effect)
+        return found
+
+    async def _bind(self, effect: AsyncEffect, call: str) -> None:
+        await (await self._session()).set(_bound(effect), call)
 
     # -- the session -----------------------------------------------------------------------------------------------
 
@@ -128,6 +191,27 @@ class PerdureLedger:
     def close(self) -> None:
         """Let the store go."""
         self._opened.close()
+
+
+class _Coming(NamedTuple):
+    """A call that is on its way to a server of ours: its id, and the host's session and folder."""
+
+    call: str
+    session: str | None
+    cwd: str | None
+
+
+def _like(tool: str, args: Any) -> str:
+    return f"{tool} {digest(storable(args), 'input').hex()}"
+
+
+def _bound(effect: AsyncEffect) -> str:
+    """The name of the value that says which call an effect answers, where that is not the one of its key."""
+    return f"claude.bound/{effect.record.seq}"
+
+
+def _is_error(result: Any) -> bool:
+    return isinstance(result, dict) and bool(result.get("is_error") or result.get("error"))
 
 
 async def left_open(session: AsyncSession, tool: str, args: Any) -> AsyncEffect | None:

@@ -13,8 +13,8 @@ from typing import Any
 from anyio.to_thread import run_sync
 from claude_agent_sdk import fold_session_summary  # pyright: ignore[reportMissingImports]
 
-from perdure.adapters.conversing import keep, records_of
-from perdure.adapters.forms.claude_lines import LINES
+from perdure.adapters.conversing import keep, records_of, show
+from perdure.adapters.forms.claude_lines import LINES, chained
 from perdure.adapters.shared_store import SharedStore
 from perdure.errors import KeyReused
 from perdure.handles.atomic import Atomic
@@ -60,6 +60,15 @@ class PerdureSessionStore:
         """The subagents of a transcript."""
         return await run_sync(self._subkeys, key)
 
+    # -- for other code --------------------------------------------------------------------------------------------
+
+    async def bring(self, session: str, key: Any, *, cwd: str) -> int:
+        """Make a transcript of a session that any framework wrote; then `resume=key["session_id"]` continues it. Idempotent.
+
+        cwd: the folder of the host, as its lines say it. Returns how many lines there are.
+        """
+        return await run_sync(self._bring, session, key, cwd)
+
     # -- how: on a thread, because hosts run the SDK under asyncio and under trio ------------------------------------
 
     def _load(self, key: Any) -> list[Any] | None:
@@ -68,6 +77,15 @@ class PerdureSessionStore:
             return None
         found = [records_of(LINES, turn) for turn in every(session.turns, after=0)]
         return [record for records in found for record in records or ()] or None
+
+    def _bring(self, name: str, key: Any, cwd: str) -> int:
+        turns = [*every(self._opened.sync.session(name).turns, after=0)]
+        at = turns[-1].at.isoformat() if turns else ""
+        lines = [line for line in show(LINES, turns).records if line["type"] in ("user", "assistant")]
+        made = chained(lines, key["session_id"], cwd, at)
+        if made:
+            self._opened.sync.atomic(lambda tx: _append(tx, key, made))
+        return len(made)
 
     def _listed(self, project_key: str) -> list[Any]:
         return [

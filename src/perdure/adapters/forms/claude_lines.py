@@ -4,9 +4,25 @@ parent belong to it.
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Iterable
 from typing import Any
+from uuid import UUID
 
-from perdure.adapters.conversing import OPAQUE, Form, Message, register, text, thought
+from perdure.adapters.conversing import (
+    OPAQUE,
+    Form,
+    Message,
+    image,
+    image_of,
+    parts_of,
+    plain_text,
+    register,
+    text,
+    thought,
+    url_of,
+)
 from perdure.model.records.conversation import Call
 
 
@@ -21,11 +37,32 @@ def parse(line: Any) -> Message:
     blocks = [block for block in content or () if isinstance(block, dict)]
     if line["type"] == "assistant":
         return _assistant(blocks, said)
-    results = [block for block in blocks if block.get("type") == "tool_result"]
-    if len(results) == 1 == len(blocks):
-        given = results[0]
-        return Message("tool", given.get("content"), call=given["tool_use_id"], error=bool(given.get("is_error")))
-    return OPAQUE if results or not blocks else Message("user", blocks)
+    others = [_part(block) for block in blocks if block.get("type") != "tool_result"]
+    given = _given(blocks)
+    return Message("user", others) if others else given[-1] if given else OPAQUE
+
+
+def results(line: Any) -> list[Message]:
+    """The results of a line besides its message: of calls in parallel, or before what the user says."""
+    said = line.get("message")
+    content = said.get("content") if isinstance(said, dict) and line.get("type") == "user" else None
+    blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+    given = _given(blocks)
+    return given if len(given) < len(blocks) else given[:-1]
+
+
+def _given(blocks: list[Any]) -> list[Message]:
+    return [
+        Message("tool", _result(each.get("content")), call=each["tool_use_id"], error=bool(each.get("is_error")))
+        for each in blocks
+        if each.get("type") == "tool_result"
+    ]
+
+
+def _result(content: Any) -> Any:
+    parts = [_part(block) for block in content] if isinstance(content, list) else content
+    only_text = isinstance(parts, list) and len(parts) == 1 and parts[0].get("type") == "text"
+    return parts[0]["text"] if only_text else parts
 
 
 def _assistant(blocks: list[Any], said: dict[str, Any]) -> Message:
@@ -43,12 +80,67 @@ def _assistant(blocks: list[Any], said: dict[str, Any]) -> Message:
 def _part(block: Any) -> Any:
     if block["type"] == "text":
         return text(block["text"])
-    return thought(block["thinking"], "anthropic", block.get("signature")) if block["type"] == "thinking" else block
+    if block["type"] == "thinking":
+        return thought(block["thinking"], "anthropic", block.get("signature"))
+    url = url_of(block)
+    return block if url is None else image(url)
 
 
-def render(message: Message) -> list[Any]:  # noqa: ARG001 - as every form
-    """Nothing: a line belongs to a chain of uuids that only the host can continue."""
-    return []
+def render(message: Message) -> list[Any]:
+    """The line of a turn that another framework said, without its place in a transcript (see `chained`)."""
+    if message.call is not None:
+        said: dict[str, Any] = {
+            "type": "tool_result",
+            "tool_use_id": message.call,
+            "content": plain_text(message.content),
+        }
+        return [_line("user", [{**said, "is_error": True} if message.error else said])]
+    blocks = [_block(part) for part in parts_of(message.content)]
+    if message.role == "system":  # a transcript has no place for it: the host says it anew
+        return []
+    for call in message.calls:
+        args = json.loads(json.dumps(call.args, default=str))
+        blocks.append({"type": "tool_use", "id": call.id, "name": call.tool, "input": args})
+    if not blocks:
+        return []
+    about = {"model": message.model or "unknown"} if message.role == "assistant" else {}
+    return [_line(message.role, blocks, **about)]
 
 
-LINES = register(Form("claude.line", "anthropic", parse, render))
+def _line(role: str, content: Any, **about: Any) -> Any:
+    return {"type": role, "message": {"role": role, "content": content, **about}}
+
+
+def _block(part: Any) -> Any:
+    if part["type"] == "text":
+        return part
+    if part["type"] == "thinking":
+        return {"type": "thinking", "thinking": part["thinking"], "signature": part.get("signature") or ""}
+    data, url = image_of(part), url_of(part)
+    if data is not None:
+        return {"type": "image", "source": {"type": "base64", "media_type": data[0], "data": data[1]}}
+    if url is not None:
+        return {"type": "image", "source": {"type": "url", "url": url}}
+    return text(f"[{part['type']}]")
+
+
+def chained(lines: Iterable[Any], session_id: str, cwd: str, timestamp: str) -> list[Any]:
+    """Rendered lines as a transcript that the host can resume: each with a uuid, after the one before it.
+
+    A line that has a uuid keeps it. The uuids are made of the session's id and the place, so that making it again gives the same.
+    """
+    made: list[Any] = []
+    parent: str | None = None
+    for place, line in enumerate(lines):
+        own = line.get("uuid") or _uuid(f"{session_id}/{place}")
+        about = {"parentUuid": parent, "isSidechain": False, "userType": "external", "cwd": cwd, "timestamp": timestamp}
+        made.append({**about, **line, "uuid": own, "parentUuid": parent, "sessionId": session_id})
+        parent = own
+    return made
+
+
+def _uuid(place: str) -> str:
+    return str(UUID(bytes=hashlib.sha256(place.encode()).digest()[:16], version=4))
+
+
+LINES = register(Form("claude.line", "anthropic", parse, render, results))

@@ -16,6 +16,7 @@ from perdure.adapters.conversing import (
     register,
     text,
     thought,
+    url_of,
 )
 from perdure.model.records.conversation import Call
 
@@ -85,12 +86,9 @@ def _rendered(message: Message) -> Any:
 def _rendered_part(part: Any) -> Any:
     if part["type"] == "text":
         return {"type": "input_text", "text": part["text"]}
-    source = part.get("source")
-    if part["type"] == "image" and isinstance(source, dict):
-        url = source.get("url") or f"data:{source.get('media_type')};base64,{source.get('data')}"
+    url = url_of(part)
+    if url is not None:
         return {"type": "input_image", "image_url": url, "detail": "auto"}
-    if part["type"] == "image_url":
-        return {"type": "input_image", "image_url": part["image_url"]["url"], "detail": "auto"}
     if part["type"] == "file":
         return {**part, "type": "input_file"}
     return {"type": "input_text", "text": f"[{part['type']}]"}

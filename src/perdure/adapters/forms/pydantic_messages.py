@@ -1,7 +1,7 @@
 """Messages of Pydantic AI as turns, in the framework's own JSON. Pure: the framework is not imported.
 
-A message is one turn that keeps it whole. A request may carry several results of tools: all but its last one are turns before it,
-so that other frameworks see every result; the framework itself reads the whole message.
+A message is one turn that keeps it whole. A request may carry several results of tools, and what a user says after them: all but
+the last of these are turns before it, so that other frameworks see each; the framework itself reads the whole message.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from perdure.adapters.conversing import (
     Message,
     arguments_of,
     image,
+    image_of,
     keep,
     parts_of,
     plain_text,
     register,
     text,
     thought,
+    url_of,
 )
 from perdure.errors import Conflict, Invalid, NotFound, TooLarge
 from perdure.handles.sync.session import Session
@@ -43,7 +45,8 @@ def storable_json(payload: Any) -> Any:
 
 def keep_message(session: Session, record: Any, *, key: str, parent: int | None) -> Turn:
     """Say a message, with the results that it carries. parent: the turn that it follows, where that is not the newest one."""
-    for number, each in enumerate(_results(record)[:-1] if parent is None else ()):
+    before = _results(record) if _prompts(record) else _results(record)[:-1]
+    for number, each in enumerate(before if parent is None else ()):
         try:
             session.result(each.call or "", each.content, error=each.error, key=f"{key}/{number}")
         except (Conflict, NotFound, Invalid):
@@ -55,16 +58,18 @@ def parse(record: Any) -> Message:
     """A message as it is seen by others: an answer, the last result, or what a user and the system said."""
     if record["kind"] == "response":
         return _answer(record)
-    results = _results(record)
-    if results:
-        return results[-1]
-    parts = record["parts"]
-    prompts = [part for part in parts if part["part_kind"] == "user-prompt"]
+    prompts, results = _prompts(record), _results(record)
     if prompts:
         content = [found for part in prompts for found in _contents(part["content"])]
         return Message("user", content[0]["text"] if len(content) == 1 and content[0]["type"] == "text" else content)
-    said = "\n".join(part["content"] for part in parts if part["part_kind"] == "system-prompt")
+    if results:
+        return results[-1]
+    said = "\n".join(part["content"] for part in record["parts"] if part["part_kind"] == "system-prompt")
     return Message("system", said) if said else OPAQUE
+
+
+def _prompts(record: Any) -> list[Any]:
+    return [part for part in record["parts"] if record["kind"] == "request" and part["part_kind"] == "user-prompt"]
 
 
 def _answer(record: Any) -> Message:
@@ -118,7 +123,12 @@ def render(message: Message) -> list[Any]:
     """The message of a turn that another framework said."""
     if message.call is not None:
         outcome = "failed" if message.error else "success"
-        part = {"part_kind": "tool-return", "tool_name": "", "content": message.content, "tool_call_id": message.call}
+        part = {
+            "part_kind": "tool-return",
+            "tool_name": message.tool or "unknown",
+            "content": message.content,
+            "tool_call_id": message.call,
+        }
         return [_request({**part, "outcome": outcome})]
     if message.role == "user":
         return [_request({"part_kind": "user-prompt", "content": _prompt(message.content)})]
@@ -144,23 +154,18 @@ def _prompt(content: Any) -> Any:
 def _shown(part: Any) -> Any:
     if part["type"] == "text":
         return part["text"]
-    source = part.get("source") or {}
-    url = part["image_url"]["url"] if part["type"] == "image_url" else source.get("url")
-    if part["type"] == "image" and url is None and "data" in source:
-        url = f"data:{source.get('media_type')};base64,{source['data']}"
-    if url is None:
-        return f"[{part['type']}]"
-    if not url.startswith("data:"):
-        return {"kind": "image-url", "url": url}
-    kind, _, data = url.removeprefix("data:").partition(";base64,")
-    return {"kind": "binary", "media_type": kind, "data": data}
+    data, url = image_of(part), url_of(part)
+    if data is not None:
+        return {"kind": "binary", "media_type": data[0], "data": data[1]}
+    return f"[{part['type']}]" if url is None else {"kind": "image-url", "url": url}
 
 
 def _part(part: Any) -> Any:
     if part["type"] == "text":
         return {"part_kind": "text", "content": part["text"]}
     if part["type"] == "thinking":
-        return {"part_kind": "thinking", "content": part["thinking"], "signature": part.get("signature")}
+        about = {"signature": part.get("signature"), "provider_name": part.get("provider") or None}
+        return {"part_kind": "thinking", "content": part["thinking"], **about}
     return {"part_kind": "text", "content": f"[{part['type']}]"}
 
 

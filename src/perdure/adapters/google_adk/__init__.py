@@ -1,4 +1,4 @@
-"""Google ADK: sessions that last, and tools that are called once.
+"""Google ADK: sessions, memories and artifacts that last, and tools that are called once.
 
 store = perdure.open("sqlite:///agent.db")
 Runner(app_name="shop", agent=agent, session_service=PerdureSessionService(store), plugins=[PerdurePlugin(store)])
@@ -10,7 +10,9 @@ from perdure.adapters.needed import need
 
 need("google-adk", (2, 13), (3,), "google-adk")
 
-from perdure.adapters.google_adk.plugin import PerdurePlugin  # noqa: E402 - after the framework is known to be there
+from perdure.adapters.google_adk.artifacts import PerdureArtifactService  # noqa: E402 - after it is known to be there
+from perdure.adapters.google_adk.memories import PerdureMemoryService  # noqa: E402 - as above
+from perdure.adapters.google_adk.plugin import PerdurePlugin  # noqa: E402 - as above
 from perdure.adapters.google_adk.sessions import PerdureSessionService  # noqa: E402 - as above
 
-__all__ = ["PerdurePlugin", "PerdureSessionService"]
+__all__ = ["PerdureArtifactService", "PerdureMemoryService", "PerdurePlugin", "PerdureSessionService"]

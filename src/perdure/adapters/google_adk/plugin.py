@@ -1,31 +1,58 @@
-"""`PerdurePlugin`: the tools of Google ADK through the ledger. The framework stores the call before it calls, and a resumed
-invocation calls again with the same id: the ledger then gives the result that stands, or settles the doubt. Keeps P2, P3, P4.
+"""`PerdurePlugin`: the tools of Google ADK through the ledger. Keeps P2, P3, P4.
+
+The framework stores the call before it calls, and a resumed invocation calls again with the same id: the ledger then gives the
+result that stands, or settles the doubt. Doubt that a person must settle is a confirmation of the framework's own.
+
+A message that is sent again makes the model call anew, with a new id. An app that can resume is told to do that instead. In any
+other, a call that repeats one without a response (same tool, same arguments) is that one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 from google.adk.plugins.base_plugin import BasePlugin  # pyright: ignore[reportMissingImports]
 
-from perdure.adapters import outward
+from perdure.adapters import doubting, outward
 from perdure.adapters.google_adk.sessions import name_of
 from perdure.adapters.shared_store import SharedStore
-from perdure.errors import NotFound
+from perdure.effects.intents import key_of_call
+from perdure.errors import Conflict, InDoubt, NotFound, Refused, Waiting
 from perdure.model.records.conversation import Call
+
+# The framework's own calls, which nobody carries out.
+OWN_CALLS = frozenset({"adk_request_confirmation", "adk_request_credential", "adk_request_input", "transfer_to_agent"})
 
 
 class PerdurePlugin(BasePlugin):
     """For `Runner(…, plugins=[PerdurePlugin(store)])`, beside `PerdureSessionService` on the same store.
 
     kinds: what tools do to the outside world, by name; also by `@perdure.tool` on their function. A tool that says nothing is
-    unsafe: after a crash inside it the invocation raises InDoubt, until a person says what happened (`perdure settle`).
+    unsafe: after a crash inside it, or an exception, the framework asks for a confirmation. Its payload may be the verdict
+    ("absent", "failed", {"happened": result}); after `perdure settle` a bare confirmation does.
     """
 
     def __init__(self, store: Any, *, kinds: outward.Kinds | None = None, name: str = "perdure") -> None:
         super().__init__(name=name)
         self._shared = SharedStore(store)
         self._kinds = dict(kinds or {})
+
+    async def on_user_message_callback(self, *, invocation_context: Any, user_message: Any) -> None:
+        """Refuse a message while calls of a resumable invocation wait for their results. Confirmations pass."""
+        if not invocation_context.is_resumable or any(part.function_response for part in user_message.parts or ()):
+            return
+        left = [
+            (event, call) for event, call in open_calls(invocation_context.session.events) if not self._reads(call.name)
+        ]
+        if left:
+            event, call = left[-1]
+            raise Refused(
+                f"the call {call.id} of {call.name} has no result yet: a new message would let the model call it again",
+                path="new_message", invocation=event.invocation_id,
+                hint=f"resume it: runner.run_async(user_id=…, session_id=…, invocation_id={event.invocation_id!r})",
+            )  # fmt: skip
 
     async def before_tool_callback(
         self, *, tool: Any, tool_args: dict[str, Any], tool_context: Any
@@ -37,12 +64,18 @@ class PerdurePlugin(BasePlugin):
         about = tool_context.session
         session = await self._shared.aio.session(name_of(about.app_name, about.user_id, about.id))
         call = Call(tool_context.function_call_id, tool.name, tool_args)
+        key = key_among(about.events, call.id)
 
         async def invoke() -> Any:
             return await tool.run_async(args=tool_args, tool_context=tool_context)
 
+        async def act() -> Any:
+            if key is None:
+                return await outward.act(session, call, declared, invoke)
+            return await session.act(outward.made_for(call, declared, invoke), call.args, key=key)
+
         try:
-            result = await outward.act(session, call, declared, invoke)
+            result = await self._after_doubt(act, call, tool_context)
         except NotFound as error:
             error.hint = (
                 "give the runner PerdureSessionService on the same store: the call must be stored before it is sent"
@@ -50,6 +83,75 @@ class PerdurePlugin(BasePlugin):
             raise
         return result if isinstance(result, dict) else {"result": result}
 
+    async def _after_doubt(self, act: Any, call: Call, tool_context: Any) -> Any:
+        """Act; in doubt take the verdict of a confirmation and act again, or ask for a confirmation."""
+        try:
+            return await act()
+        except (InDoubt, Waiting) as doubt:
+            said = getattr(tool_context, "tool_confirmation", None)
+            verdict = None if said is None else doubting.verdict_of(said.payload)
+            if verdict is None or "effect" not in doubt.facts:
+                return _asked(call, doubt, tool_context)
+            with suppress(Conflict):  # somebody else settled it, or its sender lives: the next look says so
+                await doubting.settle(self._shared.aio, doubt, verdict)
+        try:
+            return await act()
+        except (InDoubt, Waiting) as doubt:
+            return _asked(call, doubt, tool_context)
+
+    def _reads(self, name: str) -> bool:
+        return outward.reads_only(outward.declared_as(name, None, self._kinds))
+
     async def close(self) -> None:
         """Let the store go, if it was opened here."""
         self._shared.close()
+
+
+def _asked(call: Call, doubt: InDoubt | Waiting, tool_context: Any) -> dict[str, Any]:
+    question = doubting.question(call, doubt)
+    tool_context.request_confirmation(hint=f"{question['message']} ({question['how']})", payload=question)
+    tool_context.actions.skip_summarization = True
+    return {"error": "in doubt: a person must say what became of this call", "effect": question["effect"]}
+
+
+def open_calls(events: Iterable[Any]) -> list[tuple[Any, Any]]:
+    """The calls that no event answers, each with its event. A response that only asks for a confirmation answers none."""
+    found = list(events)
+    answered = {
+        response.id for event in found for response in event.get_function_responses()
+        if response.id not in (event.actions.requested_tool_confirmations or {})
+    }  # fmt: skip
+    return [
+        (event, call) for event in found for call in event.get_function_calls()
+        if call.id not in answered and call.name not in OWN_CALLS
+        and call.id not in (event.long_running_tool_ids or ())
+    ]  # fmt: skip
+
+
+def key_among(events: Iterable[Any], call_id: str) -> str | None:
+    """The key of the call without a response that this one repeats; None for a call of its own.
+
+    Goes through the stored events, so that every life finds the same. A call without a response is open; the next one of the same
+    tool and arguments takes it.
+    """
+    found = list(events)
+    left = {call.id for _, call in open_calls(found)}
+    calls = {call.id: call for event in found for call in event.get_function_calls()}
+    this = calls.get(call_id)
+    if this is None:
+        return None
+    keys: dict[str, str] = {}
+    open_keys: list[str] = []
+    for event in found:
+        before = list(open_keys)
+        for call in event.get_function_calls():
+            if (call.name, call.args or {}) != (this.name, this.args or {}):
+                continue
+            taken = before.pop(0) if before else None
+            if taken is not None:
+                open_keys.remove(taken)
+            keys[call.id] = taken or key_of_call(call.id)
+            if call.id in left:
+                open_keys.append(keys[call.id])
+    key = keys.get(call_id)
+    return None if key == key_of_call(call_id) else key

@@ -1,5 +1,5 @@
 """LangGraph on Perdure: `PerdureSaver` for checkpoints, `PerdureStore` for memory across threads, `ledger` and
-`PerdureMiddleware` for tool calls.
+`PerdureMiddleware` for tool calls, `messages` to read a session that any framework wrote.
 
 See docs/adapters/langgraph.md. Importing it needs LangGraph; `PerdureMiddleware` needs langchain as well.
 """
@@ -15,6 +15,7 @@ from perdure.adapters.langgraph.ledger import ToolLedger, ledger  # noqa: E402 -
 from perdure.adapters.langgraph.saver import PerdureSaver  # noqa: E402 - as above
 from perdure.adapters.langgraph.serde import StrictSerializer, UnknownType  # noqa: E402 - as above
 from perdure.adapters.langgraph.store import PerdureStore  # noqa: E402 - as above
+from perdure.adapters.langgraph.turns import messages  # noqa: E402 - as above
 
 if TYPE_CHECKING:
     from perdure.adapters.langgraph.middleware import PerdureMiddleware
@@ -27,6 +28,7 @@ __all__ = [
     "ToolLedger",
     "UnknownType",
     "ledger",
+    "messages",
 ]
 
 

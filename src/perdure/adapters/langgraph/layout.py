@@ -107,7 +107,7 @@ def _lay_list(
 ) -> KeptChannel | None:
     """A list, element by element; None if its elements cannot stand alone (LangGraph writes them otherwise inside a list)."""
     before = last.items if last is not None else None
-    same = _same(value, last.marks) if last is not None and before is not None else 0
+    same = same_in_front(value, last.marks) if last is not None and before is not None else 0
     marks = [*(last.marks[:same] if last is not None else ()), *map(mark_of, value[same:])]
     dumped = [typed(serde, each, channel) for each in value[same:]]
     kinds = {kind for kind, *_ in dumped} | ({last.kind} if last is not None and same else set())
@@ -120,7 +120,7 @@ def _lay_list(
     return KeptChannel(version, LaidPart(msgspec.Raw(cell), items.part.size), items, marks, kind)
 
 
-def _same(value: Sequence[Any], marks: Sequence[Mark | None]) -> int:
+def same_in_front(value: Sequence[Any], marks: Sequence[Mark | None]) -> int:
     """How many elements in front are as they were."""
     count = 0
     for element, mark in zip(value, marks, strict=False):

@@ -25,7 +25,7 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from perdure.adapters.both import Asked, Both, Read, WriteIn, find_session, open_session
-from perdure.adapters.langgraph import threads
+from perdure.adapters.langgraph import threads, turns
 from perdure.adapters.langgraph.layout import (
     LaidState,
     ThreadMemory,
@@ -56,8 +56,9 @@ class PerdureSaver(BaseCheckpointSaver[Any]):
         graph.compile(checkpointer=PerdureSaver.from_conn_string("sqlite:///agent.db"))
 
     store: a URL, or an open store (sync or async). allow: classes of your own that stand in the state; messages, dates and
-    the like are known. serde: another serializer, which then answers for what it reads. A context manager; `close` closes a store
-    that was opened from a URL.
+    the like are known. serde: another serializer, which then answers for what it reads. turns: say the messages of each
+    checkpoint as turns of the session, in its commit, so that other frameworks, search and people read the conversation; it
+    costs a commit's worth of their bytes. A context manager; `close` closes a store that was opened from a URL.
     """
 
     def __init__(
@@ -66,8 +67,10 @@ class PerdureSaver(BaseCheckpointSaver[Any]):
         *,
         serde: SerializerProtocol | None = None,
         allow: Iterable[type | tuple[str, str]] = (),
+        turns: bool = False,
     ) -> None:
         super().__init__(serde=serde or StrictSerializer(allow))
+        self._says_turns = turns
         self._both = Both(store)
         self._threads = RememberedThreads()
 
@@ -219,6 +222,14 @@ class PerdureSaver(BaseCheckpointSaver[Any]):
                 self.put_writes(stored, written, task)
         return len(found)
 
+    def say_turns(self, thread_id: str) -> int:
+        """Say the messages of a thread's newest checkpoint as turns of its session; gives how many turns changed. Idempotent."""
+        found = self.get_tuple({"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}})
+        if found is None:
+            return 0
+        changed = turns.ChangedMessages(found.checkpoint["channel_values"], None)
+        return self.store.atomic(lambda tx: changed.say(tx.session(_thread(thread_id))))
+
     def await_durable(self, thread_id: str, checkpoint_ns: str, checkpoint_id: str, seconds: float) -> bool:
         """Wait until a checkpoint is stored; False if it is not within this time. For the barrier of `ledger`."""
         deadline = time.monotonic() + seconds
@@ -272,7 +283,11 @@ class PerdureSaver(BaseCheckpointSaver[Any]):
             laid = yield Read(_packed, (state, memory))
             args = (laid, name_of(ns), key, parent, document)
             try:
-                yield WriteIn(stream, threads.save, args)
+                if self._says_turns and not ns:
+                    changed = turns.ChangedMessages(checkpoint["channel_values"], memory)
+                    yield WriteIn(stream, turns.save, (*args, changed, self._both.caller))
+                else:
+                    yield WriteIn(stream, threads.save, args)
             except keyed.Outdated:
                 if memory is None:
                     raise
@@ -296,6 +311,9 @@ class PerdureSaver(BaseCheckpointSaver[Any]):
 
     def _delete(self, thread_id: str) -> Asked[None]:
         yield from threads.delete(PREFIX, _thread(thread_id))
+        stream = yield from self._stream(_thread(thread_id))
+        if stream is not None:
+            yield WriteIn(stream, turns.retract_all, (self._both.caller,))
         self._threads.forget(_thread(thread_id))
 
     def _prune(self, thread_ids: Sequence[str], strategy: str) -> Asked[None]:
@@ -303,10 +321,10 @@ class PerdureSaver(BaseCheckpointSaver[Any]):
             raise Invalid(f"expected 'keep_latest' or 'delete', got {strategy!r}", path="strategy")
         for thread in map(_thread, thread_ids):
             if strategy == "delete":
-                yield from threads.delete(PREFIX, thread)
+                yield from self._delete(thread)
             else:
                 yield from threads.keep_latest(PREFIX, thread)
-            self._threads.forget(thread)
+                self._threads.forget(thread)
 
     def _stream(self, thread: str) -> Asked[Stream | None]:
         stream = self._threads.stream(thread)

@@ -3,17 +3,21 @@
     ask the model ─▶ the answer is in the ledger ─▶ its items are turns ─▶ each call is an effect ─▶ its result is a turn
 
 Called again with the same key after a death, it goes through the same run: recorded answers and results come back, and what was
-open is settled by the tool's rule. Its session shows it the history as it was when the run began. Keeps P2, P3, P4, P14.
+open is settled by the tool's rule. Its session shows it the history as it was when the run began.
+
+Doubt that a person must settle is the framework's own pause: the run ends with `interruptions`, one for each such call. A
+decision is recorded with the attempt that it is about, so that an approval calls the tool once. Keeps P2, P3, P4, P14.
 """
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncIterator, Awaitable, Callable
+import inspect
+from collections.abc import Awaitable, Callable
 from typing import Any
 
-from agents import Agent, FunctionTool, RunConfig, Runner, RunResult, function_tool  # pyright: ignore[reportMissingImports]
+from agents import Agent, FunctionTool, RunConfig, Runner, RunResult, RunResultStreaming, RunState, function_tool  # pyright: ignore[reportMissingImports]
 from agents.items import ModelResponse  # pyright: ignore[reportMissingImports]
 from agents.models.interface import Model  # pyright: ignore[reportMissingImports]
 from pydantic import TypeAdapter
@@ -21,16 +25,20 @@ from pydantic import TypeAdapter
 from perdure.adapters import outward
 from perdure.adapters.conversing import arguments_of, keep, native_of, records_of
 from perdure.adapters.forms.openai_items import ITEMS, parse
+from perdure.adapters.openai_agents.model import DurableModel
 from perdure.adapters.openai_agents.session import PerdureSession
+from perdure.effects.storable import storable
 from perdure.effects.tool import Tool, tool
-from perdure.errors import InDoubt, Invalid, KeyReused, Refused, Waiting
+from perdure.errors import InDoubt, Invalid, KeyReused, Waiting
 from perdure.handles.aio.session import AsyncSession
 from perdure.handles.atomic import Atomic
 from perdure.handles.sync.session import Session
 from perdure.model.limits import KEY_MAX_CHARS, check_name
 from perdure.model.records.conversation import Call
+from perdure.model.records.effects import Absent, EffectState, ToolKind
 from perdure.model.values import digest
 
+REJECTED = "Tool execution was not approved."  # as the framework says it
 _RESPONSE = TypeAdapter(ModelResponse)
 
 
@@ -50,20 +58,51 @@ class DurableRunner:
     ) -> RunResult:
         """`Runner.run`, once for a key in this session. kinds: what tools are, by name, where they do not say it themselves.
 
-        Every function tool goes through the ledger, and those of agents that are handed off to; a tool that declares nothing is
-        unsafe. Raises InDoubt when a person must settle a call (`perdure settle`), and Waiting while one is asked: then call it
-        again with the same key. KeyReused when the key stands for another input.
+        Every function tool goes through the ledger, those of MCP servers too, and those of agents that are handed off to; a tool
+        that declares nothing is unsafe. A call that a person must settle pauses the run as `needs_approval` does: the result has
+        `interruptions`. Then either `perdure settle` it and run again with the same key and input, or decide in the state and run
+        with that: `state.approve(item)` says that it did not happen, and it is called again; `state.reject(item)` answers the
+        model that it is not, and leaves the doubt. Raises Waiting while a person is asked by a guard (run it again with the same
+        key), KeyReused when the key stands for another input.
         """
-        check_name(key, "key", KEY_MAX_CHARS - 40)
-        run = _DurableRun(await session.session(), session, key, kinds or {}, run_config or RunConfig())
-        try:
-            return await Runner.run(
-                run.agent(agent), input, session=await run.begin(), run_config=run.config, **options
-            )  # fmt: skip
-        except Exception as error:
-            if run.trouble is not None and run.trouble is not error:
-                raise run.trouble from error
-            raise
+        run = await _opened(session, key, kinds, run_config)
+        given = await run.taken(input)
+        while True:
+            try:
+                result = await Runner.run(
+                    run.agent(agent), given, session=await run.begin(), run_config=run.config, **options
+                )
+            except Exception as error:
+                if run.trouble is not None and run.trouble is not error:
+                    raise run.trouble from error
+                if not run.doubts:
+                    raise
+            else:
+                if not run.doubts:
+                    return result
+            run.pause()
+
+    @staticmethod
+    async def run_streamed(
+        agent: Agent[Any],
+        input: Any,  # noqa: A002 - the framework's word
+        *,
+        session: PerdureSession,
+        key: str,
+        kinds: outward.Kinds | None = None,
+        run_config: RunConfig | None = None,
+        **options: Any,
+    ) -> RunResultStreaming:
+        """`Runner.run_streamed`, once for a key in this session: see `run`. An answer streams while it comes, and is recorded
+        before its end is told; a recorded one comes whole. Doubt that shows while it streams is raised as InDoubt
+        from `stream_events`; run again with the same key, it is a pause.
+        """
+        run = await _opened(session, key, kinds, run_config)
+        given = await run.taken(input)
+        await run.pause_known()
+        return Runner.run_streamed(
+            run.agent(agent), given, session=await run.begin(), run_config=run.config, **options
+        )  # fmt: skip
 
     @staticmethod
     def run_sync(agent: Agent[Any], input: Any, **options: Any) -> RunResult:  # noqa: A002 - as above
@@ -97,8 +136,18 @@ def durable_function_tool(
     return declare if fn is None else declare(fn)
 
 
+async def _opened(
+    session: PerdureSession, key: str, kinds: outward.Kinds | None, config: RunConfig | None
+) -> _DurableRun:  # fmt: skip
+    check_name(key, "key", KEY_MAX_CHARS - 40)
+    return _DurableRun(await session.session(), session, key, kinds or {}, config or RunConfig())
+
+
 class _DurableRun:
-    """One run: how many answers it has had, which of their items its session has, and what stopped it."""
+    """One run: how many answers it has had, which of their items its session has, and what stopped it.
+
+    decided: what people decided about calls, by the key of the call: {"call", "attempt", "verdict", "message"}.
+    """
 
     def __init__(
         self, session: AsyncSession, owner: PerdureSession, key: str, kinds: outward.Kinds, config: RunConfig
@@ -110,7 +159,11 @@ class _DurableRun:
         self.provider = config.model_provider
         self.answers = 0
         self.said: list[Any] = []  # items of answers that are turns already, and that the framework will add
-        self.trouble: InDoubt | Waiting | None = None
+        self.trouble: Waiting | None = None
+        self.doubts: dict[str, InDoubt] = {}  # calls of this pass that a person must settle
+        self.paused: set[str] = set()  # calls at which the framework pauses
+        self.decided: dict[str, dict[str, Any]] = {}
+        self.input: Any = None
         self._agents: dict[int, Agent[Any]] = {}
         self.config = (
             dataclasses.replace(config, model=self.model(config.model)) if config.model is not None else config
@@ -124,6 +177,78 @@ class _DurableRun:
     def _name(self, *place: object) -> str:
         return "/".join(map(str, ("openai", self.key, *place)))
 
+    def _call_key(self, call_id: str) -> str:
+        return self._name("call", self.answers - 1, call_id)
+
+    # -- pauses ----------------------------------------------------------------------------------------------------
+
+    async def taken(self, input: Any) -> Any:  # noqa: A002 - the framework's word
+        """The input of the run. A state is decisions about a pause: they are recorded, and the run begins anew with its input."""
+        kept = await self.session.get(self._name("pauses"), None) or {"input": None, "calls": {}}
+        self.decided = {key: each for key, each in kept["calls"].items() if each.get("verdict")}
+        self.input = input
+        if isinstance(input, RunState):
+            if not kept["calls"]:
+                hint = "use the session and the key of the run that paused"
+                raise Invalid("no pause of this run is recorded", path="input", hint=hint)
+            self.input = kept["input"]
+            self.decided = await self.owner.atomic(lambda tx: self._decide(tx, input))
+        return self.input
+
+    async def pause_known(self) -> None:
+        """Pause at the calls that are known to need a person: a stream cannot be begun anew."""
+        self.paused = {
+            each.key
+            for each in await self.session.effects(open=True)
+            if each.state is EffectState.IN_DOUBT and each.record.kind is ToolKind.UNSAFE
+            and each.key.startswith(self._name("call") + "/") and not self._is_approved(each.key, each.record.attempt)
+        }  # fmt: skip
+
+    def _decide(self, tx: Atomic, state: RunState[Any]) -> dict[str, dict[str, Any]]:
+        """Record what a person decided about the calls of a pause."""
+        session = tx.session(self.owner.session_id)
+        kept = session.get(self._name("pauses"))
+        marks = state._context.tool_input if state._context is not None else None
+        for item in state.get_interruptions():
+            call = item.raw_item["call_id"] if isinstance(item.raw_item, dict) else item.raw_item.call_id
+            about = {"tool_name": item.tool_name or "", "call_id": call, "existing_pending": item}
+            approved = state._context.get_approval_status(**about) if state._context is not None else None
+            for key, each in kept["calls"].items():
+                # A state of an earlier pause is over: its decisions were about an attempt before.
+                current = isinstance(marks, dict) and marks.get(key) == each["attempt"]
+                if each["call"] == call and approved is not None and current:
+                    said = None if approved or state._context is None else state._context.get_rejection_message(**about)
+                    verdict = "approved" if approved else "rejected"
+                    each |= {"verdict": verdict, "message": said or REJECTED, "decided": each["attempt"]}
+        session.set(self._name("pauses"), kept)
+        return {key: each for key, each in kept["calls"].items() if each.get("verdict")}
+
+    def _is_approved(self, key: str, attempt: int) -> bool:
+        """Whether a person said of this very attempt that it did not happen."""
+        found = self.decided.get(key)
+        return found is not None and found["verdict"] == "approved" and found["decided"] == attempt
+
+    def pause(self) -> None:
+        """Go through the run once more, up to the calls that were found to be in doubt. Raises InDoubt if they were known."""
+        fresh = self.doubts.keys() - self.paused
+        if not fresh:
+            raise next(iter(self.doubts.values()))
+        self.paused |= fresh
+        self.doubts, self.answers, self.said, self._agents = {}, 0, [], {}
+
+    async def _note_pause(self, key: str, call_id: str) -> int:
+        """Record that the run pauses at a call; gives the attempt that a decision would be about."""
+        attempts = {each.key: each.record.attempt for each in await self.session.effects(open=True)}
+
+        def note(tx: Atomic) -> None:
+            session = tx.session(self.owner.session_id)
+            kept = session.get(self._name("pauses"), None) or {"input": storable(_plain(self.input)), "calls": {}}
+            calls = {**kept["calls"], key: {"call": call_id, "attempt": attempts.get(key, 0)}}
+            session.set(self._name("pauses"), {**kept, "calls": calls})
+
+        await self.owner.atomic(note)
+        return attempts.get(key, 0)
+
     # -- agents and tools ------------------------------------------------------------------------------------------
 
     def agent(self, agent: Agent[Any]) -> Agent[Any]:
@@ -131,43 +256,78 @@ class _DurableRun:
         known = self._agents.get(id(agent))
         if known is not None:
             return known
+        made = agent.clone(
+            model=self.model(agent.model), model_settings=agent.model_settings, tools=self._tools(agent.tools)
+        )
         if agent.mcp_servers:
-            hint = "call the server in a function tool of your own"
-            raise Refused(
-                f"the tools of MCP servers of {agent.name!r} would bypass the ledger", path="agent", hint=hint
-            )
-        tools = [self._tool(each) if isinstance(each, FunctionTool) else each for each in agent.tools]
-        made = agent.clone(model=self.model(agent.model), model_settings=agent.model_settings, tools=tools)
+            get_mcp_tools = made.get_mcp_tools
+
+            async def ledgered(context: Any) -> list[Any]:
+                return self._tools(await get_mcp_tools(context))
+
+            made.get_mcp_tools = ledgered
         self._agents[id(agent)] = made
         made.handoffs = [self.agent(each) if isinstance(each, Agent) else each for each in agent.handoffs]
         return made
 
     def model(self, model: str | Model | None) -> Model:
         """A model whose answers are kept."""
-        return _DurableModel(self, model if isinstance(model, Model) else self.provider.get_model(model))
+        return DurableModel(self.answer, model if isinstance(model, Model) else self.provider.get_model(model))
+
+    def _tools(self, found: list[Any]) -> list[Any]:
+        return [self._tool(each) if isinstance(each, FunctionTool) else each for each in found]
 
     def _tool(self, found: FunctionTool) -> FunctionTool:
         declared = outward.declared_as(found.name, getattr(found, "perdure_tool", None), self.kinds)
 
         async def invoke(context: Any, arguments: str) -> Any:
             call = Call(context.tool_call_id, found.name, arguments_of(arguments))
-            key = self._name("call", self.answers - 1, call.id)
+            key = self._call_key(call.id)
+            if self.decided.get(key, {}).get("verdict") == "rejected":
+                return self.decided[key]["message"]
 
             async def on() -> Any:
                 return _plain(await found.on_invoke_tool(context, arguments))
 
             try:
+                await self._settle_approved(key)
                 return await outward.act(self.session, call, declared, on, key=key)
-            except (InDoubt, Waiting) as trouble:
+            except InDoubt as doubt:  # told to the model by nobody: the pass ends before it is asked
+                self.doubts[key] = doubt
+                return str(doubt)
+            except Waiting as trouble:
                 self.trouble = self.trouble or trouble
                 raise
 
-        return dataclasses.replace(found, on_invoke_tool=invoke)
+        async def asks(context: Any, params: Any, call_id: str) -> bool:
+            key, own = self._call_key(call_id), found.needs_approval
+            given = key in self.paused
+            if not given and key not in self.decided:
+                given = own(context, params, call_id) if callable(own) else own
+                given = await given if inspect.isawaitable(given) else given
+            if given:
+                marks = context.tool_input if isinstance(context.tool_input, _PauseMarks) else _PauseMarks()
+                context.tool_input = _PauseMarks({**marks, key: await self._note_pause(key, call_id)})
+            return bool(given)
+
+        # A policy that is a function would also pause for arguments that are no JSON: only where one is needed.
+        needs = asks if self.paused or self.decided or found.needs_approval is not False else False
+        return dataclasses.replace(found, on_invoke_tool=invoke, needs_approval=needs)
+
+    async def _settle_approved(self, key: str) -> None:
+        """A person who approves a call in doubt says that it did not happen; of this attempt, and of no later one."""
+        if key not in self.decided:
+            return
+        for effect in await self.session.effects(open=True):
+            if effect.key == key and self._is_approved(key, effect.record.attempt) and not effect.settled:
+                await effect.settle(Absent(), force=True)
 
     # -- answers ---------------------------------------------------------------------------------------------------
 
     async def answer(self, input: Any, ask: Callable[[], Awaitable[ModelResponse]]) -> ModelResponse:  # noqa: A002
         """The model's next answer: the one that is kept, or a new one. Its items are turns before anything is done about them."""
+        if self.doubts:
+            raise next(iter(self.doubts.values()))
         number, self.answers = self.answers, self.answers + 1
 
         async def model(number: int, asked: str) -> Any:  # noqa: ARG001 - the ledger keeps them
@@ -194,6 +354,8 @@ class _DurableRun:
     def add(self, tx: Atomic, items: list[Any], first: int) -> int:
         """Add what the framework gives, but for what stands already; returns how many were new."""
         session, added = tx.session(self.owner.session_id), 0
+        if self.doubts:
+            return 0
         waiting = list(self.said)
         for item in items:
             if _bare(item) in waiting:
@@ -202,6 +364,10 @@ class _DurableRun:
                 keep(session, ITEMS, item, key=self._name("in", first + added))
                 added += 1
         return added
+
+
+class _PauseMarks(dict[str, int]):
+    """The attempts that a pause is about, by the key of the call. It travels in the state, so that each state is used once."""
 
 
 def _is_answered(session: Session, item: Any) -> bool:
@@ -244,32 +410,6 @@ def _plain(value: Any) -> Any:
         return [_plain(each) for each in value]
     dump = getattr(value, "model_dump", None)
     return dump(mode="json", exclude_unset=True) if callable(dump) else value
-
-
-class _DurableModel(Model):
-    """A model whose answers are asked for once."""
-
-    def __init__(self, run: _DurableRun, inner: Model) -> None:
-        self._run = run
-        self._inner = inner
-
-    async def get_response(self, system_instructions: Any, input: Any, *args: Any, **kwargs: Any) -> ModelResponse:  # noqa: A002
-        """The kept answer, or a new one."""
-        return await self._run.answer(
-            input, lambda: self._inner.get_response(system_instructions, input, *args, **kwargs)
-        )
-
-    def stream_response(self, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:  # noqa: ARG002 - refused
-        """Refused: half an answer cannot be kept."""
-        raise Refused("a durable run does not stream", path="run", hint="DurableRunner.run gives the whole answer")
-
-    def get_retry_advice(self, request: Any) -> Any:
-        """The inner model's."""
-        return self._inner.get_retry_advice(request)
-
-    async def close(self) -> None:
-        """Close the inner model."""
-        await self._inner.close()
 
 
 class _RunSession:

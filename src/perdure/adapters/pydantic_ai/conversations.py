@@ -25,7 +25,7 @@ from pydantic_ai.conversation_store import (
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
 
 from perdure.adapters.conversing import records_of, show
-from perdure.adapters.forms.pydantic_messages import FORM, keep_message, storable_json
+from perdure.adapters.forms.pydantic_messages import FORM, RESULTS, keep_message, storable_json
 from perdure.adapters.shared_store import SharedStore
 from perdure.errors import Conflict, NotFound
 from perdure.handles.aio.session import AsyncSession
@@ -127,11 +127,14 @@ class PerdureConversationStore(ConversationStore):
         """The session of Perdure that holds a conversation."""
         return await self._opened.aio.session(conversation_id)
 
-    async def messages(self, session: str) -> list[ModelMessage]:
-        """A session that any framework wrote, as messages: `agent.run(…, message_history=await store.messages("s1"))`."""
+    async def messages(self, session: str, *, provider: str | None = None) -> list[ModelMessage]:
+        """A session that any framework wrote, as messages: `agent.run(…, message_history=await store.messages("s1"))`.
+
+        provider: whose model reads them ("anthropic", "openai", "google"): its own signed reasoning is among them then.
+        """
         opened = await self._opened.aio.session(session)
         turns = [turn async for turn in aevery(opened.turns, after=0)]
-        return messages_of(turns)
+        return messages_of(turns, provider=provider)
 
     async def aclose(self) -> None:
         """Let the store go, if it was opened here."""
@@ -146,28 +149,17 @@ class PerdureConversationStore(ConversationStore):
         await self.aclose()
 
 
-def messages_of(turns: Sequence[Turn]) -> list[ModelMessage]:
+def messages_of(turns: Sequence[Turn], *, provider: str | None = None) -> list[ModelMessage]:
     """Turns as messages of the framework. A call without a result gets one that says so (P14)."""
     whole = {call for turn in turns if _is_entry(turn) for call in _answered_in(turn)}
     seen = [turn if _is_entry(turn) or turn.call not in whole else replace(turn, native=_ELSEWHERE) for turn in turns]
-    records = [record for record in show(FORM, seen).records if record is not None]
-    return ModelMessagesTypeAdapter.validate_python(_named(records))
+    records = [record for record in show(FORM, seen, provider=provider).records if record is not None]
+    return ModelMessagesTypeAdapter.validate_python(records)
 
 
 def _answered_in(turn: Turn) -> Iterable[str]:
     [record] = records_of(FORM, turn) or [{}]
-    return [part["tool_call_id"] for part in record.get("parts", ()) if part.get("part_kind") == "tool-return"]
-
-
-def _named(records: list[Any]) -> list[Any]:
-    """Results with the names of their tools, which only their calls say."""
-    names: dict[str, str] = {}
-    for part in (part for record in records for part in record["parts"]):
-        if part["part_kind"] == "tool-call":
-            names[part["tool_call_id"]] = part["tool_name"]
-        elif part["part_kind"] == "tool-return" and not part["tool_name"]:
-            part["tool_name"] = names.get(part["tool_call_id"], "unknown")
-    return records
+    return [part.get("tool_call_id") for part in record.get("parts", ()) if part.get("part_kind") in RESULTS]
 
 
 # -- in one commit -----------------------------------------------------------------------------------------------

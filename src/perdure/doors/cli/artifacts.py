@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from perdure.doors.cli.options import StoreOptions, about_option, command, pages, reads, spans, writes
+from perdure.doors.cli.filters import filtered_by
+from perdure.doors.cli.options import StoreOptions, command, reads, writes
 from perdure.doors.cli.output import bytes_size, note, say_facts, say_json
 from perdure.doors.cli.progress import progress
 from perdure.doors.cli.show import records
 from perdure.doors.cli.tables import Column, is_filtered, say_page
+from perdure.model.filters import ArtifactFilters
 
 if TYPE_CHECKING:
     from perdure.handles.sync.store import Store
@@ -35,18 +37,13 @@ COLUMNS = (
     "perdure artifacts --media-type text/plain --json",
     "perdure artifacts --save 9f86d081 build.log",
 )
-@click.option("--name", metavar="NAME", help="Only those of this name.")
-@click.option("--media-type", metavar="TYPE", help="Only those of this media type.")
-@click.option("--actor", metavar="NAME", help="Only those that this actor attached.")
+@filtered_by(ArtifactFilters)
 @click.option(
     "--save",
     nargs=2,
     metavar="HASH PATH",
     help="Instead of a list: write this content to a file, verified. The first 8 digits will do if no other begins so.",
 )
-@about_option
-@spans
-@pages
 @reads
 def artifacts(asked: StoreOptions, *, save: tuple[str, str] | None, **filters: Any) -> None:
     """List artifacts of all sessions, newest first; or save one to a file."""

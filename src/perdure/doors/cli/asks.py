@@ -6,13 +6,15 @@ from typing import Any
 
 import click
 
+from perdure.doors.cli.filters import filtered_by
 from perdure.doors.cli.finding import whole_id
 from perdure.doors.cli.identified import identified, say_identified
 from perdure.doors.cli.names import argument, open_asks
-from perdure.doors.cli.options import StoreOptions, about_option, command, pages, reads, subjects_option, writes
+from perdure.doors.cli.options import StoreOptions, command, reads, subjects_option, writes
 from perdure.doors.cli.output import note, say_facts, say_json
 from perdure.doors.cli.tables import Column, folded, prose
 from perdure.doors.cli.tables import state as state_column
+from perdure.model.filters import AskFilters
 from perdure.model.records.runs import WaitState, WaitStateName
 
 COLUMNS = (
@@ -30,10 +32,7 @@ COLUMNS = (
 
 
 @command("asks", "perdure asks", "perdure asks --all --limit 200", "perdure asks --json | jq -r '.items[].id'")
-@click.option("--state", type=click.Choice([state.value for state in WaitState]), default="open", help="Default: open.")
-@click.option("--all", "everything", is_flag=True, help="In whatever state.")
-@about_option
-@pages
+@filtered_by(AskFilters)
 @reads
 def asks(asked: StoreOptions, *, state: WaitStateName, everything: bool, **page: Any) -> None:
     """List questions to people, newest first: asks of runs, and approvals of calls to external systems."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from perdure.interchange.readable import Readable
     from perdure.model.records.bundles import Arrived, Exported
 
+LEARNING = ("openai", "trl", "preferences", "atif")
 NEW_FILE = click.Path(path_type=Path)
 
 
@@ -46,6 +47,7 @@ ARRIVED = (
     "perdure export issue-42 --format markdown",
     "perdure export run:4f1c2a9b77d0 --format markdown",
     "perdure export --incident 4f1c2a9b77d0 -o incident.perdure",
+    "perdure export --all --format openai --outcome worked -o rows.jsonl",
 )
 @argument("names", stream_names, nargs=-1)
 @click.option("-o", "--output", type=NEW_FILE, help="The new file; for reading, standard output if it is left out.")
@@ -58,15 +60,18 @@ ARRIVED = (
 @click.option(
     "--format",
     "shape",
-    type=click.Choice(["bundle", "json", "markdown"]),
+    type=click.Choice(["bundle", "json", "markdown", *LEARNING]),
     default="bundle",
     show_default=True,
-    help="json and markdown are for reading: nothing reads them back.",
+    help="json and markdown are for reading; openai, trl, preferences and atif are rows to learn from. Nothing reads them back.",
 )
+@click.option("--outcome", type=click.Choice(["worked", "failed", "unknown"]),
+              help="Of rows to learn from: only sessions with this outcome.")  # fmt: skip
 @reads
 def export(
-    asked: StoreOptions, *, names: tuple[str, ...], output: Path | None, incident: str | None, shape: str, **chosen: Any
-) -> None:
+    asked: StoreOptions, *, names: tuple[str, ...], output: Path | None, incident: str | None, shape: str,
+    outcome: str | None, **chosen: Any,
+) -> None:  # fmt: skip
     """Write NAMES (sessions, or run:ID) into one file: their events with the proof of their chains, the runs of sessions, and
     every blob that they need.
 
@@ -75,6 +80,11 @@ def export(
     """
     if incident is not None and (names or any(chosen.values()) or shape != "bundle"):
         raise click.UsageError("--incident stands alone: the run decides what belongs to it")
+    if outcome is not None and shape not in LEARNING:
+        raise click.UsageError(f"--outcome chooses rows to learn from: --format {'|'.join(LEARNING)}")
+    if shape in LEARNING:
+        _learn(asked, names, output, shape, outcome, chosen)
+        return
     if shape != "bundle":
         if not (names or chosen["runs"]) or chosen["scopes"] or chosen["everything"]:
             raise click.UsageError(f"--format {shape} shows sessions and runs: name them, and nothing else")
@@ -88,6 +98,23 @@ def export(
         else:
             done = store.export(output, progress=step, **{**chosen, **_chosen(store, names, chosen["runs"])})
     _say_exported(done, as_json=asked.as_json)
+
+
+def _learn(
+    asked: StoreOptions, names: tuple[str, ...], output: Path | None, shape: str, outcome: str | None, chosen: dict[str, Any]
+) -> None:  # fmt: skip
+    """Sessions as rows to learn from."""
+    if output is None:
+        raise click.UsageError("rows to learn from need a file: -o NAME.jsonl")
+    if not (names or chosen["everything"]) or chosen["scopes"] or chosen["runs"] or any(map(is_run, names)):
+        raise click.UsageError(f"--format {shape} takes sessions: name them, or --all")
+    with asked.open() as store:
+        done = store.export_learning(output, shape, names, everything=chosen["everything"], outcome=outcome)
+    if asked.as_json:
+        say_json(done)
+        return
+    say_facts(plain(done))
+    note("it holds what was said as it was recorded, secrets included")
 
 
 def _chosen(store: Store, names: tuple[str, ...], runs: tuple[str, ...]) -> dict[str, list[str]]:

@@ -9,16 +9,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from perdure.doors.cli.filters import filtered_by
 from perdure.doors.cli.finding import whole_id
 from perdure.doors.cli.identified import identified, say_identified
 from perdure.doors.cli.names import argument, open_effects
-from perdure.doors.cli.options import StoreOptions, about_option, command, pages, reads, spans, writes
+from perdure.doors.cli.options import StoreOptions, command, reads, spans, writes
 from perdure.doors.cli.output import note, say_facts, say_json
 from perdure.doors.cli.show import records
 from perdure.doors.cli.tables import Column, folded, is_filtered, prose, say_table, state
 from perdure.effects.operator_verbs import check_in_doubt
 from perdure.effects.settling import DIED
 from perdure.errors import Damaged, Invalid
+from perdure.model.filters import EffectFilters
 from perdure.model.records.effects import Absent, Declined, EffectRecord, EffectState, Happened, ToolKind, Verdict
 from perdure.model.records.runs import RunRecord, RunStatus
 from perdure.planes.execution.parked_runs import AWAY, ways_on
@@ -54,14 +56,7 @@ COLUMNS = (
     "perdure effects --state failed --tool open_pr --since 24h",
     "perdure effects --errors --json | jq -r '.items[].id'",
 )
-@click.option("--in-doubt", is_flag=True, help="Only those of which nobody knows whether they happened.")
-@click.option("--state", type=click.Choice([state.value for state in EffectState]), help="Only those in this state.")
-@click.option("--tool", metavar="NAME", help="Only those of this tool.")
-@click.option("--errors", is_flag=True, help="Only those with which something went wrong.")
-@click.option("--what-if", is_flag=True, help="Also those that a what-if fork copied: nothing was done for them.")
-@about_option
-@spans
-@pages
+@filtered_by(EffectFilters)
 @reads
 def effects(asked: StoreOptions, *, in_doubt: bool, **filters: Any) -> None:
     """List calls to external systems, newest first: planned, sent, known to have happened, or in doubt."""

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from perdure.doors.cli.filters import filtered_by
 from perdure.doors.cli.finding import of_stream
 from perdure.doors.cli.names import argument, session_names, stream_names
-from perdure.doors.cli.options import StoreOptions, about_option, command, pages, reads, spans
+from perdure.doors.cli.options import StoreOptions, command, reads
 from perdure.doors.cli.output import compact, moment, note, plain, say_json_line
 from perdure.doors.cli.tables import Column, is_filtered, prose, say_damaged, say_page
 from perdure.errors import Damaged
 from perdure.model.display import shortened, visible
+from perdure.model.filters import EventFilters
 from perdure.planes.reading.paging import DamagedRow
 
 if TYPE_CHECKING:
@@ -51,13 +53,8 @@ COLUMNS = (
     "perdure events run:4f1c2a9b77d0",
 )
 @argument("name", stream_names, required=False)
-@click.option("--kind", metavar="KIND", help="Only this kind (turn.said), or all below a word ('deploy.*').")
-@click.option("--actor", metavar="NAME", help="Only those of this actor.")
 @click.option("--session", metavar="NAME", help="Only those of this session: as NAME.", shell_complete=session_names)
-@click.option("--emitted", is_flag=True, default=None, help="Only what session.emit made.")
-@about_option
-@spans
-@pages
+@filtered_by(EventFilters, without=("session", "run"))
 @reads
 def events(asked: StoreOptions, *, name: str | None, session: str | None, **filters: Any) -> None:
     """List events, newest first: who changed what, and when. Of everything, or of NAME: a session, or run:ID."""

@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from perdure.doors.cli.filters import filtered_by
 from perdure.doors.cli.finding import find_session
 from perdure.doors.cli.names import session_names
-from perdure.doors.cli.options import StoreOptions, command, pages, reads, spans, writes
+from perdure.doors.cli.options import StoreOptions, command, reads, spans, writes
 from perdure.doors.cli.output import note, say_facts, say_json
 from perdure.doors.cli.show import record_of, records
 from perdure.doors.cli.tables import Column, folded, is_filtered, prose, say_page
 from perdure.errors import NotFound, ReadOnly
-from perdure.model.records.memories import ByVectors, MemoryKind, MemoryStatus, SearchKind
+from perdure.model.filters import MemoryFilters
+from perdure.model.records.memories import ByVectors, MemoryKind, SearchKind
 
 if TYPE_CHECKING:
     from perdure.handles.sync.session import Scope, Session
@@ -52,9 +54,6 @@ FOLLOW_WAIT = "30s"
 
 _session = click.option("--session", metavar="NAME", help="In this session.", shell_complete=session_names)
 _scope = click.option("--scope", metavar="NAME", help="In this scope, such as user:alice or project:acme.")
-_kind = click.option("--kind", type=click.Choice([kind.value for kind in MemoryKind]), help="Only of this kind.")
-_tag = click.option("--tag", metavar="NAME", help="Only those with this tag.")
-_about = click.option("--about", metavar="NAME", help="Only those about this subject.")
 
 
 @command(
@@ -121,17 +120,7 @@ def forget(asked: StoreOptions, *, seq: int, session: str | None, scope: str | N
 )
 @_session
 @_scope
-@_kind
-@click.option(
-    "--status", type=click.Choice([status.value for status in MemoryStatus]), default="live", help="Default: live."
-)
-@click.option("--all", "everything", is_flag=True, help="Also superseded and forgotten ones.")
-@click.option("--unread", is_flag=True, help="Only those that no recall has returned yet.")
-@_tag
-@_about
-@click.option("--actor", metavar="NAME", help="Only those that this actor wrote down.")
-@spans
-@pages
+@filtered_by(MemoryFilters)
 @reads
 def memories(
     asked: StoreOptions, *, session: str | None, scope: str | None, status: str, everything: bool, **filters: Any

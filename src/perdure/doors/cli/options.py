@@ -232,11 +232,6 @@ def writes(function: Body) -> Body:
     return store_option(_tenant_option(actor_option(json_option(log_options(run)))))
 
 
-def about_option(function: Body) -> Body:
-    """--about, of a listing."""
-    return click.option("--about", metavar="NAME", help="Only those about this person or thing.")(function)
-
-
 def subjects_option(function: Body) -> Body:
     """--about, of a command that writes."""
     return click.option("--about", multiple=True, metavar="NAME", help="Whom it is about; repeatable.")(function)

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from perdure.doors.cli.filters import filtered_by
 from perdure.doors.cli.finding import find_run, run_id
 from perdure.doors.cli.identified import say_identified
-from perdure.doors.cli.names import argument, run_names, session_names
-from perdure.doors.cli.options import StoreOptions, about_option, command, pages, reads, spans, writes
+from perdure.doors.cli.names import argument, run_names
+from perdure.doors.cli.options import StoreOptions, command, reads, writes
 from perdure.doors.cli.output import note, say_facts, say_json
 from perdure.doors.cli.show import records
 from perdure.doors.cli.tables import Column, is_filtered, prose, state
+from perdure.model.filters import RunFilters
 from perdure.model.records.runs import RunStatus
 
 if TYPE_CHECKING:
@@ -52,15 +54,7 @@ def _columns(lost: Mapping[str, StrandedRecord]) -> tuple[Column, ...]:
     "perdure runs --agent fix --since 7d",
     "perdure runs --status failed --json | jq -r '.items[].id'",
 )
-@click.option(
-    "--status", type=click.Choice([status.value for status in RunStatus]), help="Only those with this status."
-)
-@click.option("--agent", metavar="NAME", help="Only those of this agent.")
-@click.option("--session", metavar="NAME", help="Only those of this session.", shell_complete=session_names)
-@click.option("--parent", metavar="RUN", help="Only those that this run started.", shell_complete=run_names)
-@about_option
-@spans
-@pages
+@filtered_by(RunFilters)
 @reads
 def runs(asked: StoreOptions, **filters: Any) -> None:
     """List runs, newest first. A run whose worker gives no sign of life reads as abandoned; one that is pinned to a program

@@ -21,6 +21,7 @@ EXISTING = click.Path(exists=True, dir_okay=False, path_type=Path)
     "perdure serve --store 'sqlite:///tenants/{tenant}.db'",
     "perdure serve --host 0.0.0.0 --tls-certificate server.pem --tls-key server.key",
     "perdure serve --host 10.0.0.5 --behind-proxy --store postgresql://perdure_app@db/agents",
+    "perdure serve --a2a researcher --a2a reviewer",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="The address to listen on.")
 @click.option("--port", type=click.IntRange(1, 65_535), default=8_930, show_default=True)
@@ -30,13 +31,19 @@ EXISTING = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--behind-proxy", is_flag=True, help="A proxy in front of this server has the certificate.")
 @click.option("--drain", type=click.IntRange(0, 3_600), default=20, show_default=True, metavar="SECONDS",
               help="How long requests under way may take after SIGTERM.")  # fmt: skip
+@click.option(
+    "--a2a", "a2a_agents", multiple=True, metavar="AGENT", help="Offer this agent to others by A2A; repeatable."
+)
+@click.option(
+    "--base-url", metavar="URL", help="Of A2A: the address at which clients reach this server, if a proxy has it."
+)
 @click.option("--lease", type=click.FloatRange(LEASE_MIN_SECONDS, LEASE_MAX_SECONDS), default=LEASE_TTL_SECONDS,
               show_default=True, metavar="SECONDS",
               help="Without a heartbeat for so long, a worker in another language loses its runs.")  # fmt: skip
 @writes
 def serve(
     asked: StoreOptions, *, host: str, port: int, certificate: Path | None, private_key: Path | None,
-    one_tenant: bool, behind_proxy: bool, drain: int, lease: float,
+    one_tenant: bool, behind_proxy: bool, drain: int, a2a_agents: tuple[str, ...], base_url: str | None, lease: float,
 ) -> None:  # fmt: skip
     """Serve the store over HTTP: every verb, an event stream, the console at /, an OpenAPI document at /openapi.json.
 
@@ -68,7 +75,18 @@ def serve(
     exporting.begin("perdure-server")
     note(f"serving {without_password(asked.store)} at {at.address}; `perdure token create` makes a token")
     serving = Serving(asked.store, tenant=asked.tenant, actor=asked.actor, alone=one_tenant, lease_seconds=lease)
-    run(serving, at, pages(serving, Links()))
+    run(serving, at, [*pages(serving, Links()), *_a2a_routes(serving, a2a_agents, base_url or at.address)])
+
+
+def _a2a_routes(serving: Any, agents: tuple[str, ...], base: str) -> list[Any]:
+    """The routes of A2A, if agents are offered by it."""
+    if not agents:
+        return []
+    try:
+        from perdure.doors.a2a.routes import routes_of  # noqa: PLC0415 - an extra, loaded where it is used
+    except ImportError as error:
+        raise Invalid("the extra `a2a` is not installed", path="a2a", hint="pip install 'perdure[a2a]'") from error
+    return routes_of(serving, agents, base)
 
 
 def _check_walled(asked: StoreOptions) -> None:

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from perdure.doors.cli.filters import filtered_by
 from perdure.doors.cli.finding import existing_session
 from perdure.doors.cli.names import argument, session_names
-from perdure.doors.cli.options import StoreOptions, about_option, command, pages, reads, spans, writes
+from perdure.doors.cli.options import StoreOptions, command, reads, writes
 from perdure.doors.cli.output import note, plain, say_facts, say_json
 from perdure.doors.cli.retain import say_report
 from perdure.doors.cli.tables import Column, is_filtered, prose, say_page, state
-from perdure.model.records.conversation import Status
+from perdure.model.filters import SessionFilters
 
 if TYPE_CHECKING:
     from perdure.handles.sync.session import Session
@@ -35,14 +36,7 @@ COLUMNS = (
     "perdure sessions --status waiting --label prod --since 7d",
     "perdure sessions --json | jq -r '.items[].name'",
 )
-@click.option("--status", type=click.Choice([status.value for status in Status]), help="Only those with this status.")
-@click.option("--label", metavar="NAME", help="Only those with this label.")
-@click.option("--creator", metavar="NAME", help="Only those that this actor created.")
-@click.option("--expired", is_flag=True, help="Also those whose ttl is over.")
-@click.option("--archived", is_flag=True, help="Also those that were archived.")
-@about_option
-@spans
-@pages
+@filtered_by(SessionFilters)
 @reads
 def sessions(asked: StoreOptions, **filters: Any) -> None:
     """List sessions, newest first. A session whose process died reads as crashed."""

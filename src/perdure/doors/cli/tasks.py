@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from perdure.doors.cli.filters import filtered_by
 from perdure.doors.cli.finding import find_session
 from perdure.doors.cli.names import session_names
-from perdure.doors.cli.options import StoreOptions, about_option, command, pages, reads, spans
+from perdure.doors.cli.options import StoreOptions, command, reads
 from perdure.doors.cli.show import records
 from perdure.doors.cli.tables import Column, is_filtered, prose, say_page, state
-from perdure.model.records.decisions import DecisionStatus
-from perdure.model.records.tasks import TaskStatus
+from perdure.model.filters import DecisionFilters, TaskFilters
 
 if TYPE_CHECKING:
     from perdure.handles.sync.session import Session
@@ -48,14 +48,7 @@ TASK_COLUMNS = (
     "perdure decisions --actor architect --since 7d",
     "perdure decisions --tag auth --json",
 )
-@click.option(
-    "--status", type=click.Choice([status.value for status in DecisionStatus]), help="Only those with this status."
-)
-@click.option("--actor", metavar="NAME", help="Only those that this actor made.")
-@click.option("--tag", metavar="NAME", help="Only those with this tag.")
-@about_option
-@spans
-@pages
+@filtered_by(DecisionFilters)
 @reads
 def decisions(asked: StoreOptions, **filters: Any) -> None:
     """List decisions of all sessions, newest first: what was decided, why, and what came of it."""
@@ -70,17 +63,9 @@ def decisions(asked: StoreOptions, **filters: Any) -> None:
     "perdure tasks --label release --since 7d --json",
     "perdure tasks --ready --session issue-42",
 )
-@click.option(
-    "--status", type=click.Choice([status.value for status in TaskStatus]), help="Only those with this status."
-)
-@click.option("--label", metavar="NAME", help="Only those with this label.")
-@click.option("--actor", metavar="NAME", help="Only those that this actor wrote down.")
-@click.option("--stuck", is_flag=True, help="Only those that need a failed or cancelled task.")
 @click.option("--ready", is_flag=True, help="Only those that can be begun now, by priority; needs --session.")
 @click.option("--session", metavar="NAME", help="Of this session alone.", shell_complete=session_names)
-@about_option
-@spans
-@pages
+@filtered_by(TaskFilters)
 @reads
 def tasks(asked: StoreOptions, *, session: str | None, ready: bool, **filters: Any) -> None:
     """List tasks of all sessions, newest first."""

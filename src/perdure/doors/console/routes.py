@@ -12,61 +12,23 @@ import msgspec
 
 from perdure.doors.console import attention, live, run_reads, session_reads, upkeep_reads, verifying
 from perdure.doors.http.call import HttpCall
-from perdure.doors.http.queries import CursorText, Limit, Name, Seq, When
+from perdure.doors.http.queries import Name, Seq
 from perdure.doors.http.table import Right, route
-from perdure.model.records.conversation import StatusName
-from perdure.model.records.effects import EffectStateName
-from perdure.model.records.memories import MemoryKind
-from perdure.model.records.runs import RunStatusName
+from perdure.model.filters import EffectFilters, EventFilters, MemoryFilters, RunFilters, SessionFilters
 
 Shown = dict[str, Any]
 SearchText = Annotated[str, msgspec.Meta(max_length=200)]
 
 
-class _PageAsked(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    limit: Limit = 50
-    after: CursorText | None = None
-    since: When | None = None
-
-
-class ConsoleRunsQuery(_PageAsked, forbid_unknown_fields=True, kw_only=True):
-    """Which runs."""
-
-    status: RunStatusName | None = None
-    agent: Name | None = None
-    session: Name | None = None
-    errors: bool = False
-
-
-class ConsoleSessionsQuery(_PageAsked, forbid_unknown_fields=True, kw_only=True):
-    """Which sessions."""
-
-    status: StatusName | None = None
-    label: Name | None = None
-
-
-class ConsoleEffectsQuery(_PageAsked, forbid_unknown_fields=True, kw_only=True):
+class ConsoleEffectsQuery(EffectFilters, frozen=True, kw_only=True):
     """Which effects. text: a part of a key, an argument, an actor or an id."""
 
-    state: EffectStateName | None = None
-    tool: Name | None = None
     text: SearchText = ""
-    errors: bool = False
 
 
-class ConsoleEventsQuery(_PageAsked, forbid_unknown_fields=True, kw_only=True):
-    """Which events."""
-
-    kind: Name | None = None
-    actor: Name | None = None
-
-
-class ConsoleMemoriesQuery(_PageAsked, forbid_unknown_fields=True, kw_only=True):
+class ConsoleMemoriesQuery(MemoryFilters, frozen=True, kw_only=True):
     """Which memories. q: the words that they share with a question."""
 
-    kind: MemoryKind | None = None
-    status: Annotated[str, msgspec.Meta(pattern="^(live|superseded|forgotten|all)$")] = "live"
-    about: Name | None = None
     q: SearchText = ""
 
 
@@ -128,9 +90,9 @@ async def console_live(call: HttpCall) -> Any:
 
 
 @route("GET", "/v1/console/runs", Right.READ, Shown)
-async def console_runs(call: HttpCall, query: ConsoleRunsQuery) -> Any:
+async def console_runs(call: HttpCall, query: RunFilters) -> Any:
     """A page of runs, newest first."""
-    return _paged(call, await run_reads.runs(call.store, **_asked(call, query)))
+    return _paged(call, await run_reads.runs(call.store, **call.asked(query)))
 
 
 @route("GET", "/v1/console/runs/{run}", Right.READ, Shown)
@@ -167,9 +129,9 @@ async def console_forecast(call: HttpCall, query: ForecastQuery) -> Any:
 
 
 @route("GET", "/v1/console/sessions", Right.READ, Shown)
-async def console_sessions(call: HttpCall, query: ConsoleSessionsQuery) -> Any:
+async def console_sessions(call: HttpCall, query: SessionFilters) -> Any:
     """A page of sessions, newest first."""
-    return _paged(call, await session_reads.sessions(call.store, **_asked(call, query)))
+    return _paged(call, await session_reads.sessions(call.store, **call.asked(query)))
 
 
 @route("GET", "/v1/console/sessions/{session}", Right.READ, Shown)
@@ -196,13 +158,13 @@ async def console_session_forecast(call: HttpCall, query: PointQuery) -> Any:
 @route("GET", "/v1/console/effects", Right.READ, Shown)
 async def console_effects(call: HttpCall, query: ConsoleEffectsQuery) -> Any:
     """A page of effects, newest first."""
-    return _paged(call, await upkeep_reads.effects(call.store, **_asked(call, query)))
+    return _paged(call, await upkeep_reads.effects(call.store, **call.asked(query)))
 
 
 @route("GET", "/v1/console/events", Right.READ, Shown)
-async def console_events(call: HttpCall, query: ConsoleEventsQuery) -> Any:
+async def console_events(call: HttpCall, query: EventFilters) -> Any:
     """A page of the headers of events, newest first."""
-    return _paged(call, await upkeep_reads.feed(call.store, **_asked(call, query)))
+    return _paged(call, await upkeep_reads.feed(call.store, **call.asked(query)))
 
 
 @route("GET", "/v1/console/anchors", Right.READ, Shown)
@@ -214,8 +176,7 @@ async def console_anchors(call: HttpCall) -> Any:
 @route("GET", "/v1/console/memories", Right.READ, Shown)
 async def console_memories(call: HttpCall, query: ConsoleMemoriesQuery) -> Any:
     """A page of memories, newest first, or those that answer a question."""
-    asked = _asked(call, query)
-    asked["status"] = None if query.status == "all" else query.status
+    asked = call.asked(query)
     return _paged(call, await upkeep_reads.memories(call.store, asked.pop("q"), **asked))
 
 
@@ -235,11 +196,6 @@ async def console_start_verify(call: HttpCall) -> Any:
 async def console_verify(call: HttpCall) -> Any:
     """How far verify has come, and what it found."""
     return verifying.state(call.serving, call.caller)
-
-
-def _asked(call: HttpCall, query: _PageAsked) -> dict[str, Any]:
-    """The parameters of a listing, without those that were not given."""
-    return {**msgspec.structs.asdict(query), "after": call.after(query.after)}
 
 
 def _paged(call: HttpCall, page: Shown) -> Shown:

@@ -13,6 +13,7 @@ import msgspec
 from starlette.requests import Request
 
 from perdure.doors.http.call import HttpCall
+from perdure.doors.http.queries import filters_given
 from perdure.doors.http.table import IfMatch, Route
 from perdure.errors import Conflict, Invalid, TooLarge
 from perdure.model.limits import KEY_MAX_CHARS, check_name
@@ -81,7 +82,8 @@ def query_of(route: Route, request: Request) -> msgspec.Struct:
         if name in given:
             raise Invalid("this parameter is given twice", path=f"query.{name[:40]}")
         given[name] = value
-    return converted(given, route.query, "query")
+    query = converted(given, route.query, "query")
+    return query if route.filters is None else filters_given(route.filters, query)
 
 
 @cache

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+import msgspec
+
 from perdure.doors.http.serving import Serving, Visitor
 from perdure.effects import operator_verbs
 from perdure.errors import Invalid, NotFound, Stale
@@ -12,6 +14,7 @@ from perdure.handles.aio.run_handle import AsyncRunHandle
 from perdure.handles.aio.session import AsyncScope, AsyncSession
 from perdure.handles.aio.store import AsyncStore
 from perdure.log.change import Stream
+from perdure.model.filters import ListingFilters
 from perdure.planes.conversation import sessions
 from perdure.planes.execution import runs
 from perdure.planes.memory import values
@@ -117,6 +120,10 @@ class HttpCall:
         if int(epoch) != self.caller.core.epoch:
             raise Stale("this cursor is of before a restore", path="query.after", hint="start again without a cursor")
         return inner
+
+    def asked(self, filters: ListingFilters) -> dict[str, Any]:
+        """The filters of a list as keywords of its verb, the cursor as the store knows it."""
+        return {**msgspec.structs.asdict(filters), "after": self.after(filters.after)}
 
     def after_number(self, given: str | None) -> int | str | None:
         """A sequence number, or the cursor of a page."""

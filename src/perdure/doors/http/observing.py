@@ -28,10 +28,7 @@ from perdure.doors.http.queries import (
     AsksQuery,
     BootQuery,
     DiffQuery,
-    EffectsQuery,
-    EventsQuery,
     FeedQuery,
-    MemoriesQuery,
     PageQuery,
     PastQuery,
     RecallQuery,
@@ -48,6 +45,7 @@ from perdure.doors.http.table import RIGHTS, Right, route
 from perdure.effects import ledger, operator_verbs
 from perdure.errors import Invalid, NotFound
 from perdure.handles.aio.memory import AsyncHit
+from perdure.model.filters import EffectFilters, EventFilters, MemoryFilters
 from perdure.model.records.actors import ActorRecord
 from perdure.model.records.differences import RunDiff
 from perdure.model.records.integrity import Report
@@ -153,12 +151,9 @@ async def diff_runs(call: HttpCall, query: DiffQuery) -> Any:
 
 
 @route("GET", "/v1/effects", Right.READ, Paged[EffectAnswer])
-async def list_effects(call: HttpCall, query: EffectsQuery) -> Any:
+async def list_effects(call: HttpCall, query: EffectFilters) -> Any:
     """The effects of all sessions and runs, newest first; with `in_doubt` the inbox of doubt."""
-    found = await call.store.effects(
-        state=query.state, tool=query.tool, in_doubt=query.in_doubt, errors=query.errors, what_if=query.what_if,
-        about=query.about, since=query.since, until=query.until, limit=query.limit, after=call.after(query.after),
-    )  # fmt: skip
+    found = await call.store.effects(**call.asked(query))
     left = {each.id for each in found if not each.settled and await each.is_left()}
     return call.paged(found.each(lambda each: effect_answer(each.record, left=each.id in left)))
 
@@ -182,10 +177,10 @@ async def list_session_effects(call: HttpCall, query: SessionEffectsQuery) -> An
 @route("GET", "/v1/asks", Right.READ, Paged[AskAnswer])
 async def list_asks(call: HttpCall, query: AsksQuery) -> Any:
     """Questions to people and approvals, newest first."""
-    state = None if query.state == "all" else query.state
-    asked = {"state": state, "about": query.about, "limit": query.limit, "after": call.after(query.after)}
+    asked = call.asked(query)
+    pausing = pauses(asked.pop("wait") or None)
     found = await call.store.asks(**asked)
-    for pause in pauses(query.wait or None):
+    for pause in pausing:
         if found:
             break
         await call.caller.pause(pause)
@@ -211,13 +206,9 @@ async def get_ask(call: HttpCall, query: ResultQuery) -> Any:
 
 
 @route("GET", "/v1/memories", Right.READ, Paged[MemoryRecord])
-async def list_memories(call: HttpCall, query: MemoriesQuery) -> Any:
+async def list_memories(call: HttpCall, query: MemoryFilters) -> Any:
     """The memories of all sessions and scopes, newest first."""
-    found = await call.store.memories(
-        kind=query.kind, status=None if query.status == "all" else query.status, tag=query.tag, about=query.about,
-        unread=query.unread, actor=query.actor, since=query.since, until=query.until, limit=query.limit,
-        after=call.after(query.after),
-    )  # fmt: skip
+    found = await call.store.memories(**call.asked(query))
     return call.paged(found.each(lambda each: each.record))
 
 
@@ -293,12 +284,9 @@ async def list_boots(call: HttpCall) -> Any:
 
 
 @route("GET", "/v1/events", Right.READ, Paged[EventAnswer])
-async def list_events(call: HttpCall, query: EventsQuery) -> Any:
+async def list_events(call: HttpCall, query: EventFilters) -> Any:
     """The events of all sessions and runs, newest first: the audit trail."""
-    found = await call.store.events(
-        kind=query.kind, actor=query.actor, since=query.since, until=query.until, session=query.session, run=query.run,
-        emitted=query.emitted, about=query.about, limit=query.limit, after=call.after(query.after),
-    )  # fmt: skip
+    found = await call.store.events(**call.asked(query))
     return call.paged(found.each(event_answer))
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, Optional, get_type_hints
 
 import msgspec
 
+from perdure.model.filters import AskFilters, Filter, FilterSort, ListingFilters, filters_of
 from perdure.model.limits import NAME_MAX_CHARS, PAGE_MAX_ROWS
-from perdure.model.records.conversation import Shape, StatusName
-from perdure.model.records.decisions import DecisionStatusName
-from perdure.model.records.effects import EffectStateName
+from perdure.model.records.conversation import Shape
 from perdure.model.records.memories import MemoryKind, SearchKind
 from perdure.model.records.runs import RunStatusName
 from perdure.model.records.tasks import TaskStatusName
@@ -38,22 +37,17 @@ class PageQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     after: CursorText | None = None
 
 
+class AsksQuery(AskFilters, frozen=True, kw_only=True):
+    """Which questions. wait: for one to come, if there is none."""
+
+    wait: Wait = 0
+
+
 class SpanQuery(PageQuery, forbid_unknown_fields=True, kw_only=True):
     """A page of a list within a range of time."""
 
     since: When | None = None
     until: When | None = None
-
-
-class SessionsQuery(SpanQuery, forbid_unknown_fields=True, kw_only=True):
-    """Which sessions."""
-
-    about: About | None = None
-    status: StatusName | None = None
-    label: Name | None = None
-    creator: Name | None = None
-    expired: bool = False
-    archived: bool = False
 
 
 class TurnsQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -83,17 +77,6 @@ class SessionEventsQuery(NumberedQuery, forbid_unknown_fields=True, kw_only=True
     emitted: bool | None = None
 
 
-class EventsQuery(SpanQuery, forbid_unknown_fields=True, kw_only=True):
-    """Which events of all sessions and runs."""
-
-    about: About | None = None
-    kind: Name | None = None
-    actor: Name | None = None
-    session: Name | None = None
-    run: Name | None = None
-    emitted: bool | None = None
-
-
 class FeedQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """From where to read the feed. after: a cursor; "end" for what comes from now on; without, from the beginning."""
 
@@ -103,12 +86,15 @@ class FeedQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class StreamQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """From where to follow the feed, and which events of it. kinds: separated by commas; `run.*` is all below a word."""
+    """From where to follow the feed, and which events of it. kinds: separated by commas; `run.*` is all below a word.
+    form: `ag-ui` renders the events of a run for front ends that speak AG-UI, from its beginning unless a place is given.
+    """
 
     after: CursorText | None = None
     kinds: Annotated[str, msgspec.Meta(max_length=2_000)] | None = None
     session: Name | None = None
     run: Name | None = None
+    form: Literal["events", "ag-ui"] = "events"
 
 
 class SummariesQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -187,15 +173,6 @@ class EntriesQuery(PageQuery, forbid_unknown_fields=True, kw_only=True):
     prefix: Name | None = None
 
 
-class DecisionsQuery(SpanQuery, forbid_unknown_fields=True, kw_only=True):
-    """Which decisions."""
-
-    about: About | None = None
-    status: DecisionStatusName | None = None
-    actor: Name | None = None
-    tag: Name | None = None
-
-
 class SessionDecisionsQuery(PageQuery, forbid_unknown_fields=True, kw_only=True):
     """Which decisions of a session."""
 
@@ -203,16 +180,6 @@ class SessionDecisionsQuery(PageQuery, forbid_unknown_fields=True, kw_only=True)
     about: About | None = None
     open: bool | None = None
     tag: Name | None = None
-
-
-class TasksQuery(SpanQuery, forbid_unknown_fields=True, kw_only=True):
-    """Which tasks."""
-
-    about: About | None = None
-    status: TaskStatusName | None = None
-    label: Name | None = None
-    actor: Name | None = None
-    stuck: bool = False
 
 
 class SessionTasksQuery(PageQuery, forbid_unknown_fields=True, kw_only=True):
@@ -232,15 +199,6 @@ class CheckpointsQuery(PageQuery, forbid_unknown_fields=True, kw_only=True):
 
     at: At | None = None
     about: About | None = None
-    name: Name | None = None
-
-
-class ArtifactsQuery(SpanQuery, forbid_unknown_fields=True, kw_only=True):
-    """Which artifacts."""
-
-    about: About | None = None
-    media_type: Name | None = None
-    actor: Name | None = None
     name: Name | None = None
 
 
@@ -285,42 +243,12 @@ class RunEffectsQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     at: At | None = None
 
 
-class EffectsQuery(SpanQuery, forbid_unknown_fields=True, kw_only=True):
-    """Which effects. in_doubt: those of which nobody knows whether they happened."""
-
-    about: About | None = None
-    state: EffectStateName | None = None
-    tool: Name | None = None
-    in_doubt: bool = False
-    errors: bool = False
-    what_if: bool = False
-
-
 class SessionEffectsQuery(NumberedQuery, forbid_unknown_fields=True, kw_only=True):
     """Which effects of a session. open: those that are not settled."""
 
     at: At | None = None
     about: About | None = None
     open: bool = False
-
-
-class AsksQuery(PageQuery, forbid_unknown_fields=True, kw_only=True):
-    """Which questions. state: "all" for every one; by default the open ones. wait: for one to come, if there is none."""
-
-    about: About | None = None
-    state: Literal["open", "met", "expired", "withdrawn", "all"] = "open"
-    wait: Wait = 0
-
-
-class MemoriesQuery(SpanQuery, forbid_unknown_fields=True, kw_only=True):
-    """Which memories. status: "all" for every one; by default the live ones."""
-
-    kind: MemoryKind | None = None
-    status: Literal["live", "superseded", "forgotten", "all"] = "live"
-    tag: Name | None = None
-    about: About | None = None
-    actor: Name | None = None
-    unread: bool = False
 
 
 class StreamMemoriesQuery(PageQuery, forbid_unknown_fields=True, kw_only=True):
@@ -370,3 +298,44 @@ class BootQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     task: Annotated[str, msgspec.Meta(max_length=4_000)] | None = None
     max_chars: Annotated[int, msgspec.Meta(ge=1, le=2**31)] | None = None
     profile: Literal["full", "small", "without-memory"] = "full"
+
+
+# -- filters of listings as parameters --------------------------------------------------------------------------------
+
+_EVERY = "all"  # the word for None, where a filter has another default
+
+
+def parameters_of(filters: type[ListingFilters]) -> type[msgspec.Struct]:
+    """The parameters of a listing: one for each field of its record, with the sentence that explains it."""
+    hints, known = get_type_hints(filters, include_extras=True), filters_of(filters)
+    return msgspec.defstruct(
+        filters.__name__,
+        [
+            (each.name, _parameter(known[each.name], each.default) if each.name in known else hints[each.name], each.default)
+            for each in msgspec.structs.fields(filters)
+            if each.name not in PageQuery.__struct_fields__
+        ],
+        bases=(PageQuery,),
+        forbid_unknown_fields=True,
+        kw_only=True,
+    )  # fmt: skip
+
+
+def _parameter(each: Filter, default: object) -> Any:
+    """The type of one parameter."""
+    if each.sort is FilterSort.FLAG:
+        kind = bool if default is False else bool | None
+    elif each.words is not None:
+        words = [word.value for word in each.words]
+        kind = Optional[Literal[tuple(words)]] if default is None else Literal[(*words, _EVERY)]  # noqa: UP045 - made at run time
+    else:
+        kind = {FilterSort.INSTANT: When, FilterSort.NUMBER: Seq}.get(each.sort, Name) | None
+    return Annotated[kind, msgspec.Meta(description=each.says)]
+
+
+def filters_given(filters: type[ListingFilters], query: msgspec.Struct) -> ListingFilters:
+    """The record of a listing, of the parameters that were given."""
+    worded = {name for name, each in filters_of(filters).items() if each.words is not None}
+    given: dict[str, Any] = msgspec.structs.asdict(query)
+    every: dict[str, Any] = {name: None for name in worded if given[name] == _EVERY}
+    return filters(**given | every)

@@ -14,9 +14,7 @@ from perdure.doors.http.answers import (
 )
 from perdure.doors.http.call import HttpCall, moment
 from perdure.doors.http.queries import (
-    ArtifactsQuery,
     CheckpointsQuery,
-    DecisionsQuery,
     DiffQuery,
     DueQuery,
     EntriesQuery,
@@ -26,16 +24,15 @@ from perdure.doors.http.queries import (
     RefQuery,
     SessionDecisionsQuery,
     SessionEventsQuery,
-    SessionsQuery,
     SessionTasksQuery,
     StateQuery,
     SummariesQuery,
-    TasksQuery,
     TranscriptQuery,
     TurnsQuery,
 )
 from perdure.doors.http.table import Right, route
 from perdure.errors import Invalid, NotFound
+from perdure.model.filters import ArtifactFilters, DecisionFilters, SessionFilters, TaskFilters
 from perdure.model.records.artifacts import ArtifactRecord
 from perdure.model.records.checkpoints import CheckpointRecord
 from perdure.model.records.conversation import Cover, Due, Origin, Pending, SessionHeader, Turn
@@ -48,22 +45,9 @@ from perdure.model.values import to_plain
 
 
 @route("GET", "/v1/sessions", Right.READ, Paged[SessionHeader])
-async def list_sessions(call: HttpCall, query: SessionsQuery) -> Any:
+async def list_sessions(call: HttpCall, query: SessionFilters) -> Any:
     """Sessions, newest first."""
-    return call.paged(
-        await call.store.sessions(
-            status=query.status,
-            label=query.label,
-            creator=query.creator,
-            about=query.about,
-            since=query.since,
-            until=query.until,
-            expired=query.expired,
-            archived=query.archived,
-            limit=query.limit,
-            after=call.after(query.after),
-        )
-    )
+    return call.paged(await call.store.sessions(**call.asked(query)))
 
 
 @route("GET", "/v1/sessions/{session}", Right.READ, SessionAnswer)
@@ -243,12 +227,9 @@ async def list_referring_to(call: HttpCall, query: RefQuery) -> Any:
 
 
 @route("GET", "/v1/decisions", Right.READ, Paged[DecisionRecord])
-async def list_decisions(call: HttpCall, query: DecisionsQuery) -> Any:
+async def list_decisions(call: HttpCall, query: DecisionFilters) -> Any:
     """The decisions of all sessions, newest first."""
-    found = await call.store.decisions(
-        status=query.status, actor=query.actor, tag=query.tag, about=query.about, since=query.since,
-        until=query.until, limit=query.limit, after=call.after(query.after),
-    )  # fmt: skip
+    found = await call.store.decisions(**call.asked(query))
     return call.paged(found.each(lambda each: each.record))
 
 
@@ -273,12 +254,9 @@ async def get_task(call: HttpCall, query: PastQuery) -> Any:
 
 
 @route("GET", "/v1/tasks", Right.READ, Paged[TaskRecord])
-async def list_tasks(call: HttpCall, query: TasksQuery) -> Any:
+async def list_tasks(call: HttpCall, query: TaskFilters) -> Any:
     """The tasks of all sessions, newest first."""
-    found = await call.store.tasks(
-        status=query.status, label=query.label, actor=query.actor, stuck=query.stuck, about=query.about,
-        since=query.since, until=query.until, limit=query.limit, after=call.after(query.after),
-    )  # fmt: skip
+    found = await call.store.tasks(**call.asked(query))
     return call.paged(found.each(lambda each: each.record))
 
 
@@ -319,12 +297,9 @@ async def list_session_artifacts(call: HttpCall, query: CheckpointsQuery) -> Any
 
 
 @route("GET", "/v1/artifacts", Right.READ, Paged[ArtifactRecord])
-async def list_artifacts(call: HttpCall, query: ArtifactsQuery) -> Any:
+async def list_artifacts(call: HttpCall, query: ArtifactFilters) -> Any:
     """The artifacts of all sessions, newest first."""
-    found = await call.store.artifacts(
-        media_type=query.media_type, actor=query.actor, name=query.name, about=query.about, since=query.since,
-        until=query.until, limit=query.limit, after=call.after(query.after),
-    )  # fmt: skip
+    found = await call.store.artifacts(**call.asked(query))
     return call.paged(found.each(lambda each: each.record))
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from starlette.responses import StreamingResponse
 
-from perdure.doors.http import wire
+from perdure.doors.http import ag_ui, wire
 from perdure.doors.http.answers import EventAnswer, event_answer
 from perdure.doors.http.call import HttpCall
 from perdure.doors.http.queries import StreamQuery
@@ -39,6 +39,7 @@ class Following(msgspec.Struct, frozen=True):
     uid: str
     epoch: int
     sieve: Sieve
+    thread: str | None = None  # for AG-UI: the session of the run
 
     def cursor(self, position: Position) -> str:
         """The cursor after a position."""
@@ -54,9 +55,13 @@ async def follow(call: HttpCall, query: StreamQuery) -> Any:
     sieve = Sieve(_kinds(query.kinds), await _stream_of(call, query))
     uid, epoch = await call.caller.read(feed.store_of)
     given = call.headers.get("last-event-id") or query.after
-    start = await call.caller.read(feed.end_of) if given is None else decode_cursor(given, uid, epoch)
+    thread = await _thread_of(call, query)
+    if given is not None:
+        start = decode_cursor(given, uid, epoch)
+    else:
+        start = await call.caller.read(feed.end_of) if thread is None else Position()
     return StreamingResponse(
-        _events(call, Following(uid, epoch, sieve), start),
+        _events(call, Following(uid, epoch, sieve, thread), start),
         media_type="text/event-stream",
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )
@@ -87,9 +92,22 @@ def _page(reads: Reader, start: Position, *, following: Following) -> tuple[list
     names = Names(reads)
     sent = []
     for event, place in placed:
-        data = wire.encode(event_answer(names.record(event))).decode()
-        sent.append(f"id: {following.cursor(place)}\ndata: {data}\n\n".encode())
+        record = names.record(event)
+        said = [event_answer(record)] if following.thread is None else [*ag_ui.rendered(record, following.thread)]
+        data = ["data: " + wire.encode(each).decode() for each in said]
+        if data:  # of several, the last has the place: a cut before it gives all of them again
+            sent.append("\n\n".join([*data[:-1], f"id: {following.cursor(place)}\n{data[-1]}\n\n"]).encode())
     return sent, until
+
+
+async def _thread_of(call: HttpCall, query: StreamQuery) -> str | None:
+    """The session that a run works in, or the run, for AG-UI; None for any other form."""
+    if query.form != "ag-ui":
+        return None
+    if query.run is None:
+        raise Invalid("AG-UI follows one run: name it", path="query.run")
+    stream = await call.caller.read(runs.find, query.run)
+    return (await call.caller.read(runs.run, stream)).session or stream.name
 
 
 def _kinds(given: str | None) -> str | None:

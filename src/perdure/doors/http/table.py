@@ -16,6 +16,8 @@ from typing import Any, NamedTuple, TypeVar, get_type_hints
 
 import msgspec
 
+from perdure.doors.http.queries import parameters_of
+from perdure.model.filters import ListingFilters
 from perdure.planes.access.tokens import TokenRole
 
 DELETE = HTTPMethod.DELETE.value
@@ -70,7 +72,8 @@ class Route(NamedTuple):
     """One verb as a route. target: the verb is written inside one transaction, `verb(tx, call, body)`, and is carried out
     once for an Idempotency-Key, whose mark lies in that stream. Without a target it is a coroutine `verb(call, …)`.
 
-    takes_key: an Idempotency-Key is taken; by a verb without a target as its own `key=`.
+    takes_key: an Idempotency-Key is taken; by a verb without a target as its own `key=`. filters: the record of a listing, which
+    the verb gets instead of its parameters.
     """
 
     name: str
@@ -80,6 +83,7 @@ class Route(NamedTuple):
     verb: Callable[..., Any]
     answer: Any
     query: type[msgspec.Struct]
+    filters: type[ListingFilters] | None
     body: Any
     status: int
     target: MarkedIn | None
@@ -130,11 +134,13 @@ def route(
 
     def enter(verb: F) -> F:
         hints = get_type_hints(verb)
+        query = hints.get("query", NoQuery)
+        filters = query if issubclass(query, ListingFilters) else None
         tag = path.split("/")[2] if path.startswith("/v1/") else "server"
         entry = Route(
             name=verb.__name__, method=method, path=path, right=right, verb=verb, answer=answer,
-            query=hints.get("query", NoQuery), body=hints.get("body"), status=status, target=target,
-            takes_key=takes_key or target is not None, tag=tag, media_type=media_type,
+            query=parameters_of(filters) if filters else query, filters=filters, body=hints.get("body"), status=status,
+            target=target, takes_key=takes_key or target is not None, tag=tag, media_type=media_type,
             takes=takes, match=match or (IfMatch.HEAD if target is MarkedIn.SESSION else IfMatch.NONE),
         )  # fmt: skip
         into.append(entry)

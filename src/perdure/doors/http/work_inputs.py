@@ -289,7 +289,8 @@ class ReachedAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CutAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """The cut that places begin with from here on."""
+    """The cut that places begin with from here on. next: `end` if the run is to end, and nothing was saved."""
 
+    next: Next
     cut: int
     cancelling: bool

@@ -368,7 +368,7 @@ async def cut_run(call: HttpCall, body: CutInput) -> Any:
     state = value_from(body.state, "body.state")
     reached = await _reach(call, body, remote_verbs.cut, state, body.cut, named(body.about))
     call.serving.forget_places((await _stream(call)).uid, body.token)
-    return CutAnswer(cut=reached.value.cuts, cancelling=reached.cancelling)
+    return CutAnswer(next=reached.next, cut=reached.value.cuts, cancelling=reached.cancelling)
 
 
 # -- how it ends -----------------------------------------------------------------------------------------------------

@@ -49,7 +49,7 @@ class Arrivals:
             return self.steps[what]
 
 
-class Cut(Exception):
+class Severed(Exception):
     """The connection ends here, without an answer."""
 
 
@@ -60,8 +60,8 @@ class LocalServer(ThreadingHTTPServer):
     block_on_close = False
     request_queue_size = 128
 
-    def __init__(self, handler: type[BaseHTTPRequestHandler]) -> None:
-        super().__init__(("127.0.0.1", 0), handler)
+    def __init__(self, connection: type[BaseHTTPRequestHandler]) -> None:
+        super().__init__(("127.0.0.1", 0), connection)
         self._mutex = threading.Lock()
         self.open_connections = 0
         threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
@@ -91,7 +91,7 @@ class LocalServer(ThreadingHTTPServer):
 
     def until_quiet(self) -> None:
         """Until no connection is left: of a client that was killed, and whatever it had sent by then, is read."""
-        with socket.create_connection(self.server_address[:2], PATIENCE_SECONDS) as barrier:
+        with socket.create_connection(("127.0.0.1", self.server_address[1]), PATIENCE_SECONDS) as barrier:
             barrier.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")  # accepted after whatever came before
             while barrier.recv(4096):
                 pass
@@ -100,7 +100,7 @@ class LocalServer(ThreadingHTTPServer):
             time.sleep(0.002)
 
 
-class JsonHandler(BaseHTTPRequestHandler):
+class JsonConnection(BaseHTTPRequestHandler):
     """Answers JSON, with connections that are kept."""
 
     protocol_version = "HTTP/1.1"
@@ -124,9 +124,9 @@ class JsonHandler(BaseHTTPRequestHandler):
 
 
 def outside(arrivals: Arrivals, strike: Callable[[str], None]) -> LocalServer:
-    """The outside world of one worker. strike: called before and after a call is counted; raises Cut to end it there."""
+    """The outside world of one worker. strike: called before and after a call is counted; raises Severed to end it there."""
 
-    class Outside(JsonHandler):
+    class Outside(JsonConnection):
         def do_GET(self) -> None:
             asked = parse_qs(urlsplit(self.path).query)
             what = asked.get("what", [""])[0]
@@ -141,7 +141,7 @@ def outside(arrivals: Arrivals, strike: Callable[[str], None]) -> LocalServer:
                 strike("outside-before")
                 arrived = arrivals.arrive(said["what"], said.get("key"))
                 strike("outside-after")
-            except Cut:
+            except Severed:
                 self.close_connection = True
                 return
             self.reply(200, json.dumps({"arrived": arrived}).encode())

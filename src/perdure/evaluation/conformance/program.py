@@ -9,6 +9,7 @@ requests with another answer. Callers: `perdure conformance`, the tests.
 from __future__ import annotations
 
 import random
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -18,6 +19,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from perdure.errors import Invalid
 from perdure.evaluation.conformance.outside import Arrivals
 from perdure.evaluation.conformance.rig import KILLS, PAUSES, Faults, ServedStore, Slot
 
@@ -56,17 +58,19 @@ class ConformancePlan(msgspec.Struct, frozen=True, kw_only=True):
     """The extent. faults: kills and pauses, at least. patience_seconds: without any progress for so long, it ends."""
 
     faults: int = 20
-    workers: int = 3
+    workers: int = 4
     seed: int = 1
-    lease_seconds: float = 1.0
-    patience_seconds: float = 90.0
+    lease_seconds: float = 2.0
+    patience_seconds: float = 180.0
 
 
 def conform(
     command: Sequence[str], plan: ConformancePlan, tell: Callable[[str], None] = lambda _line: None,
     folder: Path | None = None,
 ) -> ConformanceReport:  # fmt: skip
-    """Run it. folder: where the store and the logs lie; by default a temporary one."""
+    """Run it. folder: where the store and the logs lie; by default a temporary one. Invalid if there is no such command."""
+    if not command or shutil.which(command[0]) is None:
+        raise Invalid(f"there is no command {' '.join(command[:1])!r}", path="worker", hint="give its path")
     if folder is not None:
         return _Conformance(command, plan, tell, folder).run()
     with tempfile.TemporaryDirectory(prefix="perdure-conformance-") as made:

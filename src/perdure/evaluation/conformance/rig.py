@@ -25,12 +25,13 @@ from typing import Any, NamedTuple
 
 import perdure
 from perdure.errors import Unavailable
-from perdure.evaluation.conformance.outside import Arrivals, Cut, JsonHandler, LocalServer, outside
+from perdure.evaluation.conformance.outside import Arrivals, JsonConnection, LocalServer, Severed, outside
 from perdure.planes.access import tokens
 from perdure.planes.access.tokens import CONTROL, TokenRole
 
 PATIENCE_SECONDS = 60.0
 LOOK_SECONDS = 0.02
+TAKEN_SECONDS = 5.0  # for another worker to take a run whose lease is over
 
 
 class WireFault(enum.StrEnum):
@@ -53,7 +54,7 @@ PAUSES = frozenset({WireFault.PAUSE_BEFORE, WireFault.PAUSE_AFTER})
 AT_OUTSIDE = {WireFault.KILL_SENDING: "outside-after", WireFault.KILL_UNSENT: "outside-before"}
 
 
-class Answer(NamedTuple):
+class ServerAnswer(NamedTuple):
     """An answer of the server."""
 
     status: int
@@ -100,17 +101,17 @@ class ServedStore:
             time.sleep(LOOK_SECONDS)
         raise Unavailable("the server did not begin", path="serve", hint=f"see {self._folder}/server.log")
 
-    def send(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Answer:
+    def send(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> ServerAnswer:
         """One request, on a connection of its own. OSError if the server is away."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_SECONDS)
         try:
             connection.request(method, path, body or None, dict(headers))
             found = connection.getresponse()
-            return Answer(found.status, found.read())
+            return ServerAnswer(found.status, found.read())
         finally:
             connection.close()
 
-    def ask(self, method: str, path: str, body: Any = None, key: str | None = None) -> Answer:
+    def ask(self, method: str, path: str, body: Any = None, key: str | None = None) -> ServerAnswer:
         """A request of the person, repeated while the server is away."""
         headers = {"authorization": f"Bearer {self.admin_token}", "content-type": "application/json"}
         headers |= {} if key is None else {"idempotency-key": key}
@@ -151,7 +152,8 @@ class Faults:
         self._wanted = wanted
         self._bag: list[WireFault] = []
         self._due: WireFault | None = None
-        self._gap = 0
+        self.pausing = threading.Lock()  # one worker at a time: another one must be there to take its run
+        self._gap = self._bags = 0
         self.struck: Counter[WireFault] = Counter()
 
     @property
@@ -164,11 +166,11 @@ class Faults:
         """Whether the plan is fulfilled."""
         return self.hard >= self._wanted
 
-    def at_request(self) -> WireFault | None:
-        """The fault that strikes at this request."""
+    def at_request(self, path: str) -> WireFault | None:
+        """The fault that strikes at this request. A stop before a request strikes where it matters most: before an effect."""
         with self._mutex:
             due = self._next()
-            if due is None or due in AT_OUTSIDE:
+            if due is None or due in AT_OUTSIDE or (due is WireFault.PAUSE_BEFORE and not path.endswith("/effects")):
                 return None
             return self._strike(due)
 
@@ -188,8 +190,9 @@ class Faults:
             return None
         if self._due is None:
             if not self._bag:
-                self._bag = [*WireFault]
+                self._bag = [each for each in WireFault if each is not WireFault.SERVER_AFTER or self._bags % 3 == 0]
                 self._random.shuffle(self._bag)
+                self._bags += 1
             self._due, self._gap = self._bag.pop(), self._random.randrange(4)
         if self._gap:
             self._gap -= 1
@@ -274,46 +277,43 @@ class Slot:
     def _at_outside(self, where: str) -> None:
         if self._faults.at_outside(where) is not None:
             self.kill(wait=False)
-            raise Cut
+            raise Severed
 
-    def pass_on(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Answer:
-        """A request of the worker, with what strikes at it. Raises Cut if it gets no answer."""
+    def pass_on(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> ServerAnswer:
+        """A request of the worker, with what strikes at it. Raises Severed if it gets no answer."""
         said = json.loads(body) if body else {}
         if "holder" in said:
             self.holders.add(said["holder"])
         is_verb = path.startswith("/v1/runs/") and method == "POST"
-        fault = self._faults.at_request() if is_verb else None
-        if fault in (WireFault.KILL_BEFORE, WireFault.PAUSE_BEFORE):
-            self._before(fault, path, said)
+        fault = self._faults.at_request(path) if is_verb else None
+        if fault is WireFault.KILL_BEFORE:
+            self.kill()
+            raise Severed
+        if fault is WireFault.PAUSE_BEFORE:
+            self._pause(path, said)
         answer = self._forward(method, path, headers, body)
         if fault is not None and answer.status == 200:
             self._after(fault, (method, path, headers, said, answer))
         return answer
 
-    def _forward(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Answer:
+    def _forward(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> ServerAnswer:
         wanted = {name: value for name, value in headers.items() if name.lower() in ("authorization", "content-type")}
         try:
             return self._served.send(method, path, wanted, body)
         except (OSError, http.client.HTTPException):
-            raise Cut from None
+            raise Severed from None
 
-    def _before(self, fault: WireFault, path: str, said: dict[str, Any]) -> None:
-        if fault is WireFault.KILL_BEFORE:
-            self.kill()
-            raise Cut
-        self._pause(path, said)
-
-    def _after(self, fault: WireFault, about: tuple[str, str, Mapping[str, str], dict[str, Any], Answer]) -> None:
+    def _after(self, fault: WireFault, about: tuple[str, str, Mapping[str, str], dict[str, Any], ServerAnswer]) -> None:
         method, path, headers, said, answer = about
         match fault:
             case WireFault.KILL_AFTER:
                 self.kill()
-                raise Cut
+                raise Severed
             case WireFault.LOSE_ANSWER:
-                raise Cut
+                raise Severed
             case WireFault.SERVER_AFTER:
                 self._served.kill()
-                raise Cut
+                raise Severed
             case WireFault.PAUSE_AFTER:
                 self._pause(path, said)
             case WireFault.REPEAT:
@@ -334,21 +334,27 @@ class Slot:
                 self.unfenced.append(f"{path} with {wrong}: {sent.status} {sent.body[:300]!r}")
 
     def _pause(self, path: str, said: dict[str, Any]) -> None:
-        """Stop the worker until its run is another's, or nobody's."""
-        with self._mutex:
-            process = self._process
-            if process is None or process.poll() is not None:
-                return
-            process.send_signal(signal.SIGSTOP)
-        run, deadline = path.split("/")[3], time.monotonic() + PATIENCE_SECONDS
+        """Stop the worker until its lease is over, and its run most often another's."""
+        with self._faults.pausing:
+            with self._mutex:
+                process = self._process
+                if process is None or process.poll() is not None:
+                    return
+                process.send_signal(signal.SIGSTOP)
+            self._until_lost(path.split("/")[3], said["token"])
+            with self._mutex:
+                if self._process is process and process.poll() is None:
+                    process.send_signal(signal.SIGCONT)
+
+    def _until_lost(self, run: str, token: int) -> None:
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < deadline:
             found = self._served.ask("GET", f"/v1/runs/{run}").said
-            if found["token"] != said["token"] or found["status"] != "running":
-                break
+            if found["token"] != token or found["status"] != "running":
+                return
+            if found["abandoned"]:
+                deadline = min(deadline, time.monotonic() + TAKEN_SECONDS)
             time.sleep(LOOK_SECONDS)
-        with self._mutex:
-            if self._process is process and process.poll() is None:
-                process.send_signal(signal.SIGCONT)
 
     def stop(self) -> None:
         """Kill the worker for good."""
@@ -358,22 +364,24 @@ class Slot:
         self._log.close()
 
 
-def _lasting(path: str, answer: Answer) -> Any:
+def _lasting(path: str, answer: ServerAnswer) -> Any:
     """The part of an answer that must be the same again: a wait may be over by then, and a run that rests be taken."""
     verb, said = path.rpartition("/")[2], answer.said
     if verb in ("rest", "release"):
         return None
     if verb in ("asks", "waits", "sleeps", "children"):
         return (answer.status, said["wait"]["seq"])
+    if verb == "effects" and said["effect"]["kind"] in ("unsafe", "probed"):
+        return (answer.status, said["effect"]["seq"])  # a person may have settled it by then
     return (answer.status, {**said, "now": 0})
 
 
 def _proxy(slot: Slot) -> LocalServer:
-    class Proxy(JsonHandler):
+    class Proxy(JsonConnection):
         def do_POST(self) -> None:  # noqa: N802 - the name is the base class's
             try:
                 answer = slot.pass_on(self.command, self.path, dict(self.headers.items()), self.body())
-            except (Cut, OSError):
+            except (Severed, OSError):
                 self.close_connection = True
             else:
                 self.reply(answer.status, answer.body)

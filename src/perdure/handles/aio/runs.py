@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Concatenate, overload
+from typing import Any, Concatenate, overload
 
 from perdure.effects import ledger, operator_verbs
 from perdure.errors import (
-    Cancelled,
-    Conflict,
     Damaged,
-    Error,
-    Failed,
     Invalid,
-    NotFound,
-    Parked,
-    Waiting,
 )
 from perdure.handles.aio.base import AsyncStoreHandle
 from perdure.handles.aio.effects import AsyncEffect
@@ -26,32 +18,18 @@ from perdure.handles.programs import run_for
 from perdure.log.change import Stream
 from perdure.model.filters import AskFilters, RunFilters
 from perdure.model.functions import Coro, P, R
-from perdure.model.instants import SECOND_US, instant_us
-from perdure.model.lazily import lazily
 from perdure.model.records.runs import (
     RunRecord,
-    RunStatus,
-    WaitKind,
     WaitRecord,
 )
 from perdure.planes import subjects as adding
 from perdure.planes.execution import runs, waits
-from perdure.planes.reading.durations import Duration, store_now
+from perdure.planes.reading.durations import Duration
 from perdure.planes.reading.paging import Page
-from perdure.planes.recovery import leases
-from perdure.planes.recovery.leases import Lease
-from perdure.runtime import course, shells, untaken
-from perdure.runtime.agent import DECLARED, Agent, as_agent, by_name, unknown
-from perdure.runtime.course import Drive
-from perdure.runtime.outward import DOUBT
-
-if TYPE_CHECKING:
-    from perdure.planes.execution import workers
-else:
-    (workers,) = lazily("perdure.planes.execution", "workers")
-
-ANSWERED = (WaitKind.ASK, WaitKind.APPROVAL, WaitKind.SIGNAL)  # by somebody, at any time
-LOOK_SECONDS = 0.5  # how often a drive that waits for the clock or for children looks
+from perdure.runtime import course, untaken
+from perdure.runtime.agent import DECLARED, Agent, as_agent, by_name
+from perdure.runtime.in_place import DrivenInPlace
+from perdure.runtime.shells import AsyncShell
 
 
 class AsyncRuns(AsyncStoreHandle):
@@ -195,94 +173,11 @@ class AsyncRuns(AsyncStoreHandle):
         self, handle: AsyncRunHandle, agents: dict[str, Agent], patience_us: float = course.PATIENCE_US
     ) -> Any:
         """Drive a run, and the runs that it starts, until it is over. patience_us: the longest sleep that is waited for."""
-        cause = None
-        while not handle.record.ended and handle.status is not RunStatus.PARKED:
-            drive = await self._take(handle._stream, handle.record, agents)
-            if drive is None:
-                await self._bide(handle, agents, patience_us)
-            elif drive.status is RunStatus.COMPLETED:
-                return drive.result
-            else:
-                cause = drive.cause
-            await handle.refresh()
-        return course.ended_as(handle.record, cause)
+        here = DrivenInPlace(self._caller.core, agents, run_for, patience_us)
+        return await self._shell(handle._stream).run(here.drive(handle._stream, handle.record))
 
-    async def _take(self, stream: Stream, record: RunRecord, agents: dict[str, Agent]) -> Drive | None:
-        """Claim a run and drive it. None: it could not be had."""
-        core = self._caller.core
-        agent = agents.get(record.agent)
-        if agent is None:
-            raise unknown(record.agent)
-        driven, owner = (stream.id, 0), object()
-        try:
-            if not core.flights.begin(driven, owner):
-                return None
-            core.living.begin()
-            lease = await self._claimed(stream, record, agent)
-            if lease is None:
-                return None
-            # async-only
-            return await shells.adrive(self._caller, agent, lease, run_for, record)
-            # end
-            # sync: return shells.drive(self._caller, agent, lease, run_for, record)
-        finally:
-            core.flights.end(driven, owner)
-
-    async def _claimed(self, stream: Stream, record: RunRecord, agent: Agent) -> Lease | None:
-        """Take a run that nobody else of this process drives. Interrupted, it is given back: it may be taken all the same."""
-        core = self._caller.core
-        holder = record.holder
-        gone = {holder} if holder and (holder == core.holder or core.living.is_dead(holder)) else ()
-        try:
-            return await self._caller.write(
-                leases.claim, stream, holder=core.holder, program=agent.program, epoch=core.epoch, dead=gone
-            )
-        except Exception:
-            raise
-        except BaseException:
-            with suppress(Error):
-                await self._caller.write(workers.give_back, stream, core.holder)
-            raise
-
-    async def _bide(self, handle: AsyncRunHandle, agents: dict[str, Agent], patience_us: float) -> None:
-        """A run that cannot be had now: drive its children, wait for the clock, or say what it waits for."""
-        record = (await handle.refresh()).record
-        untaken.check_pin(record, agents[record.agent])
-        if record.ended or record.status in (RunStatus.READY, RunStatus.PARKED):
-            return
-        if record.status is RunStatus.RUNNING:
-            raise Conflict(f"run {record.id} is being driven by {record.holder}", path="run", holder=record.holder)
-        open_ones = await handle.waits()
-        children = [each.name for each in open_ones if each.kind is WaitKind.CHILD]
-        stuck = [
-            error for name in children if (error := await self._driven_child(name, agents, patience_us)) is not None
-        ]
-        if len(stuck) < len(children):
-            return
-        if stuck:
-            raise stuck[0]
-        on_others = record.reason == DOUBT or any(each.kind in ANSWERED for each in open_ones)
-        left_us = 0 if record.wake_at is None else instant_us(record.wake_at, 0) - await self._caller.read(store_now)
-        if record.wake_at is None or on_others or left_us > patience_us or not self._caller.core.clock_moves:
-            said = await self._caller.read(untaken.waiting_for, handle._stream, record)
-            now = (await handle.refresh()).record
-            if (now.status, now.token) == (record.status, record.token):
-                raise said
-            return  # the awaited thing came while it was looked at
-        await self._caller.pause(min(max(left_us / SECOND_US, 0.001), LOOK_SECONDS))
-
-    async def _driven_child(self, name: str, agents: dict[str, Agent], patience_us: float) -> Error | None:
-        """Drive a child to its end. Gives what keeps it from going on here; its sisters may go on all the same."""
-        child = await self.run(name)
-        try:
-            await self._driven(child, agents, patience_us)
-        except (Cancelled, Failed):
-            return None  # its parent hears of it
-        except Conflict:
-            await self._caller.pause(LOOK_SECONDS)  # somebody else drives it
-        except (Waiting, Parked, NotFound) as error:
-            return error
-        return None
+    def _shell(self, stream: Stream) -> AsyncShell:
+        return AsyncShell(self._caller, stream, locked=False)
 
     async def _drive_left(self, agents: Iterable[Callable[..., Any]]) -> tuple[list[RunRecord], list[str]]:
         """The runs' part of `recover`: drive what dead workers left and what has become ready. Unknown agents' are left.
@@ -290,11 +185,12 @@ class AsyncRuns(AsyncStoreHandle):
         Gives the runs as they stand then, and what cannot be read of others.
         """
         known = self._known(agents)
+        here = DrivenInPlace(self._caller.core, known, run_for)
         driven: list[RunRecord] = []
         damaged: list[str] = []
         for stream in await self._caller.read(untaken.left_runs, known, self._caller.core):
             try:
-                await self._take(stream, await self._caller.read(runs.run, stream), known)
+                await self._shell(stream).run(here.take(stream, await self._caller.read(runs.run, stream)))
                 driven.append(await self._caller.read(runs.run, stream))
             except Damaged as error:
                 damaged.append(str(error))

@@ -13,11 +13,12 @@ from perdure.model.lazily import lazily
 from perdure.model.records.bundles import Exported, Imported
 
 if TYPE_CHECKING:
-    from perdure.interchange import bundle_in, bundle_out, incident, readable
+    from perdure.interchange import bundle_in, bundle_out, incident, learning, readable
+    from perdure.interchange.learning import Learnt
     from perdure.interchange.readable import Readable
 else:
-    names = ("bundle_in", "bundle_out", "incident", "readable")
-    bundle_in, bundle_out, incident, readable = lazily("perdure.interchange", *names)
+    names = ("bundle_in", "bundle_out", "incident", "learning", "readable")
+    bundle_in, bundle_out, incident, learning, readable = lazily("perdure.interchange", *names)
 
 
 class Interchange(StoreHandle):
@@ -52,6 +53,27 @@ class Interchange(StoreHandle):
         chosen = caller.read(incident.chosen, run)
         page = partial(incident.page, run=run, store=caller.core.uid, epoch=caller.core.epoch)
         return caller.work(bundle_out.export, caller.core, caller.tenant, chosen, Path(path), page)
+
+    def export_learning(
+        self,
+        path: str | Path,
+        format: str,  # noqa: A002 - as `perdure export --format`
+        sessions: Iterable[str] = (),
+        *,
+        everything: bool = False,
+        outcome: str | None = None,
+    ) -> Learnt:
+        """Write these sessions (or all of this tenant) as rows to learn from: `openai`, `trl`, `preferences` or `atif`.
+
+        A second new file, `PATH.lineage.jsonl`, says of each row where it came from, what came of it and what people corrected.
+        The same state gives the same bytes. Each file is there whole or not at all. outcome: only sessions that `worked`,
+        `failed`, or of which that is `unknown`. Raises NotFound for a name, Conflict when a file exists, Invalid for a word.
+        """
+        caller = self._caller
+        task = partial(
+            learning.export, caller.core, caller.tenant, Path(path), format, [*sessions], everything=everything, outcome=outcome
+        )  # fmt: skip
+        return caller.work(task)
 
     def readable(self, sessions: Iterable[str] = (), *, runs: Iterable[str] = ()) -> Readable:
         """Everything in these sessions and runs, for reading: `.sessions` and `.runs` as records, `.markdown()` as a page.

@@ -138,7 +138,7 @@ def listing(
     if name is not None:
         check_name(name, "name")
     upto = MAX_SEQ if after is None else decode_cursor(after, 1)[0] - 1
-    rows = _rows(reads, stream, name, upto, limit + 1, subjects.wanted(about))
+    rows = _rows(reads, stream, name, upto, limit + 1, about)
     found = [_record(row) for row in rows[:limit]]
     return Page(found, encode_cursor(found[-1].seq) if len(rows) > limit else None)
 
@@ -154,7 +154,7 @@ def _rows(
                 touches=touching(ARTIFACTS, stream, part.stream),
                 **part._asdict(),
                 name=name,
-                about=about,
+                about=subjects.wanted_here(reads, part.stream, about),
                 limit=limit - len(found),
             )
     return found

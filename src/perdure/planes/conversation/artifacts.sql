@@ -4,7 +4,7 @@
 SELECT a.seq, s.name, a.name, a.media_type, a.size, a.address, a.at, a.actor, s.uid, a.stream
 FROM artifacts a JOIN streams s ON s.id = a.stream
 WHERE a.stream = :stream AND a.seq > :first AND a.seq <= :last
-  AND about(a) --? about
+  AND about_here(a) --? about
   AND a.seq IN ( --? name
     SELECT seq FROM artifacts WHERE stream = :stream AND name = :name AND seq > :first AND seq <= :last --? name
     ORDER BY seq DESC LIMIT :limit) --? name
@@ -12,9 +12,11 @@ ORDER BY a.seq DESC LIMIT :limit
 
 -- artifacts_across: the artifacts of a tenant, newest first.
 SELECT a.seq, s.name, a.name, a.media_type, a.size, a.address, a.at, a.actor, s.uid, a.stream
-FROM artifacts a JOIN streams s ON s.id = a.stream
+FROM
+  about(artifacts) b CROSS JOIN --? about
+  artifacts a JOIN streams s ON s.id = a.stream
 WHERE a.tenant = :tenant
-  AND about(a) --? about
+  AND a.stream = b.stream AND a.seq = b.seq --? about
   AND a.media_type = :media_type --? media_type
   AND a.actor = :actor --? actor
   AND a.name = :name --? name

@@ -137,7 +137,7 @@ def _segment_page(reads: Reads, segment: Segment, after: int, limit: int, filter
         after=max(after, segment.first),
         upto=segment.last,
         limit=limit,
-        **filters,
+        **{**filters, "about": subjects.wanted_here(reads, segment.stream, filters.get("about"))},
     )
     return [event_of(row) for row in rows]
 
@@ -306,7 +306,7 @@ def _of_stream(
             after=segment.first,
             upto=segment.last,
             limit=limit + 1 - len(found),
-            **filters,
+            **{**filters, "about": subjects.wanted_here(reads, segment.stream, filters.get("about"))},
         )
         found += [_shown(event_of(row)) for row in page]
         if len(found) > limit:

@@ -3,7 +3,7 @@
 -- events_of_stream: events of one stream, in order.
 SELECT seq, kind, tbl, actor, at, codec, commitment, hash, salt, body, tx, pos, stream FROM events
 WHERE stream = :stream AND seq > :after AND seq <= :upto
-  AND (about(events) OR (tbl = 'checkpoints' AND about_before(events))) --? about
+  AND about_event_here(events) --? about
   AND tbl = '' --? emitted
   AND NOT (kind >= 'log.' AND kind < 'log/') --? emitted
   AND kind >= :low AND kind < :high --? low high
@@ -13,7 +13,7 @@ ORDER BY seq LIMIT :limit
 -- events_of_stream_back: the same from the end, with the filters of the listing across the store.
 SELECT seq, kind, tbl, actor, at, codec, commitment, hash, salt, body, tx, pos, stream FROM events
 WHERE stream = :stream AND seq > :after AND seq <= :upto
-  AND (about(events) OR (tbl = 'checkpoints' AND about_before(events))) --? about
+  AND about_event_here(events) --? about
   AND tbl = '' --? emitted
   AND NOT (kind >= 'log.' AND kind < 'log/') --? emitted
   AND kind >= :low AND kind < :high --? low high
@@ -24,15 +24,17 @@ WHERE stream = :stream AND seq > :after AND seq <= :upto
 ORDER BY seq DESC LIMIT :limit
 
 -- events_across: events of one kind, newest first, as a page shows them (`Shown`).
-SELECT at, pos, stream, seq, kind, tbl, actor, body FROM events
-WHERE tenant = :tenant AND kind = :kind
-  AND (about(events) OR (tbl = 'checkpoints' AND about_before(events))) --? about
-  AND tbl = '' --? emitted
-  AND actor = :actor --? actor
-  AND at >= :since --? since
-  AND at < :until --? until
-  AND at <= :last_at AND (at, pos) < (:last_at, :last_pos) --? last_at last_pos
-ORDER BY at DESC, pos DESC LIMIT :limit
+SELECT e.at, e.pos, e.stream, e.seq, e.kind, e.tbl, e.actor, e.body FROM
+  (SELECT stream, seq FROM about(events) AS r UNION SELECT stream, seq FROM about_state(events) AS c) b CROSS JOIN --? about
+  events e
+WHERE e.tenant = :tenant AND e.kind = :kind
+  AND e.stream = b.stream AND e.seq = b.seq --? about
+  AND e.tbl = '' --? emitted
+  AND e.actor = :actor --? actor
+  AND e.at >= :since --? since
+  AND e.at < :until --? until
+  AND e.at <= :last_at AND (e.at, e.pos) < (:last_at, :last_pos) --? last_at last_pos
+ORDER BY e.at DESC, e.pos DESC LIMIT :limit
 
 -- kinds_across: which kinds there are, by hopping through the index from one to the next.
 WITH RECURSIVE kinds (kind) AS (

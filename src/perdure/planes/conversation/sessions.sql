@@ -45,7 +45,7 @@ WHERE s.tenant = :tenant
   AND g.at >= :since --? label since
   AND g.at < :until --? label until
   AND (g.at, g.stream) < (:at, :id) --? label at id
-  AND about_all(s) --? about
+  AND about_any(s) --? about
   AND s.status = :status --? status
   AND s.creator = :creator --? creator
   AND s.created_at >= :since --? since
@@ -84,7 +84,7 @@ WHERE t.stream = :stream AND t.seq > :first AND t.seq <= :last
   AND e.stream = t.stream AND e.seq = t.seq AND e.seq > :first AND e.seq <= :last
   AND t.retracted_seq IS NULL --? own
   AND NOT EXISTS (SELECT 1 FROM line h CROSS JOIN turns m WHERE m.stream = h.id AND m.seq = t.seq AND m.retracted_seq <= h.upto) --? heir
-  AND about(t) --? about
+  AND about_here(t) --? about
 ORDER BY t.seq DESC LIMIT :limit
 
 -- turns_on: the oldest turns of a range, in order; of `rules`, which are few, by their own index.
@@ -99,7 +99,7 @@ WHERE t.stream = :stream AND t.seq > :first AND t.seq <= :last
   AND e.stream = t.stream AND e.seq = t.seq AND e.seq > :first AND e.seq <= :last
   AND t.retracted_seq IS NULL --? own
   AND NOT EXISTS (SELECT 1 FROM line h CROSS JOIN turns m WHERE m.stream = h.id AND m.seq = t.seq AND m.retracted_seq <= h.upto) --? heir
-  AND about(t) --? about
+  AND about_here(t) --? about
   AND t.seq IN ( --? rules
     SELECT r.seq FROM turns r --? rules
     WHERE r.stream = :stream AND r.role = 'system' AND r.seq > :first AND r.seq <= :last) --? rules
@@ -184,7 +184,7 @@ SELECT c.seq, c.first_seq, c.last_seq, e.at, named(e), e.body
 FROM covers c CROSS JOIN events e
 WHERE c.stream = :stream AND c.seq > :first AND c.seq <= :last
   AND e.stream = c.stream AND e.seq = c.seq AND e.seq > :first AND e.seq <= :last
-  AND about(c) --? about
+  AND about_here(c) --? about
 ORDER BY c.seq LIMIT :limit
 
 -- turns_emptied: turns of a range that were pruned, now or later: how many, the first and the last. Nobody misses a retracted one.

@@ -149,7 +149,7 @@ def covers(reads: Reads, stream: Stream, *, nested: bool = False, about: str | N
     found = _all(reads, stream) if nested else _outermost(reads, stream)
     if about is None:
         return found
-    named = {cover.seq for cover in _all(reads, stream, subjects.wanted(about))}
+    named = {cover.seq for cover in _all(reads, stream, about)}
     return [cover for cover in found if cover.seq in named]
 
 
@@ -157,7 +157,8 @@ def _all(reads: Reads, stream: Stream, about: str | None = None) -> list[Cover]:
     found: list[Cover] = []
     for span in reversed(segments(reads, stream)):
         touches = touching(COVERS, stream, span.stream)
-        rows = reads.query(Q.covers_page, touches=touches, **span._asdict(), limit=PAGE_MAX_ROWS, about=about)
+        named = subjects.wanted_here(reads, span.stream, about)
+        rows = reads.query(Q.covers_page, touches=touches, **span._asdict(), limit=PAGE_MAX_ROWS, about=named)
         found += [_cover_of(reads, stream, row) for row in rows]
     return found
 

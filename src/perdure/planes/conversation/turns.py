@@ -374,7 +374,8 @@ def _rows_back(
     for segment in segments(reads, stream, upto):
         if len(found) == limit or segment.last <= first:
             break
-        found += _rows(reads, stream, Q.turns_back, above(segment, first), limit=limit - len(found), about=about)
+        named = subjects.wanted_here(reads, segment.stream, about)
+        found += _rows(reads, stream, Q.turns_back, above(segment, first), limit=limit - len(found), about=named)
     return found
 
 
@@ -390,7 +391,8 @@ def _rows_on(
     for segment in reversed(segments(reads, stream, upto)):
         if segment.last > first and len(found) < limit:
             span = above(segment, first)
-            asked = {"rules": 1 if rules else None, "about": about}
+            named = subjects.wanted_here(reads, segment.stream, about)
+            asked = {"rules": 1 if rules else None, "about": named}
             found += _rows(reads, stream, Q.turns_on, span, limit=limit - len(found), **asked)
     return found
 

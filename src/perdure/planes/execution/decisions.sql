@@ -17,7 +17,7 @@ LEFT JOIN events o ON o.stream = d.stream AND o.seq = d.outcome_seq
 WHERE d.stream = :stream
   AND g.stream = :stream AND g.thing = 'decision' AND g.tag = :tag AND d.seq = g.id --? tag
   AND g.id < :after --? tag after
-  AND about(d) --? about
+  AND about_here(d) --? about
   AND d.status = :status --? status
   AND d.status <> :status_not --? status_not
   AND d.seq < :after --? after
@@ -29,6 +29,7 @@ ORDER BY
 SELECT d.seq, d.status, d.actor, d.at, d.tags, d.supersedes, d.superseded_by, d.changed_at, d.closed_at, e.body, o.body,
   s.id, s.uid, s.tenant, s.kind, s.name, s.parent, s.fork_seq
 FROM
+  about(decisions) b CROSS JOIN --? about
   tags g CROSS JOIN --? tag
   decisions d
 JOIN streams s ON s.id = d.stream
@@ -40,7 +41,8 @@ WHERE d.tenant = :tenant
   AND g.at >= :since --? tag since
   AND g.at < :until --? tag until
   AND (g.at, g.stream, g.id) < (:after_at, :after_stream, :after_seq) --? tag after_at
-  AND about(d) --? about
+  AND d.stream = b.stream AND d.seq = b.seq --? about
+  AND g.stream = b.stream AND g.id = b.seq --? tag about
   AND d.status = :status --? status
   AND d.actor = :actor --? actor
   AND d.at >= :since --? since

@@ -33,7 +33,7 @@ JOIN streams s ON s.id = r.stream
 LEFT JOIN events a ON a.stream = r.stream AND a.seq = r.doc_seq
 LEFT JOIN events o ON o.stream = r.stream AND o.seq = r.outcome_seq
 WHERE r.tenant = :tenant
-  AND about_all(r) --? about
+  AND about_any(r) --? about
   AND r.status = :status --? status
   AND r.agent = :agent --? agent
   AND r.session = :session --? session
@@ -55,7 +55,7 @@ LEFT JOIN events a ON a.stream = r.stream AND a.seq = r.doc_seq
 LEFT JOIN events o ON o.stream = r.stream AND o.seq = r.outcome_seq
 WHERE r.tenant = :tenant
   AND r.status IN ('failed', 'parked')
-  AND about_all(r) --? about
+  AND about_any(r) --? about
   AND r.status = :status --? status
   AND r.agent = :agent --? agent
   AND r.session = :session --? session

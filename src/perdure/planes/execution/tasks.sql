@@ -53,7 +53,7 @@ LEFT JOIN events n ON n.stream = t.stream AND n.seq = t.note_seq
 WHERE t.stream = :stream
   AND g.stream = :stream AND g.thing = 'task' AND g.tag = :label AND t.seq = g.id --? label
   AND g.id < :after --? label after
-  AND about(t) --? about
+  AND about_here(t) --? about
   AND t.status = :status --? status
   AND t.parent = :parent --? parent
   AND t.status IN ('todo', 'doing', 'blocked') AND EXISTS ( --? stuck
@@ -71,6 +71,7 @@ SELECT t.seq, t.title, t.status, t.priority, t.parent, t.needs, t.labels, t.acto
     SELECT 1 FROM holders h WHERE h.tenant = t.tenant AND h.holder = t.holder AND h.expires_at > :now)) THEN 1 ELSE 0 END,
   s.id, s.uid, s.tenant, s.kind, s.name, s.parent, s.fork_seq
 FROM
+  about(tasks) b CROSS JOIN --? about
   tags g CROSS JOIN --? label
   tasks t
 JOIN streams s ON s.id = t.stream
@@ -82,7 +83,8 @@ WHERE t.tenant = :tenant
   AND g.at >= :since --? label since
   AND g.at < :until --? label until
   AND (g.at, g.stream, g.id) < (:after_at, :after_stream, :after_seq) --? label after_at
-  AND about(t) --? about
+  AND t.stream = b.stream AND t.seq = b.seq --? about
+  AND g.stream = b.stream AND g.id = b.seq --? label about
   AND t.status = :status --? status
   AND t.actor = :actor --? actor
   AND t.at >= :since --? since

@@ -17,13 +17,15 @@ ORDER BY w.seq
 -- waits_of_store: waits of a tenant's runs, newest first; not those of a run elsewhere, which nobody can meet here.
 SELECT w.seq, w.kind, w.state, w.name, w.place, w.effect, w.digest, w.actor, w.at, w.expires_at, w.met_by, w.met_at, e.body, o.body,
   s.id, s.uid, s.tenant, s.kind, s.name, s.parent, s.fork_seq
-FROM waits w
+FROM
+  about(waits) b CROSS JOIN --? about
+  waits w
 JOIN streams s ON s.id = w.stream
 LEFT JOIN events e ON e.stream = w.stream AND e.seq = coalesce(w.doc_seq, w.seq)
 LEFT JOIN events o ON o.stream = w.stream AND o.seq = w.outcome_seq
 WHERE w.tenant = :tenant
   AND w.kind = :kind
-  AND about(w) --? about
+  AND w.stream = b.stream AND w.seq = b.seq --? about
   AND w.state = :state --? state
   AND (w.expires_at IS NULL OR w.expires_at > :now) --? open
   AND (w.state = 'expired' OR (w.state = 'open' AND w.expires_at <= :now)) --? expired

@@ -15,39 +15,54 @@ SELECT seq FROM memories WHERE stream = :stream AND key = :key
 -- memories_of_stream: the memories of one session or scope, newest first.
 SELECT m.seq, e.body, o.body, u.uses, u.used_at, m.kind, m.status, m.key, m.tags, m.about, m.valid_from, m.valid_to, m.actor, m.at,
   m.confirmed_at, m.supersedes, m.superseded_by
-FROM memories m
+FROM
+  tags g CROSS JOIN --? tag
+  memories m
 JOIN events e ON e.stream = m.stream AND e.seq = coalesce(m.doc_seq, m.seq)
 LEFT JOIN events o ON o.stream = m.stream AND o.seq = m.note_seq
 LEFT JOIN memory_uses u ON u.stream = m.stream AND u.memory = m.seq
 WHERE m.stream = :stream
+  AND g.stream = :stream AND g.thing = 'memory' AND g.tag = :tag AND m.seq = g.id --? tag
+  AND g.id < :after --? tag after
   AND m.kind = :kind --? kind
   AND m.status = :status --? status
-  AND EXISTS (SELECT 1 FROM tags g WHERE g.stream = m.stream AND g.thing = 'memory' AND g.tag = :tag AND g.id = m.seq) --? tag
-  AND about(m) --? about
+  AND about_here(m) --? about
   AND u.uses IS NULL --? unread
   AND m.seq < :after --? after
-ORDER BY m.seq DESC LIMIT :limit
+ORDER BY
+  g.id DESC, --? tag
+  m.seq DESC LIMIT :limit
 
 -- memories_of_store: the memories of a tenant in all sessions and scopes, newest first.
 SELECT m.seq, e.body, o.body, u.uses, u.used_at, m.kind, m.status, m.key, m.tags, m.about, m.valid_from, m.valid_to, m.actor, m.at,
   m.confirmed_at, m.supersedes, m.superseded_by,
   s.id, s.uid, s.tenant, s.kind, s.name, s.parent, s.fork_seq
-FROM memories m
+FROM
+  about(memories) b CROSS JOIN --? about
+  tags g CROSS JOIN --? tag
+  memories m
 JOIN streams s ON s.id = m.stream
-JOIN events e ON e.stream = m.stream AND e.seq = coalesce(m.doc_seq, m.seq)
+LEFT JOIN events e ON e.stream = m.stream AND e.seq = coalesce(m.doc_seq, m.seq)
 LEFT JOIN events o ON o.stream = m.stream AND o.seq = m.note_seq
 LEFT JOIN memory_uses u ON u.stream = m.stream AND u.memory = m.seq
 WHERE m.tenant = :tenant
+  AND g.tenant = :tenant AND g.thing = 'memory' AND g.tag = :tag --? tag
+  AND m.stream = g.stream AND m.seq = g.id AND m.at = g.at --? tag
+  AND g.at >= :since --? tag since
+  AND g.at < :until --? tag until
+  AND (g.at, g.stream, g.id) < (:after_at, :after_stream, :after_seq) --? tag after_at
   AND m.kind = :kind --? kind
   AND m.status = :status --? status
   AND m.actor = :actor --? actor
   AND m.at >= :since --? since
   AND m.at < :until --? until
-  AND EXISTS (SELECT 1 FROM tags g WHERE g.stream = m.stream AND g.thing = 'memory' AND g.tag = :tag AND g.id = m.seq) --? tag
-  AND about(m) --? about
+  AND m.stream = b.stream AND m.seq = b.seq --? about
+  AND g.stream = b.stream AND g.id = b.seq --? tag about
   AND u.uses IS NULL --? unread
   AND (m.at, m.stream, m.seq) < (:after_at, :after_stream, :after_seq) --? after_at
-ORDER BY m.at DESC, m.stream DESC, m.seq DESC LIMIT :limit
+ORDER BY
+  g.at DESC, g.stream DESC, g.id DESC, --? tag
+  m.at DESC, m.stream DESC, m.seq DESC LIMIT :limit
 
 -- session_labels: the labels of a session, which name the scopes that it reads.
 SELECT labels FROM sessions WHERE stream = :stream

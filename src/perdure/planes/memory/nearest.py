@@ -195,14 +195,17 @@ def _naming(reads: Reads, within: NearestFilter) -> NearestFilter:
 
 
 def _tagged(reads: Reads, within: NearestFilter) -> list[Place]:
-    thing, tag = (
-        ("memory", within.filters["tag"]) if within.filters.get("tag") else ("memory_about", within.filters["about"])
-    )
-    streams = None if within.streams is None else json.dumps(within.streams)
-    since = within.filters.get("since")
-    rows = reads.query(
-        Q.texts_tagged, tenant=reads.tenant, thing=thing, tag=tag, streams=streams, since=since, limit=TAGGED_MAX
-    )
+    """The texts with the tag; or else those of the subject, by themselves or because their whole scope is about it."""
+    tag, about = within.filters.get("tag"), within.filters.get("about")
+    asked = {
+        "tenant": reads.tenant, "streams": None if within.streams is None else json.dumps(within.streams),
+        "since": within.filters.get("since"), "limit": TAGGED_MAX,
+    }  # fmt: skip
+    if tag:
+        rows = reads.query(Q.texts_tagged, thing="memory", tag=tag, **asked)
+    else:
+        rows = reads.query(Q.texts_tagged, thing="memory_about", tag=about, **asked)
+        rows = {*rows, *reads.query(Q.texts_about_whole, about=about, **asked)}
     return [(row[0], row[1], row[2], row[3]) for row in rows if row[3] in set(within.shelves)]
 
 

@@ -13,6 +13,7 @@ import json
 import logging
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
+from functools import cache, partial
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -25,6 +26,7 @@ from perdure.model.instants import instant_us, to_datetime
 from perdure.model.limits import check_name, check_one_of, check_page, check_text
 from perdure.model.records.memories import ByVectors, Found, MemoryKind, MemoryRecord, MemoryStatus, SearchKind, Why
 from perdure.model.words import words
+from perdure.planes import subjects
 from perdure.planes.audit.lineage import ancestry
 from perdure.planes.conversation import sessions
 from perdure.planes.memory import index, memories, vectors
@@ -136,6 +138,7 @@ def _recall(
     )
     streams = {each.id: each for each in readable or ()}
     narrow_first = {number: i for i, number in enumerate(streams)}
+    in_scope = cache(partial(subjects.of_whole, reads)) if about else lambda _: ()
     limit = max(CANDIDATES, 5 * count)
     while True:
         found: list[Recalled] = []
@@ -145,7 +148,7 @@ def _recall(
             if len(found) == count:
                 break
             made = _recalled(reads, streams, each, moment, now, live=at is None)
-            if made and {*tags} <= {*made.memory.tags} and {*about} <= {*made.memory.about}:
+            if made and {*tags} <= {*made.memory.tags} and {*about} <= {*made.memory.about, *in_scope(made.stream)}:
                 found.append(made)
         if len(found) >= count or not full or limit >= CANDIDATES_MAX:
             return found

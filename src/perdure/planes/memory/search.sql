@@ -29,7 +29,8 @@ WHERE p.tenant = :tenant AND p.shelf = f.shelf AND p.term = q.term
   AND x.at < :until --? filtered until
   AND x.actor IN (SELECT :actor UNION ALL SELECT w.actor FROM actors w WHERE w.tenant = :tenant AND w.name = :actor) --? filtered actor
   AND EXISTS (SELECT 1 FROM tags g WHERE g.stream = x.in_stream AND g.thing = 'memory' AND g.tag = :tag AND g.id = x.of_seq) --? filtered tag
-  AND EXISTS (SELECT 1 FROM tags b WHERE b.stream = x.in_stream AND b.thing = 'memory_about' AND b.tag = :about AND b.id = x.of_seq) --? filtered about
+  AND (about_whole(x.in_stream) OR EXISTS ( --? filtered about
+    SELECT 1 FROM tags b WHERE b.stream = x.in_stream AND b.thing = 'memory_about' AND b.tag = :about AND b.id = x.of_seq)) --? filtered about
 GROUP BY p.in_stream, p.seq, p.part, p.shelf ORDER BY score DESC, p.seq DESC, p.in_stream, p.part LIMIT :limit
 
 -- texts_best @postgres: the same as above, and weights need to be told that they are numbers.
@@ -42,7 +43,8 @@ JOIN texts x ON x.in_stream = p.in_stream AND x.seq = p.seq AND x.part = p.part 
   AND x.at < :until --? filtered until
   AND x.actor IN (SELECT :actor UNION ALL SELECT w.actor FROM actors w WHERE w.tenant = :tenant AND w.name = :actor) --? filtered actor
   AND EXISTS (SELECT 1 FROM tags g WHERE g.stream = x.in_stream AND g.thing = 'memory' AND g.tag = :tag AND g.id = x.of_seq) --? filtered tag
-  AND EXISTS (SELECT 1 FROM tags b WHERE b.stream = x.in_stream AND b.thing = 'memory_about' AND b.tag = :about AND b.id = x.of_seq) --? filtered about
+  AND (about_whole(x.in_stream) OR EXISTS ( --? filtered about
+    SELECT 1 FROM tags b WHERE b.stream = x.in_stream AND b.thing = 'memory_about' AND b.tag = :about AND b.id = x.of_seq)) --? filtered about
 WHERE p.tenant = :tenant AND p.shelf = ANY (ARRAY(SELECT value FROM json_array_elements_text(CAST(:shelves AS json))))
   AND p.term = ANY (ARRAY(SELECT value ->> 0 FROM json_array_elements(CAST(:weights AS json))))
   AND p.in_stream = ANY (ARRAY(SELECT CAST(value AS BIGINT) FROM json_array_elements_text(CAST(:streams AS json)))) --? streams

@@ -224,7 +224,7 @@ def entries(
         after=start,
         prefix=start_with or None,
         prefix_end=after_prefix(start_with),
-        about=subjects.wanted(about),
+        about=subjects.wanted_here(reads, stream.id, about),
         limit=count + 1,
     )
     found = [_entry(reads, stream, row) for row in rows[:count]]

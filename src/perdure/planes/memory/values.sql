@@ -16,7 +16,7 @@ WHERE s.uid = :uid AND e.seq > :after AND e.kind = 'log.pruned' AND e.tbl = '' O
 SELECT e.name, e.version, e.updated_at, e.expires_at, e.seq, named(v), v.body, :now
 FROM entries e JOIN events v ON v.stream = e.stream AND v.seq = e.seq
 WHERE e.stream = :stream AND e.gone = 0 AND (e.expires_at IS NULL OR e.expires_at > :now)
-  AND about(e) --? about
+  AND about_here(e) AND e.about IS NOT NULL --? about
   AND e.name > :after --? after
   AND e.name >= :prefix --? prefix
   AND e.name < :prefix_end --? prefix_end

@@ -14,10 +14,10 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from perdure.errors import Damaged
-from perdure.log.event import decode_body
+from perdure.log.event import Event, decode_body
 from perdure.log.upcast import upcast
 from perdure.planes.memory.embedder import Embedder
 from perdure.planes.memory.index import Q as INDEX
@@ -29,7 +29,7 @@ from perdure.planes.tables import EMBEDDINGS, VECTORS
 from perdure.stores.core import Core
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads, event_of
-from perdure.stores.tx import LOG, Tx
+from perdure.stores.tx import Tx
 
 Q = Statements("perdure.planes.memory", "vectors.sql")
 log = logging.getLogger("perdure.memory")
@@ -118,15 +118,17 @@ def gather(reads: Reads, embedder: Embedder, limit: int) -> EmbeddingBatch:
     )
     is_last = len(rows) <= limit
     done = max(state.done, (batches[0][0] if batches else 0) if is_last else rows[-1][6] - 1)
-    waiting = [WaitingText((row[0], row[1], row[2], row[3]), row[4], row[5], _text(reads, row)) for row in rows[:limit]]
+    places = json.dumps([row[:2] for row in rows[:limit]])
+    events = {(each.stream, each.seq): each for each in map(event_of, reads.query(Q.events_of_texts, places=places))}
+    waiting = [
+        WaitingText((row[0], row[1], row[2], row[3]), row[4], row[5], _text(reads, events.get(row[:2]), row[2]))
+        for row in rows[:limit]
+    ]
     return EmbeddingBatch(state, waiting, done, is_last)
 
 
-def _text(reads: Reads, row: tuple[Any, ...]) -> str:
-    """The words of a text; nothing when it is gone or cannot be read."""
-    stream, seq, part = row[:3]
-    events = reads.query(LOG.event_by_seq, stream=stream, seq=seq)
-    event = event_of(events[0]) if events else None
+def _text(reads: Reads, event: Event | None, part: int) -> str:
+    """The words of a part of an event; nothing when it is gone or cannot be read."""
     if event is None or event.body is None:
         return ""
     try:

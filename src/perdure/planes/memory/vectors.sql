@@ -13,17 +13,29 @@ SELECT added FROM indexing WHERE tenant = :tenant
 SELECT name, sha256, dims, embedding, done FROM embeddings WHERE tenant = :tenant
 
 -- texts_without: the texts after a batch of the index that have no vector yet, oldest first.
+-- (IS NULL, `+ 0`: by the key of the text; without statistics PostgreSQL would read all vectors for each of them.)
 SELECT x.in_stream, x.seq, x.part, x.shelf, x.actor, x.at, x.added FROM texts x
 WHERE x.tenant = :tenant AND x.added > :done
-  AND NOT EXISTS (SELECT 1 FROM vectors v WHERE v.in_stream = x.in_stream AND v.seq = x.seq AND v.part = x.part
-    AND v.shelf = x.shelf AND v.embedding = :embedding AND v.tenant = :tenant)
+  AND (SELECT 1 FROM vectors v WHERE v.in_stream = x.in_stream AND v.seq = x.seq AND v.part = x.part
+    AND v.shelf = x.shelf AND v.embedding + 0 = :embedding AND v.tenant + 0 = :tenant) IS NULL
 ORDER BY x.added LIMIT :limit
 
--- texts_missing: how many texts after a batch of the index have no vector yet.
+-- events_of_texts: these events (a list of stream and number).
+SELECT e.seq, e.kind, e.tbl, e.actor, e.at, e.codec, e.commitment, e.hash, e.salt, e.body, e.tx, e.pos, e.stream
+FROM (SELECT DISTINCT value ->> 0 AS stream, value ->> 1 AS seq FROM json_each(:places)) w
+CROSS JOIN events e WHERE e.stream = w.stream AND e.seq = w.seq
+
+-- events_of_texts @postgres: lists come in by another function; OFFSET 0 makes it look each one up.
+SELECT e.seq, e.kind, e.tbl, e.actor, e.at, e.codec, e.commitment, e.hash, e.salt, e.body, e.tx, e.pos, e.stream
+FROM (SELECT DISTINCT CAST(value ->> 0 AS BIGINT) AS stream, CAST(value ->> 1 AS BIGINT) AS seq
+  FROM json_array_elements(CAST(:places AS json))) w
+CROSS JOIN LATERAL (SELECT * FROM events t WHERE t.stream = w.stream AND t.seq = w.seq OFFSET 0) e
+
+-- texts_missing: how many texts after a batch of the index have no vector yet; by the key, as above.
 SELECT count(*) FROM texts x
 WHERE x.tenant = :tenant AND x.added > :done
-  AND NOT EXISTS (SELECT 1 FROM vectors v WHERE v.in_stream = x.in_stream AND v.seq = x.seq AND v.part = x.part
-    AND v.shelf = x.shelf AND v.embedding = :embedding AND v.tenant = :tenant)
+  AND (SELECT 1 FROM vectors v WHERE v.in_stream = x.in_stream AND v.seq = x.seq AND v.part = x.part
+    AND v.shelf = x.shelf AND v.embedding + 0 = :embedding AND v.tenant + 0 = :tenant) IS NULL
 
 -- texts_there: which of these texts there are (a list of stream, event, part and shelf).
 SELECT x.in_stream, x.seq, x.part, x.shelf
@@ -70,6 +82,20 @@ WHERE g.tenant = :tenant AND g.thing = :thing AND g.tag = :tag AND x.shelf >= 'm
   AND x.in_stream = ANY (ARRAY(SELECT CAST(value AS BIGINT) FROM json_array_elements_text(CAST(:streams AS json)))) --? streams
   AND x.at >= :since --? since
 LIMIT :limit
+
+-- texts_about_whole: the texts of the memories of streams that are about a subject as a whole, the newest first.
+SELECT x.in_stream, x.seq, x.part, x.shelf FROM texts x
+WHERE x.tenant = :tenant AND about_whole(x.in_stream) AND x.shelf >= 'memory.' AND x.shelf < 'past/'
+  AND x.in_stream IN (SELECT value FROM json_each(:streams)) --? streams
+  AND x.at >= :since --? since
+ORDER BY x.in_stream, x.seq DESC LIMIT :limit
+
+-- texts_about_whole @postgres: lists come in by another function.
+SELECT x.in_stream, x.seq, x.part, x.shelf FROM texts x
+WHERE x.tenant = :tenant AND about_whole(x.in_stream) AND x.shelf >= 'memory.' AND x.shelf < 'past/'
+  AND x.in_stream = ANY (ARRAY(SELECT CAST(value AS BIGINT) FROM json_array_elements_text(CAST(:streams AS json)))) --? streams
+  AND x.at >= :since --? since
+ORDER BY x.in_stream, x.seq DESC LIMIT :limit
 
 -- texts_and_vectors: how many texts a tenant has, and how many vectors.
 SELECT (SELECT count(*) FROM texts WHERE tenant = :tenant), (SELECT count(*) FROM vectors WHERE tenant = :tenant)

@@ -12,6 +12,7 @@ from perdure.log.change import Stream
 from perdure.log.table import Table
 from perdure.model.filters import ListingFilters, SpanFilters, wanted
 from perdure.model.limits import check_page
+from perdure.planes import subjects
 from perdure.planes.reading.durations import between
 from perdure.planes.reading.paging import Page, decode_cursor, encode_cursor, page_by_seq, read_rows
 from perdure.stores.statements import Statement
@@ -66,5 +67,7 @@ def rows_of_stream(
     count = check_page(asked.limit)
     after = None if asked.after is None else decode_cursor(asked.after, 1)[0]
     given = {**wanted(asked), **own}
+    if asked.about is not None:
+        given["about"] = subjects.wanted_here(reads, stream.id, asked.about)
     rows = reads.query(statement, touches=touches, stream=stream.id, after=after, limit=count + 1, **given)
     return page_by_seq(rows, count, lambda row: row[0])

@@ -241,7 +241,7 @@ def listing(
                 touches=touching(CHECKPOINTS, stream, part.stream),
                 **part._asdict(),
                 name=name,
-                about=subjects.wanted(about),
+                about=subjects.wanted_here(reads, part.stream, about),
                 limit=limit + 1 - len(found),
             )
     page = page_by_seq(found, limit, lambda row: row[0])

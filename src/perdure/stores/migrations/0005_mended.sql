@@ -405,6 +405,10 @@ CREATE TABLE memories (
 CREATE UNIQUE INDEX memories_by_key ON memories (stream, key) WHERE key IS NOT NULL;
 CREATE INDEX memories_by_time ON memories (tenant, at, stream, seq);
 CREATE INDEX memories_by_kind ON memories (tenant, kind, at, stream, seq);
+CREATE INDEX memories_by_status ON memories (tenant, status, at, stream, seq);
+CREATE INDEX memories_by_actor ON memories (tenant, actor, at, stream, seq);
+CREATE INDEX memories_of_kind ON memories (stream, kind, seq);
+CREATE INDEX memories_of_status ON memories (stream, status, seq);
 
 -- How often a memory was recalled; a memory without a row was never read.
 CREATE TABLE memory_uses (
@@ -651,6 +655,10 @@ CREATE TABLE subjects (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX subjects_by_subject ON subjects (tenant, subject, stream, seq);
 CREATE INDEX subjects_of_streams ON subjects (tenant, subject, stream) WHERE whole = 1;
+CREATE INDEX subjects_whole ON subjects (stream, subject) WHERE whole = 1;
+-- What a listing by a subject looks up: values by the event of their version, and checkpoints, which are about everybody before them.
+CREATE INDEX entries_about ON entries (stream, seq) WHERE about IS NOT NULL;
+CREATE INDEX events_of_checkpoints ON events (stream, seq) WHERE tbl = 'checkpoints';
 INSERT INTO tables (name, class) VALUES ('subjects', 'derived');
 
 -- The bodies of before that name subjects: turns, emitted events and artifacts. None of their tables has the column.

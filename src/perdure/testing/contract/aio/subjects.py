@@ -165,6 +165,12 @@ class AsyncSubjectsContract:
             await scope.add_subjects(OTHER)
             assert [each.name for each in await scope.entries(about=OTHER)] == ["v"]
             assert await scope.add_subjects() == (MARKER, OTHER)
+            await scope.remember("walks to work", about=["customer:4"])
+            await (await store.scope("user:y")).remember("walks to school", about=["customer:4"])
+            for asked in ([OTHER], [OTHER, "customer:4"]):
+                assert [hit.memory.text for hit in await store.recall("walks", about=asked)] == ["walks to work"]
+            assert len(await store.memories(about=OTHER)) == 1
+            assert len(await store.recall("walks", about=["customer:4"])) == 2
             found = {each.subject: each for each in await store.subjects()}
             assert found[MARKER].streams == 3
             assert found[MARKER].records > found["customer:9"].records >= 2

@@ -1,0 +1,131 @@
+"""The messages of a thread as turns of its session, so that other frameworks, search and people read the conversation.
+
+The session shows the messages of the newest checkpoint of the graph itself (not of subgraphs): a message that came is said under
+its id, one that was replaced is said anew, one that was removed is retracted. `PerdureSaver(store, turns=True)` does it in the
+commit of each checkpoint; `saver.say_turns(thread)` does it once, for a thread that was written without. Keeps P5, P14.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from langchain_core.messages import BaseMessage, message_to_dict, messages_from_dict
+from pydantic_core import to_jsonable_python
+
+from perdure.adapters.conversing import keep, records_of, show
+from perdure.adapters.forms.langchain_messages import FORM
+from perdure.adapters.langgraph import threads
+from perdure.adapters.langgraph.layout import KeptChannel, ThreadMemory, same_in_front
+from perdure.handles.atomic import Atomic, run_inside
+from perdure.handles.listing import every
+from perdure.handles.sync.session import Session
+from perdure.log.change import Stream
+from perdure.planes.recovery.keyed import Laid
+from perdure.runtime.callers import Caller
+from perdure.stores.tx import Tx
+
+PREFIX = "langgraph:"  # of the keys of turns that are messages of the thread
+
+
+def messages(session: Session, *, after: int = 0, provider: str | None = None) -> list[BaseMessage]:
+    """A session that any framework wrote, as messages; those after an event, to bring them into a graph by `update_state`.
+
+    provider: whose model reads them ("anthropic", "openai", "google"): its own signed reasoning is among them then.
+    """
+    turns = [*every(session.turns, after=after)]
+    return messages_from_dict(show(FORM, turns, provider=provider).records)
+
+
+class ChangedMessages:
+    """The messages of a checkpoint that differ from those before it, as records."""
+
+    __slots__ = ("gone", "new")
+
+    def __init__(self, values: Mapping[str, Any], memory: ThreadMemory | None) -> None:
+        before = memory.channels if memory is not None else {}
+        self.new: dict[str, Any] = {}
+        self.gone: set[str] | None = set() if memory is not None else None  # None: to be looked for
+        kept: set[str] = set()
+        for channel, value in values.items():
+            if _is_messages(value):
+                last = before.get(channel)
+                same = same_in_front(value, last.marks) if last is not None else 0
+                kept.update(map(_key, value[:same], range(same)))
+                self.new |= {_key(each, place): _record(each) for place, each in enumerate(value) if place >= same}
+                if self.gone is not None and last is not None:
+                    self.gone |= _marked(last, same)
+        if self.gone is None:
+            return
+        self.gone -= kept | self.new.keys()
+
+    def say(self, session: Session) -> int:
+        """Say what is new, and retract what is gone; gives how many turns changed."""
+        doomed = self._gone(session)
+        session.retract(*doomed, because="removed from the thread")
+        changed = len(doomed)
+        for key, record in self.new.items():
+            stands = session.said(key)
+            if stands is not None and records_of(FORM, stands) == [record]:
+                continue
+            if stands is not None:
+                session.retract(stands, because="replaced in the thread")
+            keep(session, FORM, record, key=key)
+            changed += 1
+        return changed
+
+    def _gone(self, session: Session) -> list[Any]:
+        if self.gone is not None:
+            return [turn for key in sorted(self.gone) if (turn := session.said(key)) is not None]
+        return [turn for turn in own(session) if turn.key not in self.new]
+
+
+def own(session: Session) -> list[Any]:
+    """The turns of a session that are messages of its thread."""
+    return [turn for turn in every(session.turns, after=0) if (turn.key or "").startswith(PREFIX)]
+
+
+def save(
+    tx: Tx, stream: Stream, laid: Laid, name: str, key: str, parent: str | None, document: Any, changed: ChangedMessages,
+    caller: Caller,
+) -> int:  # fmt: skip
+    """Save a checkpoint, and what it changes of the conversation: one commit."""
+    saved = threads.save(tx, stream, laid, name, key, parent, document)
+    run_inside(tx, _saying(stream, changed), caller)
+    return saved
+
+
+def retract_all(tx: Tx, stream: Stream, caller: Caller) -> None:
+    """Take the conversation of a deleted thread back; retention empties it."""
+
+    def retract(atomic: Atomic) -> None:
+        session = atomic.session(stream.name)
+        session.retract(*own(session), because="the thread was deleted")
+
+    run_inside(tx, retract, caller)
+
+
+def _saying(stream: Stream, changed: ChangedMessages) -> Callable[[Atomic], Any]:
+    return lambda atomic: changed.say(atomic.session(stream.name))
+
+
+def _is_messages(value: Any) -> bool:
+    return type(value) is list and bool(value) and all(isinstance(each, BaseMessage) for each in value)
+
+
+def _key(message: BaseMessage, place: int) -> str:
+    return f"{PREFIX}{message.id or f'#{place}'}"
+
+
+def _marked(last: KeptChannel, same: int) -> set[str]:
+    """The keys of the messages that stood behind those that are the same."""
+    marks: Sequence[Any] = last.marks
+    return {
+        f"{PREFIX}{mark.fields.get('id') or f'#{place}'}"
+        for place, mark in enumerate(marks)
+        if place >= same and mark is not None
+    }
+
+
+def _record(message: BaseMessage) -> Any:
+    return to_jsonable_python(message_to_dict(message), fallback=repr, inf_nan_mode="strings")

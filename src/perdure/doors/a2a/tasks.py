@@ -1,0 +1,294 @@
+"""Runs as tasks of A2A: what the protocol asks for, answered from the store. Nothing is kept here, so a restart loses nothing.
+
+    task ↔ run        context ↔ session (or the run)        input-required ↔ an open ask        artifact ↔ the result
+    a message sent again (its id) ↔ the run's key           subscribing again ↔ the state now, then what follows in the feed
+
+Workers drive the runs, as always. Callers: `routes`. Keeps P11: a visitor sees the runs of its tenant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from a2a.server.context import ServerCallContext
+from a2a.server.request_handlers.request_handler import RequestHandler
+from a2a.types import a2a_pb2 as pb
+from a2a.utils.errors import (
+    A2AError,
+    ExtendedAgentCardNotConfiguredError,
+    InternalError,
+    InvalidParamsError,
+    PushNotificationNotSupportedError,
+    TaskNotCancelableError,
+    TaskNotFoundError,
+    UnsupportedOperationError,
+)
+from google.protobuf import json_format, struct_pb2
+
+from perdure.doors.http import wire
+from perdure.doors.http.serving import Serving, Visitor
+from perdure.doors.http.table import RIGHTS, Right
+from perdure.errors import Conflict, Error, NotFound
+from perdure.log.change import Stream
+from perdure.model.filters import RunFilters
+from perdure.model.records.runs import ENDED, RunRecord, RunStatus, WaitKind, WaitRecord
+from perdure.planes.audit import feed
+from perdure.planes.execution import runs, waits, workers
+from perdure.planes.execution.runs import RunRequest
+
+VISITOR = "perdure.visitor"  # where the request keeps who sends it
+KEY = "a2a:"  # before the id of a message, as the key of a run
+WAIT_SECONDS = 15.0
+BLOCKING_SECONDS = 300.0
+STATES = {
+    RunStatus.READY: pb.TASK_STATE_SUBMITTED,
+    RunStatus.RUNNING: pb.TASK_STATE_WORKING,
+    RunStatus.WAITING: pb.TASK_STATE_WORKING,
+    RunStatus.PARKED: pb.TASK_STATE_WORKING,  # a person of this store must look; nothing has failed
+    RunStatus.COMPLETED: pb.TASK_STATE_COMPLETED,
+    RunStatus.FAILED: pb.TASK_STATE_FAILED,
+    RunStatus.CANCELLED: pb.TASK_STATE_CANCELED,
+}
+
+
+class StoreTasks(RequestHandler):
+    """The tasks of one agent. Each request is answered for the visitor that its context names."""
+
+    def __init__(self, serving: Serving, agent: str) -> None:
+        self._serving = serving
+        self._agent = agent
+
+    # -- what the protocol asks ------------------------------------------------------------------------------------------
+
+    async def on_message_send(self, params: pb.SendMessageRequest, context: ServerCallContext) -> pb.Task:
+        """Begin a run, or answer what one asks; waits until it rests, unless the client does not want that."""
+        visitor = _visitor(context)
+        stream = await self._taken(visitor, params.message)
+        if params.configuration.return_immediately:
+            return (await self._look(visitor, stream))[0]
+        last = None
+        async for task in self._changes(visitor, stream, BLOCKING_SECONDS):
+            last = task
+        assert last is not None
+        return last
+
+    async def on_message_send_stream(
+        self, params: pb.SendMessageRequest, context: ServerCallContext
+    ) -> AsyncGenerator[Any]:
+        """As above, told as it goes on."""
+        visitor = _visitor(context)
+        stream = await self._taken(visitor, params.message)
+        async for told in self._told(visitor, stream):
+            yield told
+
+    async def on_subscribe_to_task(
+        self, params: pb.SubscribeToTaskRequest, context: ServerCallContext
+    ) -> AsyncGenerator[Any]:
+        """The task as it is now, and whatever follows: a client that lost its connection misses nothing."""
+        visitor = _visitor(context)
+        stream = await self._found(visitor, params.id)
+        task, _ = await self._look(visitor, stream)
+        if task.status.state in _TERMINAL:
+            raise UnsupportedOperationError(message=f"task {params.id} is over")
+        async for told in self._told(visitor, stream):
+            yield told
+
+    async def on_get_task(self, params: pb.GetTaskRequest, context: ServerCallContext) -> pb.Task:
+        """A task as it is."""
+        visitor = _visitor(context)
+        return (await self._look(visitor, await self._found(visitor, params.id)))[0]
+
+    async def on_list_tasks(self, params: pb.ListTasksRequest, context: ServerCallContext) -> pb.ListTasksResponse:
+        """Tasks of this agent, newest first."""
+        visitor = _visitor(context)
+        size = min(params.page_size or 50, 100)
+        asked = RunFilters(
+            agent=self._agent, session=params.context_id or None, limit=size, after=params.page_token or None
+        )
+        try:
+            page = await visitor.store._caller.read(runs.runs_of_store, asked)
+        except Error as error:
+            raise InvalidParamsError(message=str(error)) from error
+        tasks = [(await self._look(visitor, stream))[0] for stream, _ in page]
+        return pb.ListTasksResponse(tasks=tasks, next_page_token=page.next or "", page_size=size, total_size=len(tasks))
+
+    async def on_cancel_task(self, params: pb.CancelTaskRequest, context: ServerCallContext) -> pb.Task:
+        """Ask a run to end. One that somebody drives ends at its next step."""
+        visitor = _visitor(context)
+        stream = await self._found(visitor, params.id)
+        own = await self._is_own(visitor, stream)
+        _check_right(visitor, Right.WRITE if own else Right.OPERATE)
+        try:
+            await (await visitor.store.run(stream.name)).cancel()
+        except Conflict as error:
+            raise TaskNotCancelableError(message=str(error)) from error
+        return (await self._look(visitor, stream))[0]
+
+    async def on_create_task_push_notification_config(self, params: Any, context: ServerCallContext) -> Any:
+        """Not offered: a client subscribes."""
+        raise PushNotificationNotSupportedError
+
+    async def on_get_task_push_notification_config(self, params: Any, context: ServerCallContext) -> Any:
+        """Not offered."""
+        raise PushNotificationNotSupportedError
+
+    async def on_list_task_push_notification_configs(self, params: Any, context: ServerCallContext) -> Any:
+        """Not offered."""
+        raise PushNotificationNotSupportedError
+
+    async def on_delete_task_push_notification_config(self, params: Any, context: ServerCallContext) -> None:
+        """Not offered."""
+        raise PushNotificationNotSupportedError
+
+    async def on_get_extended_agent_card(self, params: Any, context: ServerCallContext) -> Any:
+        """There is one card."""
+        raise ExtendedAgentCardNotConfiguredError
+
+    # -- taking messages -------------------------------------------------------------------------------------------------
+
+    async def _taken(self, visitor: Visitor, message: pb.Message) -> Stream:
+        """The run that a message begins or goes on with. A message that is sent again changes nothing."""
+        _check_right(visitor, Right.WRITE)
+        if not message.message_id or not message.parts:
+            raise InvalidParamsError(message="a message has an id and at least one part")
+        try:
+            if message.task_id:
+                return await self._answered(visitor, message)
+            return await self._started(visitor, message)
+        except Error as error:
+            raise InvalidParamsError(message=str(error)) from error
+
+    async def _started(self, visitor: Visitor, message: pb.Message) -> Stream:
+        caller, tenant = visitor.store._caller, visitor.token.tenant
+        admission = self._serving.admission
+        if admission.counts_runs(tenant):
+            admission.check_runs(tenant, await caller.read(workers.unfinished))
+        wanted = RunRequest(
+            agent=self._agent, args=[_content(message)], kwargs={}, key=f"{KEY}{message.message_id}",
+            session=message.context_id or None,
+        )  # fmt: skip
+        stream, _ = await caller.write(runs.start, wanted, caller.core.epoch)
+        return stream
+
+    async def _answered(self, visitor: Visitor, message: pb.Message) -> Stream:
+        """Answer the ask of a task. Approvals of effects are for people of this store: no client answers them here."""
+        stream = await self._found(visitor, message.task_id)
+        if not await self._is_own(visitor, stream):
+            _check_right(visitor, Right.OPERATE)
+        asked = await self._open_ask(visitor, stream)
+        if asked is None:
+            raise InvalidParamsError(message=f"task {message.task_id} asks nothing now")
+        await visitor.store.answer(asked.id, _content(message))
+        return stream
+
+    async def _is_own(self, visitor: Visitor, stream: Stream) -> bool:
+        """Whether a run was begun through this door."""
+        row = await visitor.store._caller.read(runs.row_of, stream)
+        return str(row["key"] or "").startswith(KEY)
+
+    async def _found(self, visitor: Visitor, task: str) -> Stream:
+        caller = visitor.store._caller
+        try:
+            stream = await caller.read(runs.find, task)
+            record = await caller.read(runs.run, stream)
+        except (NotFound, Error) as error:
+            raise TaskNotFoundError(message=f"there is no task {task!r}") from error
+        if record.agent != self._agent:
+            raise TaskNotFoundError(message=f"there is no task {task!r}")
+        return stream
+
+    # -- telling -----------------------------------------------------------------------------------------------------------
+
+    async def _told(self, visitor: Visitor, stream: Stream) -> AsyncGenerator[Any]:
+        """The task, then each change of its status, its artifact before its end."""
+        first = True
+        async for task in self._changes(visitor, stream, None):
+            if first:
+                first = False
+                yield task
+                continue
+            ids: dict[str, Any] = {"task_id": task.id, "context_id": task.context_id}
+            for artifact in task.artifacts:
+                yield pb.TaskArtifactUpdateEvent(**ids, artifact=artifact, last_chunk=True)
+            yield pb.TaskStatusUpdateEvent(**ids, status=task.status)
+
+    async def _changes(self, visitor: Visitor, stream: Stream, seconds: float | None) -> AsyncGenerator[pb.Task]:
+        """The task as often as its state changes, until it is over or asks something, or the server drains."""
+        caller, left, last = visitor.store._caller, seconds, None
+        pulse = self._serving.pulse(visitor.token.tenant, caller)
+        while True:
+            at = await caller.read(feed.end_of)
+            task, rests = await self._look(visitor, stream)
+            if last is None or (task.status.state, task.status.message) != last:
+                last = (task.status.state, task.status.message)
+                yield task
+            if rests or self._serving.draining or (left is not None and left <= 0):
+                return
+            await pulse.wait(at, WAIT_SECONDS)
+            left = None if left is None else left - WAIT_SECONDS
+
+    async def _look(self, visitor: Visitor, stream: Stream) -> tuple[pb.Task, bool]:
+        """A run as a task, and whether it goes on by itself no more."""
+        record: RunRecord = await visitor.store._caller.read(runs.run, stream)
+        context = record.session or stream.name
+        state, said = STATES[record.status], None
+        asked = await self._open_ask(visitor, stream) if record.status is RunStatus.WAITING else None
+        if asked is not None:
+            state = pb.TASK_STATE_INPUT_REQUIRED
+            said = _agent_message(stream, context, f"{stream.name}/{asked.seq}", _question(asked))
+        elif record.error is not None:
+            said = _agent_message(stream, context, f"{stream.name}/error", [pb.Part(text=str(record.error))])
+        status = pb.TaskStatus(state=state, message=said)
+        status.timestamp.FromDatetime(asked.at if asked is not None else record.ended_at or record.created_at)
+        artifacts = (
+            [_artifact(record.result)] if record.status is RunStatus.COMPLETED and record.result is not None else []
+        )
+        task = pb.Task(id=stream.name, context_id=context, status=status, artifacts=artifacts)
+        return task, asked is not None or record.status in ENDED
+
+    async def _open_ask(self, visitor: Visitor, stream: Stream) -> WaitRecord | None:
+        found = await visitor.store._caller.read(waits.waiting, stream)
+        return next((each for each in found if each.kind is WaitKind.ASK), None)
+
+
+_TERMINAL = frozenset({pb.TASK_STATE_COMPLETED, pb.TASK_STATE_FAILED, pb.TASK_STATE_CANCELED})
+
+
+def _visitor(context: ServerCallContext) -> Visitor:
+    found = context.state.get(VISITOR)
+    if not isinstance(found, Visitor):
+        raise InternalError(message="the request was not let in")
+    return found
+
+
+def _check_right(visitor: Visitor, right: Right) -> None:
+    if right not in RIGHTS[visitor.token.role]:
+        raise A2AError(message=f"the role {visitor.token.role} may not {right}")
+
+
+def _content(message: pb.Message) -> Any:
+    """The argument of a run: the text of a message, or its parts where they are not all text."""
+    if all(part.WhichOneof("content") == "text" for part in message.parts):
+        return "\n".join(part.text for part in message.parts)
+    return [json_format.MessageToDict(part) for part in message.parts]
+
+
+def _question(asked: WaitRecord) -> list[pb.Part]:
+    parts = [pb.Part(text=asked.question)]
+    if asked.choices:
+        parts.append(_data({"choices": list(asked.choices)}))
+    return parts
+
+
+def _agent_message(stream: Stream, context: str, name: str, parts: list[pb.Part]) -> pb.Message:
+    return pb.Message(message_id=name, task_id=stream.name, context_id=context, role=pb.ROLE_AGENT, parts=parts)
+
+
+def _artifact(result: Any) -> pb.Artifact:
+    part = pb.Part(text=result) if isinstance(result, str) else _data(wire.wired(result))
+    return pb.Artifact(artifact_id="result", name="result", parts=[part])
+
+
+def _data(plain: Any) -> pb.Part:
+    return pb.Part(data=json_format.Parse(wire.encode(plain), struct_pb2.Value()))

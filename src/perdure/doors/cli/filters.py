@@ -1,0 +1,43 @@
+"""The filters of a listing as options of its command: one option for each field of its record (`model.filters`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from perdure.doors.cli.names import run_names, session_names
+from perdure.doors.cli.options import Body, pages
+from perdure.model.filters import Filter, FilterSort, ListingFilters, SpanFilters, filters_of
+
+COMPLETED = {"session": session_names, "parent": run_names, "run": run_names}
+
+
+def filtered_by(record: type[ListingFilters], *, without: tuple[str, ...] = ()) -> Callable[[Body], Body]:
+    """The options of a listing, and those of its page. without: filters that the command asks for in its own way."""
+    shared = SpanFilters.__struct_fields__
+    own_first = sorted(filters_of(record).items(), key=lambda pair: pair[0] in shared)
+
+    def options(function: Body) -> Body:
+        function = pages(function)
+        for name, each in own_first[::-1]:
+            if name not in without:
+                function = _option(name, each, record)(function)
+        return function
+
+    return options
+
+
+def _option(name: str, each: Filter, record: type[ListingFilters]) -> Callable[[Body], Body]:
+    """One option. A filter that has a default besides None gets --all, too, as `everything`."""
+    option = f"--{name.replace('_', '-')}"
+    default: Any = getattr(record(), name)
+    if each.sort is FilterSort.FLAG:
+        return click.option(option, is_flag=True, default=default, help=each.says)
+    if each.words is None:
+        return click.option(option, metavar=each.metavar, help=each.says, shell_complete=COMPLETED.get(name))
+    said = each.says if default is None else f"{each.says} Default: {default}."
+    chosen = click.option(option, type=click.Choice([word.value for word in each.words]), default=default, help=said)
+    everything = click.option("--all", "everything", is_flag=True, help=f"With whatever {name}.")
+    return chosen if default is None else lambda function: chosen(everything(function))

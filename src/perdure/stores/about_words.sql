@@ -1,0 +1,39 @@
+-- Words of other statements: whom records are about (docs/decisions/0070). `<it>` is what stands in the brackets of the word.
+-- Each begins with the rows of the subject `:about`, so that a rare subject costs little in a long listing (P8).
+
+-- about: the records of a table, of one tenant, that are about the subject or whose stream is: to begin a join with.
+(SELECT who.stream, who.seq FROM subjects who WHERE who.tenant = :tenant AND who.subject = :about
+  UNION SELECT x.stream, x.seq FROM (
+    SELECT DISTINCT who.stream FROM subjects who WHERE who.tenant = :tenant AND who.subject = :about AND who.whole = 1) w
+  JOIN <it> x ON x.stream = w.stream)
+
+-- about @postgres: it takes every stream for one of average length, and would read the table; a list that it cannot guess counts as ten.
+(SELECT who.stream, who.seq FROM subjects who WHERE who.tenant = :tenant AND who.subject = :about
+  UNION SELECT w.stream, unnest(ARRAY(SELECT x.seq FROM <it> x WHERE x.stream = w.stream)) FROM (
+    SELECT DISTINCT who.stream FROM subjects who WHERE who.tenant = :tenant AND who.subject = :about AND who.whole = 1) w)
+
+-- about_state: the events of checkpoints that are about the subject: a state may hold all that was before it. To begin a join with.
+(SELECT c.stream, c.seq FROM (
+    SELECT who.stream, min(who.seq) AS seq FROM subjects who WHERE who.tenant = :tenant AND who.subject = :about GROUP BY who.stream) w
+  JOIN events c ON c.stream = w.stream AND c.seq >= w.seq AND c.tbl = 'checkpoints')
+
+-- about_any: anything in the stream of a row is about the subject.
+<it>.stream IN (SELECT who.stream FROM subjects who WHERE who.tenant = :tenant AND who.subject = :about)
+
+-- about_whole: all of a stream is about the subject.
+<it> IN (SELECT who.stream FROM subjects who WHERE who.tenant = :tenant AND who.subject = :about AND who.whole = 1)
+
+-- about_here: a record of the stream `:stream`, not all of which is about the subject (`subjects.wanted_here`).
+<it>.seq IN (SELECT who.seq FROM subjects who
+  WHERE who.tenant = (SELECT tenant FROM streams WHERE id = :stream) AND who.subject = :about AND who.stream = :stream)
+
+-- about_before: anything up to a record of the stream `:stream` is about the subject.
+<it>.seq >= (SELECT min(who.seq) FROM subjects who
+  WHERE who.tenant = (SELECT tenant FROM streams WHERE id = :stream) AND who.subject = :about AND who.stream = :stream)
+
+-- about_event_here: an event of the stream `:stream`, as `about_here`, or that of a checkpoint, as `about_before`.
+<it>.seq IN (SELECT who.seq FROM subjects who
+    WHERE who.tenant = (SELECT tenant FROM streams WHERE id = :stream) AND who.subject = :about AND who.stream = :stream
+  UNION ALL SELECT c.seq FROM events c WHERE c.stream = :stream AND c.tbl = 'checkpoints' AND c.seq >= (
+    SELECT min(who.seq) FROM subjects who
+    WHERE who.tenant = (SELECT tenant FROM streams WHERE id = :stream) AND who.subject = :about AND who.stream = :stream))

@@ -1,0 +1,45 @@
+"""kill -9 at every commit and send of an agent of Google ADK: a tool is called once, a recorded answer is not paid for again.
+
+Needs the environment that `make adapters` makes. A sample of the points of one mode; all points of all modes with PERDURE_ROUNDS.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from adapters.sweeping import FULL, ROOT, python_of, sweep, twice, wrong
+
+PROGRAM = Path(__file__).with_name("sweep.py")
+PYTHON = python_of("google-adk")
+pytestmark = pytest.mark.skipif(PYTHON is None, reason="google-adk is not there: `make adapters` gets it")
+ONCE = ["charged 5", "charged 7"]
+MODES = ["again", "sqlite", "unsafe", "unsafe-again", "files"]
+
+
+@pytest.mark.parametrize("mode", MODES if FULL else MODES[:1])
+def test_a_kill_at_every_point(mode: str, tmp_path: Path) -> None:
+    found = sweep(PYTHON, PROGRAM, mode, tmp_path)
+    assert sum(bool(case["killed"]) for case in found["cases"]) * 2 > len(found["cases"])
+    # A message that is sent again is a new question to the model.
+    assert wrong(found, ONCE, None if mode.endswith("again") else 2) == []
+
+
+@pytest.mark.parametrize("mode", ["stock", "stock-again", "forgets"] if FULL else ["stock"])
+def test_control_it_is_called_twice(mode: str, tmp_path: Path) -> None:
+    assert twice(sweep(PYTHON, PROGRAM, mode, tmp_path, most=0)) > 0
+
+
+def test_the_example_of_the_page_is_killed_and_pays_once(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "adapters" / "google-adk.md").read_text()
+    (text,) = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    (tmp_path / "payer.py").write_text(text)
+    first = subprocess.run([PYTHON, "payer.py", "--crash"], cwd=tmp_path, capture_output=True, check=False)
+    assert first.returncode == -9, first.stderr
+    second = subprocess.run([PYTHON, "payer.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert second.returncode == 0, second.stderr
+    assert (tmp_path / "bank.txt").read_text().splitlines() == ["invoice-7"]
+    assert second.stdout.strip() == "Done: paid invoice-7"

@@ -1,0 +1,121 @@
+"""A program: kills an agent of Strands at every crash point, and prints what the outside world saw, as JSON.
+
+`python sweep.py MODE FOLDER MOST`. MODE: see MODES. A life that follows a death calls the agent with no prompt, or (again)
+sends the message again.
+unsafe: the tool says nothing about itself, and a person answers the interrupt by what the outside world shows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from strands import Agent, tool
+from strands.session import FileSessionManager
+
+import perdure
+from adapters.lives import Life
+from adapters.strands.shop import Scripted, buys
+from adapters.sweeping import happened, report
+from perdure.adapters.strands import PerdureSessionManager, hooks
+
+
+def bank(life: Life, *, is_async: bool) -> Any:
+    def charge(cents: int) -> str:
+        """Charge a card."""
+        life.at("tool.charge.before")
+        life.see("charged", cents)
+        life.at("tool.charge.after")
+        return f"charged {cents}"
+
+    async def async_charge(cents: int) -> str:
+        """Charge a card."""
+        return charge(cents)
+
+    return async_charge if is_async else charge
+
+
+def looked_up(life: Life, cents: int) -> Any:
+    return perdure.Happened(f"charged {cents}") if happened(life, f"charged {cents}") else perdure.Absent()
+
+
+def finish(life: Life, agent: Agent, *, again: bool, is_async: bool) -> None:
+    """Call the agent until it is done, as the program of a user does."""
+    said = agent.messages[-1]["content"] if agent.messages else []
+    if said and said[0].get("text") == "done":
+        return
+    prompt: Any = "buy it" if again or not agent.messages else None
+    if agent._interrupt_state.activated:
+        prompt = answers(life, agent._interrupt_state.interrupts.values())
+    while True:
+        result = asyncio.run(agent.invoke_async(prompt)) if is_async else agent(prompt)
+        if result.stop_reason != "interrupt":
+            break
+        prompt = answers(life, result.interrupts)
+    assert str(result).strip() == "done", str(result)
+
+
+def answers(life: Life, interrupts: Any) -> Any:
+    """A person looks at the bank's book, and says what happened."""
+    said = []
+    for each in interrupts:
+        cents = each.reason["arguments"]["cents"]
+        verdict = {"happened": f"charged {cents}"} if happened(life, f"charged {cents}") else "absent"
+        said.append({"interruptResponse": {"interruptId": each.id, "response": verdict}})
+    return said
+
+
+def with_perdure(
+    kind: str, *, again: bool = False, is_async: bool = False, unsafe: bool = False, forgets: bool = False
+) -> Any:
+    def program(life: Life) -> None:
+        if forgets:  # a control: a call that was cut off is not recognised when it is made again
+            hooks.key_in = lambda messages, call: None
+            hooks.PerdureHooks.tell_results = lambda self, event: None
+        charge = bank(life, is_async=is_async)
+        kinds: Any = {}
+        if not unsafe:
+            kinds["charge"] = perdure.tool(
+                lambda cents: None, name="charge", probe=lambda cents: looked_up(life, cents), lands_within=0
+            )
+        with perdure.open(f"{kind}:///{life.folder}/agent.db") as store:
+            manager = PerdureSessionManager("order", store, kinds=kinds)
+            agent = Agent(
+                model=Scripted(buys, life.answered), tools=[tool(charge, name="charge")], session_manager=manager,
+                callback_handler=None,
+            )  # fmt: skip
+            finish(life, agent, again=again, is_async=is_async)
+
+    return program
+
+
+def stock(*, again: bool) -> Any:
+    def program(life: Life) -> None:
+        manager = FileSessionManager("order", storage_dir=str(life.folder / "stock"))
+        charge = tool(bank(life, is_async=False), name="charge")
+        agent = Agent(
+            model=Scripted(buys, life.answered), tools=[charge], session_manager=manager, callback_handler=None
+        )
+        finish(life, agent, again=again, is_async=False)
+
+    return program
+
+
+MODES = {
+    "sqlite": with_perdure("sqlite"),
+    "again": with_perdure("sqlite", again=True),
+    "async": with_perdure("sqlite", is_async=True),
+    "unsafe": with_perdure("sqlite", unsafe=True),
+    "unsafe-again": with_perdure("sqlite", unsafe=True, again=True),
+    "files": with_perdure("files"),
+    "forgets": with_perdure("sqlite", again=True, forgets=True),
+    "stock": stock(again=False),
+    "stock-again": stock(again=True),
+}
+
+if __name__ == "__main__":
+    report(MODES, *sys.argv[1:])

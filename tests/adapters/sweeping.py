@@ -1,0 +1,79 @@
+"""Sweeps of kills for frameworks that have an environment of their own: the program's side, and the test's side.
+
+A program kills one life at each crash point (see `lives`), and prints what the outside world saw. A test runs it with the Python
+of the framework's environment, which `make adapters` makes; it is skipped without it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from adapters.lives import Life, points_of, sample, swept
+
+ROOT = Path(__file__).resolve().parents[2]
+FULL = "PERDURE_ROUNDS" in os.environ
+
+
+def happened(life: Life, line: str) -> bool:
+    """Whether the outside world saw a line: what a probe, or a person, looks up."""
+    path = life.folder / "seen"
+    return path.exists() and line in path.read_text().splitlines()
+
+
+def report(programs: Mapping[str, Callable[[Life], None]], mode: str, folder: str, most: str) -> None:
+    """Kill a program at each of its points, or at some, and print the cases as JSON."""
+    program = programs[mode]
+    count = points_of(program, Path(folder) / "whole")
+    cases = []
+    for number in sample(count, int(most) or None):
+        case = swept(program, Path(folder) / str(number), number)
+        error = case.folder / "error"
+        cases.append({
+            "point": number, "killed": case.killed, "end": case.end, "charged": case.named("charged"),
+            "error": error.read_text()[-1500:] if case.end and error.exists() else "", "answers": case.count("answer"),
+            "unrecorded": case.unrecorded,
+        })  # fmt: skip
+    sys.stdout.write(json.dumps({"points": count, "cases": cases}))
+
+
+def python_of(name: str) -> Path | None:
+    """The Python of a framework's environment; None if it was not made."""
+    spec = importlib.util.spec_from_file_location("adapters_tool", ROOT / "tools" / "adapters.py")
+    assert spec is not None
+    assert spec.loader is not None
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    home = tool.place(name)
+    return home / "bin" / "python" if (home / "installed").is_file() else None
+
+
+def sweep(python: Path, program: Path, mode: str, folder: Path, most: int = 8) -> dict[str, Any]:
+    """Run a program of sweeps in an environment; all points with PERDURE_ROUNDS."""
+    command = [str(python), str(program), mode, str(folder), "0" if FULL or not most else str(most)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    return json.loads(ran.stdout)
+
+
+def wrong(found: dict[str, Any], expected: list[str], answers: int | None) -> list[Any]:
+    """The cases in which something was done twice, lost or not finished, or a recorded answer was paid for again.
+
+    An answer that no commit had kept when its process died is asked for again: nobody can know of it.
+    """
+    return [
+        case for case in found["cases"]
+        if case["end"] or case["charged"] != expected
+        or (answers is not None and case["answers"] > answers + case["unrecorded"])
+    ]  # fmt: skip
+
+
+def twice(found: dict[str, Any]) -> int:
+    """In how many cases something happened twice."""
+    return sum(len(case["charged"]) > len(set(case["charged"])) for case in found["cases"])

@@ -1,0 +1,332 @@
+"""A program: kills an agent of one framework at every commit and every send, and prints what the outside world saw, as JSON.
+
+    python sweeps.py FRAMEWORK MODE SUBJECT MOST FOLDER
+
+FRAMEWORK: openai_agents, pydantic_ai, claude_agent. MODE: plain, slow (a slow disk), files (another store), again (the life after
+the first one is killed at the same point too), streamed. SUBJECT: perdure; no barrier (the
+model's answer is not kept before its calls are carried out); stock. An agent pays and mails at once, then ships, then says so:
+three answers, three effects. Each id of a call is new, as a provider's are. A life that is not killed is asked once more at its
+end, with the same message: nothing may happen again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+import os
+import sys
+import uuid
+from pathlib import Path
+from typing import Any
+
+sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parent)]
+
+os.environ["OPENAI_AGENTS_DISABLE_TRACING"] = "1"
+
+import perdure  # noqa: E402 - after the setting above
+from adapters.lives import Life, points_of, sample, swept  # noqa: E402 - as above
+
+FIRST, THEN = ("pay", "mail"), ("ship",)
+SLOW_SECONDS = 0.02
+
+
+def url_of(life: Life, mode: str) -> str:
+    return f"files:///{life.folder}/agent" if mode == "files" else f"sqlite:///{life.folder}/agent.db"
+
+
+def new_id() -> str:
+    return f"call_{uuid.uuid4().hex[:12]}"
+
+
+def next_calls(done: list[str]) -> tuple[str, ...]:
+    """The calls of the model's next answer, by what it has heard."""
+    return FIRST if not set(FIRST) <= set(done) else THEN if "ship" not in done else ()
+
+
+def doing(life: Life, name: str) -> str:
+    life.at("tool.before")
+    life.see("did", name)
+    life.at("tool.after")
+    return f"did {name}"
+
+
+def probing(life: Life, name: str) -> Any:
+    path = life.folder / "seen"
+    happened = path.exists() and f"did {name}" in path.read_text().splitlines()
+    return perdure.Happened(f"did {name}") if happened else perdure.Absent()
+
+
+# -- OpenAI Agents -----------------------------------------------------------------------------------------------
+
+
+def openai_agents(life: Life, mode: str, subject: str) -> None:  # noqa: C901 - a program of its own
+    from agents import Agent, ModelResponse, Runner, SQLiteSession, Usage, function_tool
+    from agents.models.interface import Model
+    from openai.types.responses import (
+        Response,
+        ResponseCompletedEvent,
+        ResponseFunctionToolCall,
+        ResponseOutputMessage,
+        ResponseOutputText,
+    )
+
+    from perdure.adapters.openai_agents import DurableRunner, PerdureSession, durable_function_tool, runner
+
+    class Scripted(Model):
+        async def get_response(self, system_instructions: Any, input: Any, *args: Any, **kwargs: Any) -> ModelResponse:  # noqa: A002
+            life.answered()
+            outputs = [item["output"] for item in input if item.get("type") == "function_call_output"]
+            done = [each.removeprefix("did ") for each in outputs]
+            made: list[Any] = [
+                ResponseFunctionToolCall(call_id=new_id(), name=name, arguments='{"order": "7"}', type="function_call")
+                for name in next_calls(done)
+            ]
+            text = ResponseOutputText(text="done", type="output_text", annotations=[])
+            said = ResponseOutputMessage(id="m", content=[text], role="assistant", status="completed", type="message")
+            return ModelResponse(output=made or [said], usage=Usage(requests=1), response_id=None)
+
+        async def stream_response(self, system_instructions: Any, input: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: A002
+            answer = await self.get_response(system_instructions, input)
+            about = {
+                "created_at": 0,
+                "model": "m",
+                "object": "response",
+                "parallel_tool_calls": True,
+                "tool_choice": "auto",
+            }
+            response = Response(id="r", output=answer.output, tools=[], **about)
+            yield ResponseCompletedEvent(type="response.completed", sequence_number=1, response=response)
+
+    def made(name: str) -> Any:
+        def act(order: str) -> str:
+            """Do it."""
+            return doing(life, name)
+
+        act.__name__ = name
+        if subject == "stock":
+            return function_tool(act)
+        return durable_function_tool(act, probe=lambda order: probing(life, name), lands_within=0)
+
+    async def no_barrier(self: Any, input: Any, ask: Any) -> ModelResponse:  # noqa: A002
+        response = await ask()
+        self.answers += 1
+        items = response.to_input_items()
+        await self.owner.atomic(lambda tx: [runner.keep(tx.session("s"), runner.ITEMS, item) for item in items])
+        self.said += map(runner._bare, items)
+        return response
+
+    if subject == "no barrier":
+        runner._DurableRun.answer = no_barrier  # this process ends with this life
+
+    async def main() -> None:
+        agent = Agent(name="shop", model=Scripted(), tools=[made(name) for name in (*FIRST, *THEN)])
+        if subject == "stock":
+            result = await Runner.run(agent, "order", session=SQLiteSession("s", life.folder / "stock.db"))
+            assert result.final_output == "done"
+            return
+        with perdure.open(url_of(life, mode)) as store:
+            session = PerdureSession("s", store)
+            for _ in range(1 if subject == "no barrier" else 2):
+                if mode == "streamed":
+                    result = await DurableRunner.run_streamed(agent, "order", session=session, key="r")
+                    async for _event in result.stream_events():
+                        pass
+                else:
+                    result = await DurableRunner.run(agent, "order", session=session, key="r")
+                assert result.final_output == "done"
+            kinds = [item.get("type", "message") for item in await session.get_items()]
+            if subject == "perdure":
+                assert kinds.count("function_call") == kinds.count("function_call_output") == 3, kinds
+                assert kinds.count("message") == 2, kinds
+
+    asyncio.run(main())
+
+
+# -- Pydantic AI -------------------------------------------------------------------------------------------------
+
+
+def pydantic_ai(life: Life, mode: str, subject: str) -> None:  # noqa: C901 - a program of its own
+    from pydantic_ai import Agent
+    from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart, ToolReturnPart
+    from pydantic_ai.models.function import FunctionModel
+
+    from perdure.adapters.pydantic_ai import PerdureDurability, durability, within
+
+    async def answer(messages: list[Any], _info: Any) -> ModelResponse:
+        life.answered()
+        parts = [part for message in messages for part in message.parts]
+        done = [str(part.content).removeprefix("did ") for part in parts if isinstance(part, ToolReturnPart)]
+        calls = [ToolCallPart(name, {"order": "7"}, new_id()) for name in next_calls(done)]
+        return ModelResponse(list(calls) or [TextPart("done")])
+
+    async def streamed(messages: list[Any], info: Any) -> Any:
+        from pydantic_ai.models.function import DeltaToolCall
+
+        answered = await answer(messages, info)
+        for number, part in enumerate(answered.parts):
+            if isinstance(part, TextPart):
+                yield part.content
+            else:
+                yield {number: DeltaToolCall(part.tool_name, json.dumps(part.args), tool_call_id=part.tool_call_id)}
+
+    def made(name: str) -> Any:
+        async def act(order: str) -> str:
+            return doing(life, name)
+
+        act.__name__ = name
+        perdure.tool(act, name=name, kind="probed", probe=lambda order: probing(life, name), lands_within=0)
+        return act
+
+    if subject == "no barrier":
+        execute = durability._Backend.execute
+
+        async def without(self: Any, *, operation_id: Any, body: Any, **rest: Any) -> Any:
+            if isinstance(operation_id, durability.ToolsetCallToolId):
+                return await execute(self, operation_id=operation_id, body=body, **rest)
+            return await body()
+
+        durability._Backend.execute = without  # this process ends with this life
+
+    async def watch(_context: Any, events: Any) -> None:
+        async for _event in events:
+            pass
+
+    capabilities = [] if subject == "stock" else [PerdureDurability()]
+    model = FunctionModel(answer, stream_function=streamed)
+    tools = [made(name) for name in (*FIRST, *THEN)]
+    agent = Agent(model, name="shop", tools=tools, capabilities=capabilities)
+    options = {"event_stream_handler": watch} if mode == "streamed" else {}
+
+    @perdure.agent
+    async def shop(run: Any, question: str) -> str:
+        with within(run):
+            return (await agent.run(question, **options)).output
+
+    async def main() -> None:
+        if subject == "stock":
+            assert (await agent.run("order")).output == "done"
+            return
+        with perdure.open(url_of(life, mode)) as store:
+            for _ in range(2):
+                assert await store.aio.drive(shop, "order", key="order-7") == "done"
+
+    asyncio.run(main())
+
+
+# -- Claude Agent SDK --------------------------------------------------------------------------------------------
+
+
+def claude_agent(life: Life, mode: str, subject: str) -> None:  # noqa: C901 - a program of its own
+    from claude_agent_sdk import (
+        ClaudeAgentOptions,
+        ClaudeSDKClient,
+        create_sdk_mcp_server,
+        project_key_for_directory,
+        tool,
+    )
+    from claude_agent_sdk._internal.sessions import _get_projects_dir
+    from claude_host import Host, heard
+
+    from perdure.adapters.claude_agent import PerdureLedger, PerdureSessionStore
+
+    async def answer(lines: list[Any]) -> Any:
+        life.answered()
+        calls = next_calls(heard(lines))
+        return ("let me see" if calls else "done"), [(f"mcp__shop__{name}", {"order": "7"}) for name in calls]
+
+    def made(name: str) -> Any:
+        @tool(name, "Do it.", {"order": str})
+        async def act(args: Any) -> Any:
+            return {"content": [{"type": "text", "text": doing(life, name)}]}
+
+        return act
+
+    def declared(name: str) -> Any:
+        def act(order: str) -> Any: ...
+
+        def probe(order: str) -> Any:
+            found = probing(life, name)
+            text = {"content": [{"type": "text", "text": f"did {name}"}]}
+            return perdure.Happened(text) if isinstance(found, perdure.Happened) else found
+
+        return perdure.tool(act, name=name, probe=probe, lands_within=0)
+
+    async def main(store: Any) -> None:
+        session_id = str(uuid.UUID(int=7))
+        key = {"project_key": project_key_for_directory(str(life.folder)), "session_id": session_id}
+        names = (*FIRST, *THEN)
+        sessions = PerdureSessionStore(store)
+        ledger = PerdureLedger(store, "shop", kinds={name: declared(name) for name in names})
+        if subject == "no barrier":  # the ledger is not told of calls that are heard of nowhere
+            ledger._find_unheard = _nothing
+        tools = [made(name) for name in names]
+        server = create_sdk_mcp_server("shop", tools=tools) if subject == "stock" else ledger.server("shop", tools)
+        lines = await sessions.load(key) or []
+        if lines and heard(lines)[-1:] == ["ship"] and lines[-1]["type"] == "assistant":
+            return
+        path = str(_get_projects_dir() / key["project_key"] / f"{session_id}.jsonl")
+        host = Host(answer, lines, session_id, str(life.folder), path, ("shop",))
+        options = ClaudeAgentOptions(
+            mcp_servers={"shop": server}, hooks={} if subject == "stock" else ledger.hooks(), session_store=sessions,
+            session_store_flush="eager", cwd=life.folder,
+        )  # fmt: skip
+        async with ClaudeSDKClient(options, transport=host) as client:
+            await client.query("order")
+            last = [message async for message in client.receive_response()]
+        if host.error is not None:
+            raise host.error
+        assert last[-1].result == "done", last
+
+    with perdure.open(url_of(life, mode)) as store:
+        asyncio.run(main(store))
+
+
+async def _nothing(_coming: Any) -> list[Any]:
+    return []
+
+
+PROGRAMS = {"openai_agents": openai_agents, "pydantic_ai": pydantic_ai, "claude_agent": claude_agent}
+
+
+NEEDED = {
+    "openai_agents": ("agents", "perdure.adapters.openai_agents"),
+    "pydantic_ai": ("pydantic_ai", "pydantic_ai.models.function", "perdure.adapters.pydantic_ai"),
+    "claude_agent": ("claude_agent_sdk", "claude_agent_sdk.client", "claude_host", "perdure.adapters.claude_agent"),
+}
+
+
+def main(framework: str, mode: str, subject: str, most: str, folder: str) -> None:
+    for module in NEEDED[framework]:  # once, before the lives are forked
+        importlib.import_module(module)
+
+    def program(life: Life) -> None:
+        life.slow_seconds = SLOW_SECONDS if mode == "slow" else 0
+        PROGRAMS[framework](life, mode, subject)
+
+    count = points_of(program, Path(folder) / "whole")
+    report: dict[str, Any] = {
+        "total": count,
+        "points": 0,
+        "killed": 0,
+        "twice": 0,
+        "lost": 0,
+        "paid_twice": 0,
+        "unended": [],
+    }
+    for number in sample(count, int(most) or None):
+        case = swept(program, Path(folder) / str(number), number, 2 if mode == "again" else 1)
+        did = case.named("did")
+        report["points"] += 1
+        report["killed"] += bool(case.killed)
+        report["twice"] += len(did) > len(set(did))
+        report["lost"] += set(did) != {f"did {name}" for name in (*FIRST, *THEN)}
+        lost_answers = sum(line.startswith("killed") and line.endswith("unrecorded") for line in case.seen)
+        report["paid_twice"] += case.count("answer") > 3 + lost_answers
+        if case.end:
+            report["unended"].append([number, (case.folder / "error").read_text()[-1500:]])
+    sys.stdout.write(json.dumps(report))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,206 @@
+"""A2A, driven by the SDK's own client: tasks are runs, so they outlive the server, and a message sent again changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+import perdure
+from doors.http.serving_kit import LiveServer, bearer, make_token
+
+pytest.importorskip("a2a", reason="needs the extra a2a: `make setup` installs it")
+
+import httpx
+from a2a.client import ClientConfig, create_client
+from a2a.types import a2a_pb2 as pb
+
+from perdure.doors.a2a.routes import routes_of
+
+
+@perdure.agent
+def echo(run: perdure.Run, what: Any) -> str:
+    return run.step(str.upper, what)
+
+
+@perdure.agent
+def asker(run: perdure.Run, what: str) -> dict:
+    return {"what": what, "colour": run.ask("which colour?", choices=["red", "blue"])}
+
+
+@perdure.agent
+def broken(run: perdure.Run, what: str) -> None:
+    raise ValueError(what)
+
+
+@pytest.fixture
+def url(tmp_path) -> str:
+    return f"sqlite:///{tmp_path}/a.db"
+
+
+def server(url: str) -> LiveServer:
+    return LiveServer(url, pages=lambda serving, base: routes_of(serving, ["echo", "asker", "broken"], base))
+
+
+@contextmanager
+def working(url: str, begin: threading.Event | None = None) -> Iterator[None]:
+    """Drives every run that is ready, as a worker does, until it is told to stop. begin: not before this is set."""
+    stop = threading.Event()
+
+    def work() -> None:
+        agents = {"echo": echo, "asker": asker, "broken": broken}
+        with perdure.open(url, actor="worker") as store:
+            while not stop.wait(0.02):
+                if begin is not None and not begin.is_set():
+                    continue
+                for record in store.runs(status="ready"):
+                    try:
+                        store._driven(store.run(record.id), agents)
+                    except perdure.Error:
+                        continue
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(60)
+
+
+def talk(
+    live: LiveServer, agent: str, token: str, body: Callable[[Any], Awaitable[Any]], *, streaming: bool = True
+) -> Any:
+    async def run() -> Any:
+        async with httpx.AsyncClient(headers=bearer(token), timeout=60) as http:
+            config = ClientConfig(httpx_client=http, streaming=streaming)
+            client = await create_client(f"{live.address}/a2a/{agent}", config)
+            async with client:
+                return await body(client)
+
+    return asyncio.run(run())
+
+
+def message(text: str, name: str, task: str = "") -> pb.SendMessageRequest:
+    said = pb.Message(message_id=name, task_id=task, role=pb.ROLE_USER, parts=[pb.Part(text=text)])
+    return pb.SendMessageRequest(message=said)
+
+
+async def everything(stream: Any) -> list[Any]:
+    return [each async for each in stream]
+
+
+def states(told: list[Any]) -> list[int]:
+    found = [each.task.status.state if each.HasField("task") else each.status_update.status.state for each in told
+             if each.HasField("task") or each.HasField("status_update")]  # fmt: skip
+    return [state for at, state in enumerate(found) if at == 0 or state != found[at - 1]]
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+def test_a_task_is_a_run(url, streaming) -> None:
+    token = make_token(url, role="writer")
+    with server(url) as live, working(url):
+        told = talk(
+            live,
+            "echo",
+            token,
+            lambda client: everything(client.send_message(message("hi", "m1"))),
+            streaming=streaming,
+        )
+        name = told[0].task.id if told[0].HasField("task") else told[0].status_update.task_id
+        task = talk(live, "echo", token, lambda client: client.get_task(pb.GetTaskRequest(id=name)))
+    assert states(told)[-1] == pb.TASK_STATE_COMPLETED
+    assert task.artifacts[0].parts[0].text == "HI"
+    with perdure.open(url) as store:
+        assert store.run(name).record.result == "HI"
+
+
+def test_a_message_that_is_sent_again_begins_no_second_task(url) -> None:
+    token = make_token(url, role="writer")
+    request = message("hi", "m1")
+    request.configuration.return_immediately = True
+    with server(url) as live:
+        for _ in range(3):
+            talk(live, "echo", token, lambda client: everything(client.send_message(request)), streaming=False)
+    with perdure.open(url) as store:
+        assert len(store.runs()) == 1
+
+
+def test_input_required_is_an_ask_and_outlives_the_server(url) -> None:
+    """The server is stopped while the task asks; another one shows the same question, takes the answer, and tells the end."""
+    token = make_token(url, role="writer")
+    with server(url) as live, working(url):
+        told = talk(live, "asker", token, lambda client: everything(client.send_message(message("paint", "m1"))))
+    assert states(told)[-1] == pb.TASK_STATE_INPUT_REQUIRED
+    name = told[0].task.id
+    with server(url) as live:
+        task = talk(live, "asker", token, lambda client: client.get_task(pb.GetTaskRequest(id=name)))
+        assert task.status.message.parts[0].text == "which colour?"
+        with working(url):
+            told = talk(
+                live, "asker", token, lambda client: everything(client.send_message(message("red", "m2", name)))
+            )
+        done = talk(live, "asker", token, lambda client: client.get_task(pb.GetTaskRequest(id=name)))
+    assert states(told)[-1] == pb.TASK_STATE_COMPLETED
+    assert dict(done.artifacts[0].parts[0].data.struct_value) == {"what": "paint", "colour": "red"}
+
+
+def test_a_client_that_comes_back_misses_nothing(url) -> None:
+    """It leaves while the task is submitted, and subscribes again to another server: the state now, then the end."""
+    token = make_token(url, role="writer")
+    request = message("hi", "m1")
+    request.configuration.return_immediately = True
+    with server(url) as live:
+        told = talk(live, "echo", token, lambda client: everything(client.send_message(request)), streaming=False)
+    name = told[0].task.id
+    begin = threading.Event()
+
+    async def follow(client: Any) -> list[Any]:
+        seen = []
+        async for each in client.subscribe(pb.SubscribeToTaskRequest(id=name)):
+            seen.append(each)
+            begin.set()
+        return seen
+
+    with server(url) as live, working(url, begin):
+        again = talk(live, "echo", token, follow)
+    assert states(again)[0] == pb.TASK_STATE_SUBMITTED
+    assert states(again)[-1] == pb.TASK_STATE_COMPLETED
+    assert [each.artifact_update.artifact.parts[0].text for each in again if each.HasField("artifact_update")] == ["HI"]
+
+
+def test_failing_cancelling_and_listing(url) -> None:
+    token = make_token(url, role="writer")
+    with server(url) as live:
+        with working(url):
+            told = talk(live, "broken", token, lambda client: everything(client.send_message(message("no", "m1"))))
+        assert states(told)[-1] == pb.TASK_STATE_FAILED
+        request = message("x", "m2")
+        request.configuration.return_immediately = True
+        begun = talk(live, "asker", token, lambda client: everything(client.send_message(request)), streaming=False)
+        name = begun[0].task.id
+        ended = talk(live, "asker", token, lambda client: client.cancel_task(pb.CancelTaskRequest(id=name)))
+        assert ended.status.state == pb.TASK_STATE_CANCELED
+        listed = talk(live, "asker", token, lambda client: client.list_tasks(pb.ListTasksRequest()))
+        assert [task.id for task in listed.tasks] == [name]
+
+
+def test_strangers_are_kept_out(url, tmp_path) -> None:
+    """No token, a wrong one, a viewer who sends, a task of another agent: each refused; the card alone is for everybody."""
+    viewer, writer = make_token(url, role="viewer"), make_token(url, role="writer")
+    with server(url) as live:
+        assert live.http.get("/a2a/echo/.well-known/agent-card.json").json()["name"] == "echo"
+        assert live.http.post("/a2a/echo", json={}).status_code == 401
+        assert live.http.post("/a2a/echo", json={}, headers=bearer("pdr_x")).status_code == 401
+        assert live.http.post("/a2a/nobody", json={}, headers=bearer(writer)).status_code == 404
+        assert live.http.post("/a2a/echo", content=b"{", headers=bearer(writer)).json()["error"]
+        with pytest.raises(Exception, match="may not write"):
+            talk(live, "echo", viewer, lambda client: everything(client.send_message(message("hi", "m1"))))
+        with perdure.open(url) as store:
+            other = store.start(echo, "x").id
+        with pytest.raises(Exception, match="no task"):
+            talk(live, "asker", writer, lambda client: client.get_task(pb.GetTaskRequest(id=other)))

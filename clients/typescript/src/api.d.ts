@@ -15,6 +15,7 @@ export interface components {
     "name": string;
   };
   "AnswerInput": {
+    "about"?: string[];
     "value": unknown;
   };
   "ArtifactRecord": {
@@ -52,10 +53,14 @@ export interface components {
     "id": string;
   };
   "AskInput": {
+    "about"?: string[];
     "question": string;
     "choices"?: string[] | null;
     "detail"?: unknown;
     "timeout"?: string | null;
+  };
+  "BatchInput": {
+    "token": number;
   };
   "Call": {
     "id": string;
@@ -63,8 +68,12 @@ export interface components {
     "args"?: unknown;
   };
   "CheckpointInput": {
+    "about"?: string[];
     "state": unknown;
     "name"?: string;
+    "key"?: string | null;
+    "parent"?: string | null;
+    "document"?: unknown;
   };
   "CheckpointRecord": {
     "seq": number;
@@ -94,8 +103,24 @@ export interface components {
     "label"?: string | null;
   };
   "CloseInput": {
+    "about"?: string[];
     "outcome": string;
     "note"?: string | null;
+  };
+  "ConfirmInput": {
+    "about"?: string[];
+    "because"?: string | null;
+  };
+  "CorrectionInput": {
+    "about"?: string[];
+    "text": string;
+    "rule": string;
+    "key"?: string | null;
+    "source"?: (string | components["Ref"])[];
+    "tags"?: string[];
+  };
+  "CountAnswer": {
+    "count": number;
   };
   "Counts": {
     "streams"?: number;
@@ -132,11 +157,12 @@ export interface components {
     "reason": string;
   };
   "DecisionInput": {
+    "about"?: string[];
     "text": string;
     "because": string;
     "then"?: string | null;
     "refs"?: components["Ref"][];
-    "tags"?: string[];
+    "tags"?: string[] | null;
   };
   "DecisionRecord": {
     "seq": number;
@@ -158,6 +184,12 @@ export interface components {
     "closed_at"?: string | null;
   };
   "DecisionStatus": "closed" | "open" | "superseded";
+  "DeliveryAnswer": {
+    "events": components["EventAnswer"][];
+    "token": number;
+    "deliveries": number;
+    "more": boolean;
+  };
   "Difference": {
     "how": components["How"];
     "name": string;
@@ -166,6 +198,11 @@ export interface components {
   };
   "DoneAnswer": {
     "changed"?: boolean;
+  };
+  "Due": {
+    "first_seq": number;
+    "last_seq": number;
+    "covers"?: components["Cover"][];
   };
   "EffectAnswer": {
     "seq": number;
@@ -209,6 +246,7 @@ export interface components {
     "message": string;
   };
   "EffectInput": {
+    "about"?: string[];
     "tool": string;
     "args"?: Record<string, unknown>;
     "kind"?: "idempotent" | "keyed" | "probed" | "read" | "unsafe";
@@ -242,8 +280,8 @@ export interface components {
   "EventInput": {
     "kind": string;
     "data"?: unknown;
-    "about"?: string[];
     "refs"?: components["Ref"][];
+    "expect"?: number | null;
   };
   "FailInput": {
     "holder": string;
@@ -252,6 +290,9 @@ export interface components {
     "message"?: string;
     "effect"?: number | null;
     "step"?: string | null;
+  };
+  "FeedHeldAnswer": {
+    "held_by": string | null;
   };
   "Finding": {
     "check": string;
@@ -265,6 +306,7 @@ export interface components {
     "result"?: unknown;
   };
   "ForgetInput": {
+    "about"?: string[];
     "because": string;
   };
   "ForkInput": {
@@ -333,11 +375,16 @@ export interface components {
     "effect"?: components["EffectAnswer"] | null;
     "wait"?: components["AskAnswer"] | null;
   };
+  "LabelsInput": {
+    "add"?: string[];
+    "remove"?: string[];
+  };
   "MemoryInput": {
+    "about"?: string[];
     "text": string;
     "kind"?: components["MemoryKind"];
+    "key"?: string | null;
     "source"?: (string | components["Ref"])[];
-    "about"?: string[];
     "tags"?: string[];
     "confidence"?: number | null;
     "valid_from"?: string | null;
@@ -372,11 +419,16 @@ export interface components {
   };
   "MemoryStatus": "forgotten" | "live" | "superseded";
   "MoveInput": {
+    "about"?: string[];
     "move": "block" | "cancel" | "done" | "fail" | "release" | "reopen" | "unblock";
     "note"?: string | null;
     "token"?: number | null;
   };
   "Native": {
+    "form": string;
+    "body": unknown;
+  };
+  "NativeInput": {
     "form": string;
     "body": unknown;
   };
@@ -388,9 +440,36 @@ export interface components {
     "branch"?: string;
   };
   "OutcomeInput": {
+    "about"?: string[];
     "outcome": "failed" | "happened";
     "result"?: unknown;
     "error"?: string;
+  };
+  "PackManifest": {
+    "session": string;
+    "uid": string;
+    "seq": number;
+    "made_at": string;
+    "commit": string;
+    "budget": number;
+    "max_chars": number | null;
+    "tokens": number;
+    "chars": number;
+    "profile": string;
+    "shown": components["PackedItem"][];
+    "left_out": Record<string, string[]>;
+    "notes"?: string[];
+  };
+  "PackedItem": {
+    "section": string;
+    "kind": string;
+    "id": string;
+    "tokens": number;
+    "chars": number;
+    "at": number;
+    "shortened"?: boolean;
+    "said"?: string;
+    "changed"?: number;
   };
   "Paged_ArtifactRecord_": {
     "items": components["ArtifactRecord"][];
@@ -447,6 +526,11 @@ export interface components {
     "next": string | null;
     "damaged"?: components["DamagedRow"][];
   };
+  "Paged_SubjectRecord_": {
+    "items": components["SubjectRecord"][];
+    "next": string | null;
+    "damaged"?: components["DamagedRow"][];
+  };
   "Paged_TaskRecord_": {
     "items": components["TaskRecord"][];
     "next": string | null;
@@ -485,6 +569,12 @@ export interface components {
     "commit": string | null;
     "digest": string;
   };
+  "PinsInput": {
+    "model"?: string | null;
+    "prompt"?: string | null;
+    "tools"?: Record<string, string> | null;
+    "commit"?: string | null;
+  };
   "ProbeInput": {
     "holder": string;
     "token": number;
@@ -511,6 +601,7 @@ export interface components {
     "hint"?: string;
     "retryable"?: boolean;
     "facts"?: Record<string, string>;
+    "values"?: Record<string, unknown>;
   };
   "ProblemKind": "anchor-invalid" | "blob-altered" | "blob-missing" | "body-altered" | "body-emptied" | "cache" | "database-damaged" | "derived-wrong" | "event-altered" | "event-astray" | "event-missing" | "event-moved" | "event-unreadable" | "fork-broken" | "guard-missing" | "head-wrong" | "rewritten" | "row-altered" | "row-missing" | "row-unrecorded" | "set-aside" | "stream-altered" | "stream-missing" | "tail-cut" | "tenant-altered";
   "QueueRecord": {
@@ -562,11 +653,19 @@ export interface components {
     "cancelling"?: boolean;
   };
   "ResultInput": {
+    "about"?: string[];
     "value"?: unknown;
     "error"?: boolean;
+    "key"?: string | null;
+    "native"?: components["NativeInput"] | null;
   };
   "ResumeInput": {
     "vouch"?: boolean;
+  };
+  "RetractionInput": {
+    "about"?: string[];
+    "turns": number[];
+    "because"?: string | null;
   };
   "Role": "assistant" | "system" | "tool" | "user";
   "Rule": {
@@ -650,6 +749,7 @@ export interface components {
     "allow_effects"?: boolean;
   };
   "RunInput": {
+    "about"?: string[];
     "agent": string;
     "args"?: unknown[];
     "kwargs"?: Record<string, unknown>;
@@ -667,7 +767,27 @@ export interface components {
     "over"?: boolean;
   };
   "RunStatus": "cancelled" | "completed" | "failed" | "parked" | "ready" | "running" | "waiting";
+  "ScopeAnswer": {
+    "name": string;
+    "uid": string;
+  };
   "SearchKind": "decision" | "effect" | "event" | "memory" | "summary" | "task" | "turn";
+  "SessionAnswer": {
+    "name": string;
+    "title": string;
+    "status": components["Status"];
+    "creator": string;
+    "labels": string[];
+    "created_at": string;
+    "ended_at": string | null;
+    "expires_at": string | null;
+    "last_seq": number;
+    "last_at": string;
+    "archived_at": string | null;
+    "goal": string | null;
+    "pins": components["Pins"] | null;
+    "uid": string;
+  };
   "SessionDiff": {
     "about": components["Difference"][];
     "values": components["Difference"][];
@@ -692,34 +812,26 @@ export interface components {
     "archived_at": string | null;
   };
   "SessionInput": {
+    "about"?: string[];
     "title"?: string;
     "labels"?: string[];
     "goal"?: string | null;
     "ttl"?: string | null;
+    "pins"?: components["PinsInput"] | null;
+  };
+  "SessionMoveInput": {
+    "move": "archive" | "completed" | "failed" | "mark_active" | "mark_waiting" | "reopen" | "unarchive";
   };
   "SessionPatch": {
+    "about"?: string[];
     "title"?: string;
     "goal"?: string | null;
     "labels"?: string[];
     "status"?: "active" | "completed" | "failed" | "waiting";
     "archived"?: boolean;
   };
-  "SessionRecord": {
-    "name": string;
-    "title": string;
-    "status": components["Status"];
-    "creator": string;
-    "labels": string[];
-    "created_at": string;
-    "ended_at": string | null;
-    "expires_at": string | null;
-    "last_seq": number;
-    "last_at": string;
-    "archived_at": string | null;
-    "goal": string | null;
-    "pins": components["Pins"] | null;
-  };
   "SettleInput": {
+    "about"?: string[];
     "verdict": "absent" | "declined" | "happened";
     "result"?: unknown;
     "reason"?: string;
@@ -727,6 +839,7 @@ export interface components {
   };
   "Severity": "error" | "ok" | "warning";
   "SignalInput": {
+    "about"?: string[];
     "name": string;
     "payload"?: unknown;
   };
@@ -735,6 +848,9 @@ export interface components {
     "token": number;
     "place": string;
     "duration": string;
+  };
+  "StartInput": {
+    "start": "beginning" | "end";
   };
   "Status": "active" | "completed" | "crashed" | "failed" | "waiting";
   "StepInput": {
@@ -768,22 +884,65 @@ export interface components {
     "program": string;
     "since": string;
   };
+  "SubjectRecord": {
+    "subject": string;
+    "records": number;
+    "streams": number;
+    "first_at": string;
+    "last_at": string;
+  };
+  "SubjectsInput": {
+    "subjects": string[];
+  };
+  "SubscriptionInput": {
+    "start"?: string;
+    "kinds"?: string[] | null;
+    "stream"?: string | null;
+    "consumers"?: number | null;
+  };
   "SummaryInput": {
+    "about"?: string[];
     "upto": number;
     "text": string;
     "first"?: number | null;
+    "keys"?: string[] | null;
   };
   "SupersedeInput": {
+    "about"?: string[] | null;
     "text": string;
     "because": string;
+    "key"?: string | null;
+    "kind"?: components["MemoryKind"] | null;
+    "source"?: (string | components["Ref"])[];
+    "tags"?: string[] | null;
+    "confidence"?: number | null;
+    "valid_from"?: string | null;
+    "valid_to"?: string | null;
+  };
+  "TakeInput": {
+    "limit"?: number;
+    "lease"?: string;
   };
   "TaskInput": {
+    "about"?: string[];
     "title": string;
     "detail"?: unknown;
     "priority"?: number;
     "needs"?: number[];
     "parent"?: number | null;
     "labels"?: string[];
+    "key"?: string | null;
+  };
+  "TaskPatch": {
+    "about"?: string[];
+    "title"?: string;
+    "priority"?: number;
+    "labels"?: string[];
+    "detail"?: unknown;
+    "parent"?: number | null;
+    "need"?: number | null;
+    "unneed"?: number | null;
+    "token"?: number | null;
   };
   "TaskRecord": {
     "id": number;
@@ -860,10 +1019,15 @@ export interface components {
     "parent"?: number | null;
   };
   "TurnInput": {
+    "about"?: string[];
     "role": "assistant" | "system" | "user";
     "content"?: unknown;
     "calls"?: components["Call"][];
-    "about"?: string[];
+    "shown"?: components["Ref"][];
+    "native"?: components["NativeInput"] | null;
+    "usage"?: Record<string, unknown> | null;
+    "model"?: string | null;
+    "parent"?: number | null;
   };
   "Unverifiable": {
     "stream": string;
@@ -871,8 +1035,10 @@ export interface components {
     "seq": number;
   };
   "ValueInput": {
+    "about"?: string[];
     "value": unknown;
     "ttl"?: string | null;
+    "derived"?: boolean;
   };
   "WaitInput": {
     "holder": string;
@@ -953,17 +1119,23 @@ export interface components {
 
 /** What each operation takes and gives. */
 export interface operations {
+  acknowledge: { path: { name: string | number }; query: {  }; body: components["BatchInput"]; answer: components["DoneAnswer"] };
+  add_run_subjects: { path: { run: string | number }; query: {  }; body: components["SubjectsInput"]; answer: string[] };
+  add_scope_subjects: { path: { scope: string | number }; query: {  }; body: components["SubjectsInput"]; answer: string[] };
+  add_subjects: { path: { session: string | number }; query: {  }; body: components["SubjectsInput"]; answer: string[] };
   add_task: { path: { session: string | number }; query: {  }; body: components["TaskInput"]; answer: components["TaskRecord"] };
   answer_ask: { path: { ask: string | number }; query: {  }; body: components["AnswerInput"]; answer: components["AskAnswer"] };
   ask: { path: { session: string | number }; query: {  }; body: components["AskInput"]; answer: components["AskAnswer"] };
   begin_effect: { path: { session: string | number }; query: {  }; body: components["EffectInput"]; answer: components["EffectAnswer"] };
   begin_run_effect: { path: { run: string | number }; query: {  }; body: components["RunEffectInput"]; answer: components["ReachedAnswer"] };
-  boot: { path: { session: string | number }; query: { budget?: number, task?: string | null }; body: unknown; answer: Record<string, unknown> | null };
+  boot: { path: { session: string | number }; query: { budget?: number, task?: string | null, max_chars?: number | null, profile?: "full" | "small" | "without-memory" }; body: unknown; answer: Record<string, unknown> | null };
   cancel_run: { path: { run: string | number }; query: {  }; body: components["WhyInput"]; answer: components["RunAnswer"] };
+  change_labels: { path: { session: string | number }; query: {  }; body: components["LabelsInput"]; answer: string[] };
   claim_task: { path: { session: string | number }; query: {  }; body: components["ClaimInput"]; answer: components["TaskRecord"] | null };
   claim_work: { path: {  }; query: {  }; body: components["WorkClaimInput"]; answer: components["WorkClaimAnswer"] | null };
   close_decision: { path: { session: string | number, seq: string | number }; query: {  }; body: components["CloseInput"]; answer: components["DecisionRecord"] };
-  confirm_memory: { path: { session: string | number, seq: string | number }; query: {  }; body: unknown; answer: components["MemoryRecord"] };
+  confirm_memory: { path: { session: string | number, seq: string | number }; query: {  }; body: components["ConfirmInput"]; answer: components["MemoryRecord"] };
+  confirm_scope_memory: { path: { scope: string | number, seq: string | number }; query: {  }; body: components["ConfirmInput"]; answer: components["MemoryRecord"] };
   console_anchors: { path: {  }; query: {  }; body: unknown; answer: Record<string, unknown> | null };
   console_counts: { path: {  }; query: {  }; body: unknown; answer: Record<string, unknown> | null };
   console_effects: { path: {  }; query: { limit?: number, after?: string | null, about?: string | null, since?: string | null, until?: string | null, in_doubt?: boolean, state?: "committed" | "dispatched" | "failed" | "in_doubt" | "planned" | "undoing" | "undone" | "withdrawn" | null, tool?: string | null, errors?: boolean, what_if?: boolean, text?: string }; body: unknown; answer: Record<string, unknown> | null };
@@ -985,6 +1157,8 @@ export interface operations {
   console_start_verify: { path: {  }; query: {  }; body: unknown; answer: unknown };
   console_turns: { path: { session: string | number }; query: { before: number }; body: unknown; answer: Record<string, unknown> | null };
   console_verify: { path: {  }; query: {  }; body: unknown; answer: Record<string, unknown> | null };
+  correct: { path: { session: string | number }; query: {  }; body: components["CorrectionInput"]; answer: components["MemoryRecord"] };
+  correct_in_scope: { path: { scope: string | number }; query: {  }; body: components["CorrectionInput"]; answer: components["MemoryRecord"] };
   create_token: { path: {  }; query: {  }; body: components["TokenInput"]; answer: components["TokenAnswer"] };
   cut_run: { path: { run: string | number }; query: {  }; body: components["CutInput"]; answer: components["CutAnswer"] };
   decide: { path: { session: string | number }; query: {  }; body: components["DecisionInput"]; answer: components["DecisionRecord"] };
@@ -999,81 +1173,104 @@ export interface operations {
   forget_memory: { path: { session: string | number, seq: string | number }; query: {  }; body: components["ForgetInput"]; answer: components["MemoryRecord"] };
   forget_scope_memory: { path: { scope: string | number, seq: string | number }; query: {  }; body: components["ForgetInput"]; answer: components["MemoryRecord"] };
   fork_run: { path: { run: string | number }; query: {  }; body: components["RunForkInput"]; answer: components["RunAnswer"] };
-  fork_session: { path: { session: string | number }; query: {  }; body: components["ForkInput"]; answer: components["SessionRecord"] };
+  fork_session: { path: { session: string | number }; query: {  }; body: components["ForkInput"]; answer: components["SessionAnswer"] };
   get_artifact: { path: { hash: string | number }; query: {  }; body: unknown; answer: components["ArtifactRecord"] | null };
   get_ask: { path: { ask: string | number }; query: { wait?: number }; body: unknown; answer: components["AskAnswer"] | null };
-  get_checkpoint_state: { path: { session: string | number, seq: string | number }; query: {  }; body: unknown; answer: unknown | null };
+  get_checkpoint_state: { path: { session: string | number, seq: string | number }; query: { at?: string | null }; body: unknown; answer: unknown | null };
   get_content: { path: { hash: string | number }; query: {  }; body: unknown; answer: unknown | null };
-  get_decision: { path: { session: string | number, seq: string | number }; query: {  }; body: unknown; answer: components["DecisionRecord"] | null };
+  get_decision: { path: { session: string | number, seq: string | number }; query: { at?: string | null }; body: unknown; answer: components["DecisionRecord"] | null };
+  get_due: { path: { session: string | number }; query: { width?: number, fan?: number, at?: string | null }; body: unknown; answer: components["Due"] | null | null };
   get_effect: { path: { effect: string | number }; query: {  }; body: unknown; answer: components["EffectAnswer"] | null };
   get_envelope: { path: { run: string | number }; query: {  }; body: unknown; answer: Record<string, unknown> | null };
   get_health: { path: {  }; query: {  }; body: unknown; answer: components["HealthAnswer"] | null };
-  get_memory: { path: { session: string | number, seq: string | number }; query: {  }; body: unknown; answer: components["MemoryRecord"] | null };
+  get_held: { path: {  }; query: {  }; body: unknown; answer: components["FeedHeldAnswer"] | null };
+  get_line: { path: { session: string | number, seq: string | number }; query: { limit?: number, at?: string | null }; body: unknown; answer: components["Turn"][] | null };
+  get_memory: { path: { session: string | number, seq: string | number }; query: { at?: string | null }; body: unknown; answer: components["MemoryRecord"] | null };
   get_metrics: { path: {  }; query: {  }; body: unknown; answer: unknown | null };
-  get_origin: { path: { session: string | number }; query: {  }; body: unknown; answer: components["Origin"] | null | null };
-  get_pending: { path: { session: string | number }; query: {  }; body: unknown; answer: components["Pending"] | null | null };
+  get_origin: { path: { session: string | number }; query: { at?: string | null }; body: unknown; answer: components["Origin"] | null | null };
+  get_pending: { path: { session: string | number }; query: { at?: string | null }; body: unknown; answer: components["Pending"] | null | null };
+  get_result: { path: { session: string | number, call: string | number }; query: { at?: string | null }; body: unknown; answer: components["Turn"] | null | null };
   get_run: { path: { run: string | number }; query: { at?: string | null }; body: unknown; answer: components["RunAnswer"] | null };
   get_run_result: { path: { run: string | number }; query: { wait?: number }; body: unknown; answer: components["RunAnswer"] | null };
-  get_scope_memory: { path: { scope: string | number, seq: string | number }; query: {  }; body: unknown; answer: components["MemoryRecord"] | null };
-  get_scope_value: { path: { scope: string | number, name: string | number }; query: {  }; body: unknown; answer: components["Entry"] | null };
-  get_session: { path: { session: string | number }; query: { at?: string | null }; body: unknown; answer: components["SessionRecord"] | null };
-  get_task: { path: { session: string | number, task: string | number }; query: {  }; body: unknown; answer: components["TaskRecord"] | null };
-  get_transcript: { path: { session: string | number }; query: { format?: "anthropic" | "openai", full?: boolean, last?: number | null }; body: unknown; answer: Record<string, unknown> | null };
+  get_said: { path: { session: string | number, key: string | number }; query: { at?: string | null }; body: unknown; answer: components["Turn"] | null | null };
+  get_scope: { path: { scope: string | number }; query: { at?: string | null }; body: unknown; answer: components["ScopeAnswer"] | null };
+  get_scope_memory: { path: { scope: string | number, seq: string | number }; query: { at?: string | null }; body: unknown; answer: components["MemoryRecord"] | null };
+  get_scope_value: { path: { scope: string | number, name: string | number }; query: { at?: string | null }; body: unknown; answer: components["Entry"] | null };
+  get_session: { path: { session: string | number }; query: { at?: string | null }; body: unknown; answer: components["SessionAnswer"] | null };
+  get_state: { path: { session: string | number }; query: { name?: string, key?: string | null, at?: string | null }; body: unknown; answer: unknown | null };
+  get_task: { path: { session: string | number, task: string | number }; query: { at?: string | null }; body: unknown; answer: components["TaskRecord"] | null };
+  get_transcript: { path: { session: string | number }; query: { at?: string | null, format?: "anthropic" | "openai", full?: boolean, last?: number | null }; body: unknown; answer: Record<string, unknown> | null };
   get_value: { path: { session: string | number, name: string | number }; query: { at?: string | null }; body: unknown; answer: components["Entry"] | null };
   get_workers: { path: {  }; query: {  }; body: unknown; answer: components["WorkersRecord"] | null };
+  give_back: { path: { name: string | number }; query: {  }; body: components["BatchInput"]; answer: components["DoneAnswer"] };
   heartbeat: { path: {  }; query: {  }; body: components["HolderInput"]; answer: components["HeartbeatAnswer"] };
+  is_waiting: { path: { name: string | number }; query: {  }; body: unknown; answer: components["DoneAnswer"] | null };
   leave_work: { path: {  }; query: {  }; body: components["HolderInput"]; answer: components["HeartbeatAnswer"] };
   list_actors: { path: {  }; query: {  }; body: unknown; answer: components["ActorRecord"][] | null };
   list_artifacts: { path: {  }; query: { limit?: number, after?: string | null, about?: string | null, since?: string | null, until?: string | null, name?: string | null, media_type?: string | null, actor?: string | null }; body: unknown; answer: components["Paged_ArtifactRecord_"] | null };
   list_asks: { path: {  }; query: { limit?: number, after?: string | null, about?: string | null, state?: "all" | "expired" | "met" | "open" | "withdrawn", wait?: number }; body: unknown; answer: components["Paged_AskAnswer_"] | null };
-  list_checkpoints: { path: { session: string | number }; query: { limit?: number, after?: string | null, name?: string | null }; body: unknown; answer: components["Paged_CheckpointRecord_"] | null };
+  list_boots: { path: { session: string | number }; query: {  }; body: unknown; answer: components["PackManifest"][] | null };
+  list_checkpoints: { path: { session: string | number }; query: { limit?: number, after?: string | null, at?: string | null, about?: string | null, name?: string | null }; body: unknown; answer: components["Paged_CheckpointRecord_"] | null };
   list_decisions: { path: {  }; query: { limit?: number, after?: string | null, about?: string | null, since?: string | null, until?: string | null, status?: "closed" | "open" | "superseded" | null, actor?: string | null, tag?: string | null }; body: unknown; answer: components["Paged_DecisionRecord_"] | null };
   list_effects: { path: {  }; query: { limit?: number, after?: string | null, about?: string | null, since?: string | null, until?: string | null, in_doubt?: boolean, state?: "committed" | "dispatched" | "failed" | "in_doubt" | "planned" | "undoing" | "undone" | "withdrawn" | null, tool?: string | null, errors?: boolean, what_if?: boolean }; body: unknown; answer: components["Paged_EffectAnswer_"] | null };
   list_events: { path: {  }; query: { limit?: number, after?: string | null, about?: string | null, since?: string | null, until?: string | null, kind?: string | null, actor?: string | null, session?: string | null, run?: string | null, emitted?: boolean | null }; body: unknown; answer: components["Paged_EventAnswer_"] | null };
+  list_lacking: { path: { session: string | number, seq: string | number }; query: { at?: string | null }; body: unknown; answer: string[] | null };
   list_memories: { path: {  }; query: { limit?: number, after?: string | null, about?: string | null, since?: string | null, until?: string | null, kind?: "correction" | "document" | "fact" | "failed_approach" | "lesson" | "map" | "preference" | "rule" | "snippet" | "vocabulary" | "workflow" | null, status?: "all" | "forgotten" | "live" | "superseded", unread?: boolean, tag?: string | null, actor?: string | null }; body: unknown; answer: components["Paged_MemoryRecord_"] | null };
   list_referring: { path: { session: string | number, seq: string | number }; query: { limit?: number, after?: string | null }; body: unknown; answer: components["Paged_Reference_"] | null };
-  list_run_effects: { path: { run: string | number }; query: { at?: string | null }; body: unknown; answer: components["EffectAnswer"][] | null };
+  list_referring_to: { path: { session: string | number }; query: { limit?: number, after?: string | null, uid: string, seq: number }; body: unknown; answer: components["Paged_Reference_"] | null };
+  list_run_effects: { path: { run: string | number }; query: { after?: number, open?: boolean, at?: string | null }; body: unknown; answer: components["EffectAnswer"][] | null };
   list_run_waits: { path: { run: string | number }; query: { at?: string | null }; body: unknown; answer: components["AskAnswer"][] | null };
-  list_runs: { path: {  }; query: { limit?: number, after?: string | null, about?: string | null, since?: string | null, until?: string | null, status?: "cancelled" | "completed" | "failed" | "parked" | "ready" | "running" | "waiting" | null, agent?: string | null, session?: string | null, parent?: string | null, errors?: boolean }; body: unknown; answer: components["Paged_RunAnswer_"] | null };
-  list_scope_values: { path: { scope: string | number }; query: { limit?: number, after?: string | null, prefix?: string | null }; body: unknown; answer: components["Paged_Entry_"] | null };
-  list_session_artifacts: { path: { session: string | number }; query: { limit?: number, after?: string | null, name?: string | null }; body: unknown; answer: components["Paged_ArtifactRecord_"] | null };
-  list_session_decisions: { path: { session: string | number }; query: { limit?: number, after?: string | null, about?: string | null, open?: boolean | null, tag?: string | null }; body: unknown; answer: components["Paged_DecisionRecord_"] | null };
-  list_session_effects: { path: { session: string | number }; query: { limit?: number, after?: string | null, open?: boolean }; body: unknown; answer: components["Paged_EffectAnswer_"] | null };
-  list_session_events: { path: { session: string | number }; query: { limit?: number, after?: string | null, kind?: string | null, emitted?: boolean | null }; body: unknown; answer: components["Paged_EventAnswer_"] | null };
-  list_session_tasks: { path: { session: string | number }; query: { limit?: number, after?: string | null, about?: string | null, status?: "blocked" | "cancelled" | "doing" | "done" | "failed" | "todo" | null, label?: string | null, parent?: number | null, stuck?: boolean, ready?: boolean }; body: unknown; answer: components["Paged_TaskRecord_"] | null };
+  list_runs: { path: {  }; query: { limit?: number, after?: string | null, since?: string | null, until?: string | null, about?: string | null, status?: "cancelled" | "completed" | "failed" | "parked" | "ready" | "running" | "waiting" | null, agent?: string | null, session?: string | null, parent?: string | null, key?: string | null, errors?: boolean }; body: unknown; answer: components["Paged_RunAnswer_"] | null };
+  list_scope_memories: { path: { scope: string | number }; query: { limit?: number, after?: string | null, kind?: "correction" | "document" | "fact" | "failed_approach" | "lesson" | "map" | "preference" | "rule" | "snippet" | "vocabulary" | "workflow" | null, status?: "all" | "forgotten" | "live" | "superseded", tag?: string | null, about?: string | null, unread?: boolean, at?: string | null }; body: unknown; answer: components["Paged_MemoryRecord_"] | null };
+  list_scope_values: { path: { scope: string | number }; query: { limit?: number, after?: string | null, at?: string | null, about?: string | null, prefix?: string | null }; body: unknown; answer: components["Paged_Entry_"] | null };
+  list_session_artifacts: { path: { session: string | number }; query: { limit?: number, after?: string | null, at?: string | null, about?: string | null, name?: string | null }; body: unknown; answer: components["Paged_ArtifactRecord_"] | null };
+  list_session_decisions: { path: { session: string | number }; query: { limit?: number, after?: string | null, at?: string | null, about?: string | null, open?: boolean | null, tag?: string | null }; body: unknown; answer: components["Paged_DecisionRecord_"] | null };
+  list_session_effects: { path: { session: string | number }; query: { limit?: number, after?: string | null, at?: string | null, about?: string | null, open?: boolean }; body: unknown; answer: components["Paged_EffectAnswer_"] | null };
+  list_session_events: { path: { session: string | number }; query: { limit?: number, after?: string | null, at?: string | null, about?: string | null, kind?: string | null, emitted?: boolean | null }; body: unknown; answer: components["Paged_EventAnswer_"] | null };
+  list_session_memories: { path: { session: string | number }; query: { limit?: number, after?: string | null, kind?: "correction" | "document" | "fact" | "failed_approach" | "lesson" | "map" | "preference" | "rule" | "snippet" | "vocabulary" | "workflow" | null, status?: "all" | "forgotten" | "live" | "superseded", tag?: string | null, about?: string | null, unread?: boolean, at?: string | null }; body: unknown; answer: components["Paged_MemoryRecord_"] | null };
+  list_session_tasks: { path: { session: string | number }; query: { limit?: number, after?: string | null, at?: string | null, about?: string | null, status?: "blocked" | "cancelled" | "doing" | "done" | "failed" | "todo" | null, label?: string | null, parent?: number | null, stuck?: boolean, ready?: boolean }; body: unknown; answer: components["Paged_TaskRecord_"] | null };
   list_sessions: { path: {  }; query: { limit?: number, after?: string | null, about?: string | null, since?: string | null, until?: string | null, status?: "active" | "completed" | "crashed" | "failed" | "waiting" | null, label?: string | null, creator?: string | null, expired?: boolean, archived?: boolean }; body: unknown; answer: components["Paged_SessionHeader_"] | null };
-  list_steps: { path: { run: string | number }; query: { after?: number | null }; body: unknown; answer: components["StepRecord"][] | null };
-  list_summaries: { path: { session: string | number }; query: {  }; body: unknown; answer: components["Cover"][] | null };
+  list_steps: { path: { run: string | number }; query: { at?: string | null, after?: number | null }; body: unknown; answer: components["StepRecord"][] | null };
+  list_subjects: { path: {  }; query: { limit?: number, after?: string | null }; body: unknown; answer: components["Paged_SubjectRecord_"] | null };
+  list_summaries: { path: { session: string | number }; query: { nested?: boolean, about?: string | null, at?: string | null }; body: unknown; answer: components["Cover"][] | null };
   list_tasks: { path: {  }; query: { limit?: number, after?: string | null, about?: string | null, since?: string | null, until?: string | null, status?: "blocked" | "cancelled" | "doing" | "done" | "failed" | "todo" | null, label?: string | null, actor?: string | null, stuck?: boolean }; body: unknown; answer: components["Paged_TaskRecord_"] | null };
-  list_timeline: { path: { run: string | number }; query: { last?: number, before?: string | null }; body: unknown; answer: components["Paged_TimelineRecord_"] | null };
+  list_timeline: { path: { run: string | number }; query: { at?: string | null, last?: number, before?: string | null }; body: unknown; answer: components["Paged_TimelineRecord_"] | null };
   list_tokens: { path: {  }; query: {  }; body: unknown; answer: components["TokenRecord"][] | null };
-  list_turns: { path: { session: string | number }; query: { limit?: number, last?: number | null, after?: string | null, before?: string | null }; body: unknown; answer: components["Paged_Turn_"] | null };
-  list_values: { path: { session: string | number }; query: { limit?: number, after?: string | null, prefix?: string | null }; body: unknown; answer: components["Paged_Entry_"] | null };
+  list_turns: { path: { session: string | number }; query: { at?: string | null, about?: string | null, limit?: number, last?: number | null, after?: string | null, before?: string | null }; body: unknown; answer: components["Paged_Turn_"] | null };
+  list_values: { path: { session: string | number }; query: { limit?: number, after?: string | null, at?: string | null, about?: string | null, prefix?: string | null }; body: unknown; answer: components["Paged_Entry_"] | null };
+  move_session: { path: { session: string | number }; query: {  }; body: components["SessionMoveInput"]; answer: components["SessionAnswer"] };
   move_task: { path: { session: string | number, task: string | number }; query: {  }; body: components["MoveInput"]; answer: components["TaskRecord"] };
   open_run_ask: { path: { run: string | number }; query: {  }; body: components["RunAskInput"]; answer: components["ReachedAnswer"] };
   open_sleep: { path: { run: string | number }; query: {  }; body: components["SleepInput"]; answer: components["ReachedAnswer"] };
   open_wait: { path: { run: string | number }; query: {  }; body: components["WaitInput"]; answer: components["ReachedAnswer"] };
   park_run: { path: { run: string | number }; query: {  }; body: components["ParkInput"]; answer: components["RunAnswer"] };
-  patch_session: { path: { session: string | number }; query: {  }; body: components["SessionPatch"]; answer: components["SessionRecord"] };
+  patch_session: { path: { session: string | number }; query: {  }; body: components["SessionPatch"]; answer: components["SessionAnswer"] };
+  patch_task: { path: { session: string | number, task: string | number }; query: {  }; body: components["TaskPatch"]; answer: components["TaskRecord"] };
   pin_run: { path: { run: string | number }; query: {  }; body: components["PinInput"]; answer: components["RunAnswer"] };
-  put_artifact: { path: { session: string | number, name: string | number }; query: {  }; body: unknown; answer: components["ArtifactRecord"] };
+  pin_session: { path: { session: string | number }; query: {  }; body: components["PinsInput"]; answer: components["Pins"] };
+  put_artifact: { path: { session: string | number, name: string | number }; query: { about?: string[] | null, media_type?: string | null }; body: unknown; answer: components["ArtifactRecord"] };
   put_result: { path: { session: string | number, call: string | number }; query: {  }; body: components["ResultInput"]; answer: components["Turn"] };
-  put_scope: { path: { scope: string | number }; query: {  }; body: unknown; answer: components["DoneAnswer"] };
-  put_session: { path: { session: string | number }; query: {  }; body: components["SessionInput"]; answer: components["SessionRecord"] };
+  put_scope: { path: { scope: string | number }; query: {  }; body: unknown; answer: components["ScopeAnswer"] };
+  put_session: { path: { session: string | number }; query: {  }; body: components["SessionInput"]; answer: components["SessionAnswer"] };
+  put_subscription: { path: { name: string | number }; query: {  }; body: components["SubscriptionInput"]; answer: components["DoneAnswer"] };
   read_feed: { path: {  }; query: { limit?: number, after?: string | null, wait?: number }; body: unknown; answer: components["Paged_EventAnswer_"] | null };
   read_journal: { path: { run: string | number }; query: { after?: number, limit?: number }; body: unknown; answer: components["JournalAnswer"] | null };
-  recall: { path: { session: string | number }; query: { q: string, k?: number }; body: unknown; answer: Record<string, unknown>[] | null };
+  recall: { path: { session: string | number }; query: { q: string, k?: number, kinds?: string[] | null, scopes?: string[] | null, tags?: string[] | null, about?: string[] | null, since?: string | null, at?: string | null }; body: unknown; answer: Record<string, unknown>[] | null };
+  recall_across: { path: {  }; query: { q: string, k?: number, kinds?: string[] | null, scopes?: string[] | null, tags?: string[] | null, about?: string[] | null, since?: string | null, at?: string | null }; body: unknown; answer: Record<string, unknown>[] | null };
+  recall_in_scope: { path: { scope: string | number }; query: { q: string, k?: number, kinds?: string[] | null, scopes?: string[] | null, tags?: string[] | null, about?: string[] | null, since?: string | null, at?: string | null }; body: unknown; answer: Record<string, unknown>[] | null };
   record_step: { path: { run: string | number }; query: {  }; body: components["StepInput"]; answer: components["ReachedAnswer"] };
   release_run: { path: { run: string | number }; query: {  }; body: components["HoldInput"]; answer: components["RunAnswer"] };
   remember: { path: { session: string | number }; query: {  }; body: components["MemoryInput"]; answer: components["MemoryRecord"] };
   remember_in_scope: { path: { scope: string | number }; query: {  }; body: components["MemoryInput"]; answer: components["MemoryRecord"] };
+  reset_subscription: { path: { name: string | number }; query: {  }; body: components["StartInput"]; answer: components["DoneAnswer"] };
   rest_run: { path: { run: string | number }; query: {  }; body: components["RestInput"]; answer: components["RunAnswer"] };
   resume_run: { path: { run: string | number }; query: {  }; body: components["ResumeInput"]; answer: components["RunAnswer"] };
+  retract: { path: { session: string | number }; query: {  }; body: components["RetractionInput"]; answer: components["CountAnswer"] };
   retry_run: { path: { run: string | number }; query: {  }; body: unknown; answer: components["RunAnswer"] };
   revoke_token: { path: { token: string | number }; query: {  }; body: unknown; answer: components["DoneAnswer"] };
   save_checkpoint: { path: { session: string | number }; query: {  }; body: components["CheckpointInput"]; answer: components["CheckpointRecord"] };
   say: { path: { session: string | number }; query: {  }; body: components["TurnInput"]; answer: components["Turn"] };
-  search: { path: {  }; query: { limit?: number, after?: string | null, since?: string | null, until?: string | null, q: string, kind?: "decision" | "effect" | "event" | "memory" | "summary" | "task" | "turn" | null, session?: string | null, actor?: string | null }; body: unknown; answer: components["Found"][] | null };
+  search: { path: {  }; query: { limit?: number, after?: string | null, since?: string | null, until?: string | null, q: string, kind?: "decision" | "effect" | "event" | "memory" | "summary" | "task" | "turn" | null, kinds?: string[] | null, session?: string | null, actor?: string | null }; body: unknown; answer: components["Found"][] | null };
   set_scope_value: { path: { scope: string | number, name: string | number }; query: {  }; body: components["ValueInput"]; answer: components["Entry"] };
   set_value: { path: { session: string | number, name: string | number }; query: {  }; body: components["ValueInput"]; answer: components["Entry"] };
   settle_effect: { path: { effect: string | number }; query: {  }; body: components["SettleInput"]; answer: components["EffectAnswer"] };
@@ -1084,11 +1281,13 @@ export interface operations {
   supersede_decision: { path: { session: string | number, seq: string | number }; query: {  }; body: components["DecisionInput"]; answer: components["DecisionRecord"] };
   supersede_memory: { path: { session: string | number, seq: string | number }; query: {  }; body: components["SupersedeInput"]; answer: components["MemoryRecord"] };
   supersede_scope_memory: { path: { scope: string | number, seq: string | number }; query: {  }; body: components["SupersedeInput"]; answer: components["MemoryRecord"] };
+  take_batch: { path: { name: string | number }; query: {  }; body: components["TakeInput"]; answer: components["DeliveryAnswer"] };
   tell_outcome: { path: { run: string | number, seq: string | number }; query: {  }; body: components["RunOutcomeInput"]; answer: components["ReachedAnswer"] };
   tell_probe: { path: { run: string | number, seq: string | number }; query: {  }; body: components["ProbeInput"]; answer: components["ReachedAnswer"] };
   unpark_run: { path: { run: string | number }; query: {  }; body: unknown; answer: components["RunAnswer"] };
   unset_scope_value: { path: { scope: string | number, name: string | number }; query: {  }; body: unknown; answer: components["DoneAnswer"] };
   unset_value: { path: { session: string | number, name: string | number }; query: {  }; body: unknown; answer: components["DoneAnswer"] };
+  unsubscribe: { path: { name: string | number }; query: {  }; body: unknown; answer: components["DoneAnswer"] };
   verify: { path: {  }; query: { blobs?: boolean }; body: unknown; answer: components["Report"] | null };
   whoami: { path: {  }; query: {  }; body: unknown; answer: components["WhoAnswer"] | null };
 }

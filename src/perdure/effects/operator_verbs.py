@@ -49,8 +49,13 @@ def locate(reads: Reads, name: str, path: str) -> tuple[Stream, int]:
     return found, int(number)
 
 
-def settle(tx: Tx, stream: Stream, seq: int, verdict: Verdict, by: str, about: tuple[str, ...] = ()) -> EffectRecord:
-    """The verb behind `settle`: a person's word about doubt, once; a run that waits may go on."""
+def settle(
+    tx: Tx, stream: Stream, seq: int, verdict: Verdict, by: str, about: tuple[str, ...] = (), *, force: bool = False,  # noqa: ARG001
+) -> EffectRecord:  # fmt: skip
+    """The verb behind `settle`: a person's word about doubt, once; a run that waits may go on.
+
+    force: the sender was not looked for. Only a server that is asked over a network looks for it by this.
+    """
     found = ledger.effect(tx, stream, seq)
     if stream.kind == "run":
         runs.check_here(tx, stream)

@@ -63,6 +63,7 @@ KEPT = frozenset({"commit", "fail", "absent"})  # arrows that say what became of
 class SendingStore(Keeps, Protocol):
     """The engine's needs of the open store that it acts in, besides the commands that it yields: `stores.core.Core` has it."""
 
+    acts: bool
     holder: str
     guards: tuple[Guard, ...]
     living: Living

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
+import os
 import sys
 from collections.abc import Coroutine, Generator, Iterable
 from threading import Lock
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from perdure.artifacts.place import place_from_url
 from perdure.effects import rolled_back
 from perdure.effects.tool import Guard, guards_of
-from perdure.errors import Error, Invalid, Refused
+from perdure.errors import Error, Invalid, Refused, Unauthenticated
 from perdure.model.instants import Clock
 from perdure.model.limits import LEASE_MAX_SECONDS, LEASE_MIN_SECONDS, LEASE_TTL_SECONDS, check_name
 from perdure.runtime.callers import AsyncCaller, Caller
@@ -23,8 +24,31 @@ if TYPE_CHECKING:
     from perdure.handles.aio.store import AsyncStore
     from perdure.handles.sync.store import Store
 
+C = TypeVar("C", Caller, AsyncCaller)
+SCHEMES = ("http", "https")
 CONTENT = "content"  # of `telemetry`: what tools get and give goes into spans too
 TIMEOUT_MAX_SECONDS = 1_000_000  # the longest time that the timers of every database can hold
+
+
+class OpenOptions(NamedTuple):
+    """The options of `open`, and their defaults."""
+
+    actor: str = "me"
+    tenant: str = "default"
+    clock: Clock | None = None
+    timeout: float = 30.0
+    artifacts: str | None = None
+    guards: Iterable[Guard] = ()
+    lease: float = LEASE_TTL_SECONDS
+    keep: float | None = None
+    embed: Any = None
+    telemetry: bool | str | None = None
+    read_only: bool = False
+
+
+def is_remote(url: object) -> bool:
+    """Whether a URL names a server."""
+    return isinstance(url, str) and url.partition("://")[0].lower() in SCHEMES
 
 
 def open(  # noqa: A001 - perdure.open is the name that users know
@@ -41,8 +65,12 @@ def open(  # noqa: A001 - perdure.open is the name that users know
     keep: float | None = None,
     embed: Any = None,
     telemetry: bool | str | None = None,
+    token: str | None = None,
 ) -> Store:
     """Open a store by its URL; it is made if it is new and brought up to date if it is older.
+
+    A URL with https (or http on this machine) names a server (`perdure serve`): `token` opens it, or PERDURE_TOKEN does. Actor
+    and tenant are the token's, and only `timeout` may be given besides (docs/guide/remote.md).
 
     actor: who acts; every event names it. timeout: seconds after which a call gives up on a busy or lost database.
     artifacts: where large blobs go (`file:///dir`, `s3://…`); default: beside the SQLite file.
@@ -58,9 +86,13 @@ def open(  # noqa: A001 - perdure.open is the name that users know
     """
     from perdure.handles.sync.store import Store  # noqa: PLC0415 - only one colour is loaded
 
-    core, tenant_id = _open_core(
-        url, actor, tenant, clock, timeout, artifacts, guards, lease, keep, embed, telemetry, read_only=read_only
-    )
+    given = OpenOptions(
+        actor=actor, tenant=tenant, clock=clock, timeout=timeout, artifacts=artifacts, guards=guards, lease=lease, keep=keep,
+        embed=embed, telemetry=telemetry, read_only=read_only,
+    )  # fmt: skip
+    if is_remote(url):
+        return Store(_remote_caller(Caller, *_connected(url, token, given)), owner=True)
+    core, tenant_id = _open_core(url, token, given)
     return Store(Caller(core, actor, tenant_id), owner=True)
 
 
@@ -78,13 +110,14 @@ def aopen(
     keep: float | None = None,
     embed: Any = None,
     telemetry: bool | str | None = None,
+    token: str | None = None,
 ) -> Opening:
     """The async twin of `open`: `async with perdure.aopen(url) as store`, or `store = await perdure.aopen(url)`."""
-    return Opening(
-        _aopen(
-            url, actor, tenant, clock, timeout, artifacts, guards, lease, keep, embed, telemetry, read_only=read_only
-        )
-    )
+    given = OpenOptions(
+        actor=actor, tenant=tenant, clock=clock, timeout=timeout, artifacts=artifacts, guards=guards, lease=lease, keep=keep,
+        embed=embed, telemetry=telemetry, read_only=read_only,
+    )  # fmt: skip
+    return Opening(_aopen(url, token, given))
 
 
 class Opening(Coroutine[Any, Any, "AsyncStore"]):
@@ -124,40 +157,24 @@ class Opening(Coroutine[Any, Any, "AsyncStore"]):
         self._opening.close()
 
 
-async def _aopen(
-    url: str, actor: str, tenant: str, clock: Clock | None, seconds: float, artifacts: str | None, guards: Iterable[Guard],
-    lease: float, keep: float | None, embed: Any, telemetry: bool | str | None, *, read_only: bool,
-) -> AsyncStore:  # fmt: skip
+async def _aopen(url: str, token: str | None, given: OpenOptions) -> AsyncStore:
     from asyncio import to_thread  # noqa: PLC0415 - only async callers pay for asyncio
 
     from perdure.handles.aio.store import AsyncStore  # noqa: PLC0415 - as above
 
+    if is_remote(url):
+        return AsyncStore(_remote_caller(AsyncCaller, *await to_thread(_connected, url, token, given)), owner=True)
     handover = _Handover()
 
     def opened() -> tuple[Core, int]:
-        return handover.give(
-            *_open_core(
-                url,
-                actor,
-                tenant,
-                clock,
-                seconds,
-                artifacts,
-                guards,
-                lease,
-                keep,
-                embed,
-                telemetry,
-                read_only=read_only,
-            )
-        )
+        return handover.give(*_open_core(url, token, given))
 
     try:
         core, tenant_id = await to_thread(opened)
     except BaseException:
         handover.leave()
         raise
-    return AsyncStore(AsyncCaller(core, actor, tenant_id), owner=True)
+    return AsyncStore(AsyncCaller(core, given.actor, tenant_id), owner=True)
 
 
 class _Handover:
@@ -188,10 +205,8 @@ class _Handover:
             core.close()
 
 
-def _open_core(
-    url: str, actor: str, tenant: str, clock: Clock | None, timeout: float, artifacts: str | None, guards: Iterable[Guard],
-    lease: float, keep: float | None, embed: Any, telemetry: bool | str | None, *, read_only: bool,
-) -> tuple[Core, int]:  # fmt: skip
+def _open_core(url: str, token: str | None, given: OpenOptions) -> tuple[Core, int]:
+    actor, tenant, clock, timeout, artifacts, guards, lease, keep, embed, telemetry, read_only = given
     check_name(actor, "actor")
     check_name(tenant, "tenant")
     _check_seconds(timeout, "timeout", TIMEOUT_MAX_SECONDS)
@@ -200,6 +215,8 @@ def _open_core(
         _check_seconds(keep, "keep", LEASE_MAX_SECONDS)
     check_artifacts(artifacts)
     check_artifacts(parse(url).artifacts, "store.artifacts")
+    if token is not None:
+        raise Invalid("a token opens a server, and this is none", path="token", hint="https://…, or leave it out")
     asked = guards_of(guards)
     if embed is not None and embed is not False and not callable(embed):
         hint = "a function of a list of texts that gives a vector for each"
@@ -219,6 +236,29 @@ def _open_core(
     except BaseException:
         core.close()
         raise
+
+
+def _connected(url: str, token: str | None, given: OpenOptions) -> tuple[Core, str]:
+    """The store of a server, as its core, and the actor of the token. Invalid for options that only the server can have."""
+    _check_seconds(given.timeout, "timeout", TIMEOUT_MAX_SECONDS)
+    for name, value in given._asdict().items():
+        if name != "timeout" and value != OpenOptions._field_defaults[name]:
+            hint = "the token says who acts and for which tenant; the rest is the server's"
+            raise Invalid(f"{name} cannot be chosen for a server", path=name, hint=hint)
+    text = os.environ.get("PERDURE_TOKEN", "") if token is None else token
+    if type(text) is not str or not text or not text.isascii() or not text.isprintable():
+        raise Unauthenticated("a token is needed", path="token", hint="perdure.open(url, token=…), or PERDURE_TOKEN")
+    from perdure.remote.core import connect  # noqa: PLC0415 - nobody else pays for it
+
+    core = connect(url, text, given.timeout)
+    found: Any = core  # it stands where a core stands: callers and handles ask it for no more than it has
+    return found, core.actor
+
+
+def _remote_caller(kind: type[C], core: Core, actor: str) -> C:
+    from perdure.remote.core import RemoteHeartbeat  # noqa: PLC0415 - as above
+
+    return kind(core, actor, 0, RemoteHeartbeat(core, actor))
 
 
 def watch(core: Core, telemetry: bool | str | None) -> None:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
-from perdure.errors import ReadOnly
+from perdure.errors import ReadOnly, Refused
 from perdure.log.change import Stream
 from perdure.model.limits import CHECK_SECONDS
 from perdure.planes.recovery import locks, presence
@@ -59,7 +59,16 @@ class _Calling:
         return fences.enter(self.core, fence)
 
     def check_may_send(self) -> None:
-        """Nothing: what is written through this caller is durable when it returns, so what it announces may be sent."""
+        """Refused where nothing can be sent. A write through this caller is durable when it returns, so the effect that it
+        announces may be sent.
+        """
+        self.check_may_drive()
+
+    def check_may_drive(self) -> None:
+        """Refused where no run can be driven, and nothing sent: over a network."""
+        if not self.core.acts:
+            hint = "`store.start` leaves a run to the workers: `perdure worker MODULE` where the store lies"
+            raise Refused("runs are not driven, and tools not called, over the network", path="store", hint=hint)
 
     def check_may_search(self) -> None:
         """Nothing: what is committed can be searched."""
@@ -102,7 +111,7 @@ class Caller(_Calling):
 
     def work(self, task: Callable[..., T], *args: Any) -> T:
         """Do blocking work."""
-        return task(*args)
+        return self.core.work(task, *args)
 
     def pause(self, seconds: float, check: Check | None = None) -> None:
         """Wait before another attempt. check: looked at meanwhile; raises when this caller is to wait no longer."""

@@ -12,8 +12,8 @@ from perdure.effects.outcomes import in_doubt_about
 from perdure.effects.settling import settle_with
 from perdure.errors import Changed, Waiting
 from perdure.log.change import Stream
-from perdure.model.records.effects import EffectState
-from perdure.model.records.runs import RunRecord, WaitKind
+from perdure.model.records.effects import EffectRecord, EffectState
+from perdure.model.records.runs import RunRecord, WaitKind, WaitRecord
 from perdure.planes.execution import waits, workers
 from perdure.runtime.agent import Agent
 from perdure.runtime.outward import DOUBT
@@ -43,10 +43,14 @@ def check_pin(record: RunRecord, agent: Agent) -> None:
 
 def waiting_for(reads: Reads, stream: Stream, record: RunRecord) -> Waiting:
     """The error that says what a run waits for, and which command lets it continue."""
-    open_ones = waits.waiting(reads, stream)
+    unsettled = ledger.all_effects(reads, stream, after=record.cut_seq, open_only=True)
+    return waiting_on(record, waits.waiting(reads, stream), unsettled)
+
+
+def waiting_on(record: RunRecord, open_ones: list[WaitRecord], unsettled: list[EffectRecord]) -> Waiting:
+    """The error of `waiting_for`, made of what was read."""
     asked = [each for each in open_ones if each.kind in waits.PEOPLE]
     signals = [each.name for each in open_ones if each.kind is WaitKind.SIGNAL]
-    unsettled = ledger.all_effects(reads, stream, after=record.cut_seq, open_only=True)
     doubts = [each for each in unsettled if each.state is EffectState.IN_DOUBT]
     ways = [waits.answer_with(each) for each in asked] + [f"check, then run {settle_with(each.id)}" for each in doubts]
     ways += [f"`store.signal({record.id!r}, {name!r})`" for name in signals]

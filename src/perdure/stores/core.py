@@ -123,7 +123,9 @@ class Reader:
 
 
 class Core:
-    """One open store. Threads and event loops may share it; a fork may not."""
+    """One open store. Threads and event loops may share it; a fork may not. acts: effects can be sent from here."""
+
+    acts = True
 
     def __init__(
         self,
@@ -237,6 +239,10 @@ class Core:
     async def aread(self, verb: Callable[..., T], *args: Any, tenant: int, **kwargs: Any) -> T:
         """Read for async callers, on a thread of the store."""
         return await self.awork(lambda: self.read(verb, *args, tenant=tenant, **kwargs))
+
+    def work(self, task: Callable[..., T], *args: Any) -> T:
+        """Do blocking work, here."""
+        return task(*args)
 
     async def awork(self, task: Callable[..., T], *args: Any) -> T:
         """Do blocking work on a thread of the store."""

@@ -56,7 +56,7 @@ def fill(url: str) -> dict[str, str]:
     found = {
         "session": "acme-session", "scope": "acme-scope", "name": "name", "call": "c1", "task": str(task.id),
         "seq": str(decision.seq), "hash": artifact.hash, "ask": ask.id, "effect": effect.id, "run": run.id,
-        "token": "0" * 12, "memory": str(memory.seq),
+        "token": "0" * 12, "key": "k", "memory": str(memory.seq),
     }  # fmt: skip
     return {name: quote(value, safe="") for name, value in found.items()}
 
@@ -64,9 +64,11 @@ def fill(url: str) -> dict[str, str]:
 def path_of(route: Route, parts: dict[str, str]) -> str:
     named = {**parts, "seq": parts["memory"]} if "/memories/" in route.path else parts
     if route.name in MAKES:  # a foreigner may make a thing of its own, and must not find it afterwards under this name
-        named = {**named, "session": "made", "scope": "made"}
+        named = {**named, "session": "made", "scope": "made", "name": "made"}
     asked = {
-        "recall": "?q=secret", "search": "?q=secret", "diff_sessions": "?at=1", "diff_runs": "?at=1",
+        "recall": "?q=secret", "recall_in_scope": "?q=secret", "recall_across": "?q=secret",
+        "list_referring_to": f"?uid={'0' * 32}&seq=1",
+        "search": "?q=secret", "diff_sessions": "?at=1", "diff_runs": "?at=1",
         "console_memories": "?q=secret",
         "console_forecast": "?place=1", "console_turns": "?before=99",
         "console_provenance": f"?scope={parts['session']}&scope_kind=session&seq={parts['memory']}",
@@ -85,12 +87,21 @@ def body_of(route: Route) -> dict[str, Any]:
 def _sample(hint: Any, name: str) -> Any:
     if get_origin(hint) is Literal:
         return get_args(hint)[0]
+    if get_origin(hint) is list:
+        return [_sample(get_args(hint)[0], name)]
     if hint is int or int in get_args(hint):
         return 1
     return {"ttl": "1h", "kind": "deploy.done", "expires": "1d"}.get(name, "sample")
 
 
-MAKES = {"put_session", "put_scope", "start_run", "create_token"}  # name nothing that must be there
+MAKES = {
+    "put_session",
+    "put_scope",
+    "put_subscription",
+    "unsubscribe",
+    "start_run",
+    "create_token",
+}  # name nothing that must be there
 
 
 def finds_nothing(cell: Cell) -> bool:

@@ -47,9 +47,11 @@ def client(url: str, *, role: str = "admin", tenant: str = "default") -> Iterato
 class LiveServer:
     """A server on a port of its own, in a thread of this process."""
 
-    def __init__(self, url: str, *, tenant: str = "default", pages: Callable[..., Any] = lambda *_: ()) -> None:
+    def __init__(
+        self, url: str, *, tenant: str = "default", pages: Callable[..., Any] = lambda *_: (), **serving: Any
+    ) -> None:
         """pages: makes routes beside the table, of the server and its address."""
-        self.serving = Serving(url, tenant=tenant)
+        self.serving = Serving(url, tenant=tenant, **serving)
         self._socket = socket.create_server(("127.0.0.1", 0))
         host, port = self._socket.getsockname()
         self.address = f"http://{host}:{port}"

@@ -101,7 +101,7 @@ def test_the_store_is_looked_after(http) -> None:
         ("/v1/sessions?limit=0", 422, "query.limit"),
         ("/v1/sessions?limit=x", 422, "query.limit"),
         ("/v1/sessions?limit=1&limit=2", 422, "query.limit"),
-        ("/v1/sessions?lmit=1", 422, "query"),
+        ("/v1/sessions?lmit=1", 422, "query.lmit"),
         ("/v1/sessions?since=yesterday", 422, "since"),
         ("/v1/sessions?after=xx", 422, "query.after"),
         ("/v1/sessions?after=7.MQ", 410, "query.after"),

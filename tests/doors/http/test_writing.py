@@ -246,7 +246,7 @@ def test_tokens_of_a_tenant(http) -> None:
         (b"{", "body"),
         (b"[]", "body"),
         (b'{"role": "usr"}', "body.role"),
-        (b'{"role": "user", "conten": 1}', "body"),
+        (b'{"role": "user", "conten": 1}', "body.conten"),
         (b'{"role": "user", "content": {"$": ["no", 1]}}', None),
         (b'{"role": "user", "content": "\\u0000"}', None),
         (b'{"role": "user", "content": "\xff"}', "body"),

@@ -7,6 +7,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from perdure.model.records.conversation import SessionRecord
 from perdure.model.records.effects import EffectRecord
 from perdure.model.records.emitted import EventRecord
 from perdure.model.records.runs import RunRecord, WaitRecord
@@ -26,6 +27,19 @@ class Paged(msgspec.Struct, Generic[T], frozen=True):
     items: list[T]
     next: str | None
     damaged: list[DamagedRow] = []
+
+
+class SessionAnswer(SessionRecord, frozen=True, kw_only=True):
+    """A session. uid: its identity, the same on every store that it is moved to."""
+
+    uid: str
+
+
+class ScopeAnswer(msgspec.Struct, frozen=True):
+    """A scope that is there."""
+
+    name: str
+    uid: str
 
 
 class EventAnswer(msgspec.Struct, frozen=True):
@@ -96,10 +110,21 @@ class WhoAnswer(msgspec.Struct, frozen=True):
     version: str
 
 
+class CountAnswer(msgspec.Struct, frozen=True):
+    """How many there were."""
+
+    count: int
+
+
 class DoneAnswer(msgspec.Struct, frozen=True):
     """It was done; there is nothing more to say. changed: whether anything was different before."""
 
     changed: bool = True
+
+
+def session_answer(record: SessionRecord, uid: str) -> SessionAnswer:
+    """A session as it is answered."""
+    return SessionAnswer(*fields(record), uid=uid)
 
 
 def event_answer(record: EventRecord) -> EventAnswer:

@@ -33,7 +33,9 @@ from perdure.doors.http import (
     openapi,
     operating,
     reading,
+    remembering,
     streams,
+    subscribing,
     wire,
     working,
     writing,
@@ -50,7 +52,20 @@ from perdure.planes.audit import feed
 log = logging.getLogger("perdure.http")
 
 TABLE: tuple[Route, ...] = tuple(ROUTES)  # complete: the modules with verbs were imported above
-_MODULES = (console_reads, administering, contents, metrics, observing, operating, reading, streams, working, writing)
+_MODULES = (
+    console_reads,
+    administering,
+    contents,
+    metrics,
+    observing,
+    operating,
+    reading,
+    remembering,
+    streams,
+    subscribing,
+    working,
+    writing,
+)
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping
-from typing import Any
+from functools import cache
+from typing import Any, get_args, get_origin, get_type_hints
+from urllib.parse import unquote_to_bytes
 
 import msgspec
 from starlette.requests import Request
@@ -19,8 +21,10 @@ from perdure.model.limits import KEY_MAX_CHARS, check_name
 BODY_MAX_BYTES = 4 * 1024 * 1024
 BODY_SECONDS = 60  # a client that sends more slowly holds what others need
 JSON = "application/json"
+ENCODED_TEXT = "UTF-8''"
 KEY = "idempotency-key"
 _ETAG = re.compile(r'"(?:(\d{1,12})-)?(\d{1,18})"', re.ASCII)
+_UNKNOWN = re.compile(r"Object contains unknown field `([^`]{1,80})`")
 _PLACE = re.compile(r" - at `(?:key in )?\$(.*)`$")
 
 
@@ -30,7 +34,7 @@ def read_conditions(route: Route, call: HttpCall) -> None:
     if key is not None:
         if not route.takes_key:
             raise Invalid(f"{route.name} takes no key", path=f"header.{KEY}", hint="it is safe to repeat as it is")
-        call.key = check_name(key.strip('"'), f"header.{KEY}", KEY_MAX_CHARS)
+        call.key = check_name(_key_text(key), f"header.{KEY}", KEY_MAX_CHARS)
     if route.method == "GET":
         return
     match, none_match = call.headers.get("if-match"), call.headers.get("if-none-match")
@@ -40,6 +44,16 @@ def read_conditions(route: Route, call: HttpCall) -> None:
         call.version = 0
     if match is not None:
         _read_match(route, call, match.strip())
+
+
+def _key_text(key: str) -> str:
+    """A key as it was meant: one that no header can carry comes encoded, as in RFC 8187."""
+    if not key.startswith(ENCODED_TEXT):
+        return key.strip('"')
+    try:
+        return unquote_to_bytes(key[len(ENCODED_TEXT) :]).decode()
+    except UnicodeDecodeError:
+        raise Invalid("not UTF-8", path=f"header.{KEY}") from None
 
 
 def _read_match(route: Route, call: HttpCall, match: str) -> None:
@@ -59,8 +73,12 @@ def _read_match(route: Route, call: HttpCall, match: str) -> None:
 
 def query_of(route: Route, request: Request) -> msgspec.Struct:
     """The parameters of a request. Invalid for one that is unknown, repeated or malformed."""
-    given: dict[str, str] = {}
+    given: dict[str, Any] = {}
+    lists = _lists_of(route.query)
     for name, value in request.query_params.multi_items():
+        if name in lists:
+            given[name] = [*given.get(name, ()), value]
+            continue
         if name in given:
             raise Invalid("this parameter is given twice", path=f"query.{name[:40]}")
         given[name] = value
@@ -68,9 +86,20 @@ def query_of(route: Route, request: Request) -> msgspec.Struct:
     return query if route.filters is None else filters_given(route.filters, query)
 
 
+@cache
+def _lists_of(kind: type[msgspec.Struct]) -> frozenset[str]:
+    """The parameters that may be given more than once."""
+    hints = get_type_hints(kind)
+    return frozenset(
+        name for name, hint in hints.items() if any(get_origin(each) is list for each in (hint, *get_args(hint)))
+    )
+
+
 async def body_of(route: Route, request: Request) -> Any:
     """The body of a request. TooLarge past the limit, before it is read whole; Invalid if it is no such record."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if not kind and not route.needs_body and not await read_body(request):
+        return route.body()
     if kind != JSON:
         raise Invalid(f"expected a body of type {JSON}", path="header.content-type")
     data = await read_body(request)
@@ -111,5 +140,6 @@ def converted(given: Mapping[str, Any], kind: Any, path: str) -> Any:
 
 def _invalid(error: msgspec.ValidationError, path: str) -> Invalid:
     says = str(error)
-    place = _PLACE.search(says)
-    return Invalid(_PLACE.sub("", says), path=f"{path}{place[1]}" if place else path)
+    place, unknown = _PLACE.search(says), _UNKNOWN.match(says)
+    kind = TooLarge if " of length <= " in says else Invalid
+    return kind(_PLACE.sub("", says), path=f"{path}{place[1] if place else ''}{f'.{unknown[1]}' if unknown else ''}")

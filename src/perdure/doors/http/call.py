@@ -28,6 +28,11 @@ async def _nothing(_most: int) -> bytes:
     return b""
 
 
+def moment(text: str) -> int | str:
+    """A moment of the past as a parameter gives it: the number of an event, or an instant or age as text."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else text
+
+
 class HttpCall:
     """A request that was let in. key: its Idempotency-Key. version: of a value, by If-Match (0: it must not be there).
 
@@ -67,9 +72,10 @@ class HttpCall:
             raise Invalid(f"expected a whole number, got {text[:40]!r}", path=f"path.{name}")
         return int(text)
 
-    async def session(self) -> AsyncSession:
-        """The session that the path names. NotFound if there is none: only PUT makes one."""
-        return await self.named_session(self.parts["session"])
+    async def session(self, at: str | None = None) -> AsyncSession:
+        """The session that the path names, as it is or as it was. NotFound if there is none: only PUT makes one."""
+        found = await self.named_session(self.parts["session"])
+        return found if at is None else await found.at(moment(at))
 
     async def named_session(self, name: str, path: str = "path.session") -> AsyncSession:
         """A session that is there. NotFound if it is not."""
@@ -78,17 +84,19 @@ class HttpCall:
             raise NotFound(f"there is no session {name!r}", path=path, hint="PUT /v1/sessions/{session} makes it")
         return AsyncSession(self.caller, *found)
 
-    async def scope(self) -> AsyncScope:
-        """The scope that the path names. NotFound if there is none."""
+    async def scope(self, at: str | None = None) -> AsyncScope:
+        """The scope that the path names, as it is or as it was. NotFound if there is none."""
         name = self.parts["scope"]
         found = None if name.startswith(HIDDEN_SCOPES) else await self.caller.read(values.find_scope, name)
         if found is None:
             raise NotFound(f"there is no scope {name!r}", path="path.scope", hint="PUT /v1/scopes/{scope} makes it")
-        return AsyncScope(self.caller, found)
+        scope = AsyncScope(self.caller, found)
+        return scope if at is None else await scope.at(moment(at))
 
-    async def run(self) -> AsyncRunHandle[Any]:
-        """The run that the path names. NotFound if there is none."""
-        return await self.store.run(self.parts["run"])
+    async def run(self, at: str | None = None) -> AsyncRunHandle[Any]:
+        """The run that the path names, as it is or as it was. NotFound if there is none."""
+        found = await self.store.run(self.parts["run"])
+        return found if at is None else await found.at(moment(at))
 
     async def stream_of(self, target: str) -> Stream:
         """The stream in which a keyed write keeps its mark."""

@@ -39,7 +39,7 @@ def _inside(route: Route, call: HttpCall, given: dict[str, Any], stream: Stream,
     """The answer as builtins, so that it can be kept under the key and given again as it was."""
     if call.head is not None:
         tx.inside(_check_head, stream, call.head)
-    return msgspec.json.decode(wire.encode(route.verb(tx, call, **given)))
+    return wire.encoded(route.verb(tx, call, **given))
 
 
 def _check_head(tx: Tx, stream: Stream, expected: int) -> None:

@@ -12,10 +12,16 @@ from typing import Any
 from starlette.responses import Response, StreamingResponse
 
 from perdure.doors.http.call import HttpCall
+from perdure.doors.http.queries import AttachQuery
 from perdure.doors.http.table import Right, route
+from perdure.doors.http.wire import encoded
 from perdure.errors import NotFound
 from perdure.handles.aio.artifacts import AsyncArtifact
+from perdure.handles.aio.requests import AsyncRequests
+from perdure.handles.aio.session import AsyncSession
+from perdure.handles.atomic import Atomic
 from perdure.model.records.artifacts import ArtifactRecord
+from perdure.planes.conversation import artifacts
 
 UPLOAD_MAX_BYTES = 64 * 1024 * 1024
 BYTES = "application/octet-stream"
@@ -70,14 +76,31 @@ def _digest(address: str) -> str:
     return f"sha-256=:{b64encode(bytes.fromhex(address)).decode()}:"
 
 
-@route("PUT", "/v1/sessions/{session}/artifacts/{name}", Right.WRITE, ArtifactRecord, takes=BYTES)
-async def put_artifact(call: HttpCall) -> Any:
-    """Keep a file; its media type is the Content-Type. Safe to repeat: the same bytes again are the version that stands."""
-    session = await call.session()
+@route("PUT", "/v1/sessions/{session}/artifacts/{name}", Right.WRITE, ArtifactRecord, takes=BYTES, takes_key=True)
+async def put_artifact(call: HttpCall, query: AttachQuery) -> Any:
+    """Keep a file; its media type is the Content-Type. Without a key, the same bytes again are the version that stands."""
+    session, name = await call.session(), call.parts["name"]
     data = await call.read(UPLOAD_MAX_BYTES)
-    kind = call.headers.get("content-type", BYTES).partition(";")[0].strip() or BYTES
+    kind = query.media_type or call.headers.get("content-type", BYTES).partition(";")[0].strip() or BYTES
+    if call.key is not None:
+        return await _put_once(call, session, artifacts.describe(name, data, kind, query.about or ()), data)
     with suppress(NotFound):
-        newest = await session.artifact(call.parts["name"])
+        newest = await session.artifact(name)
         if newest.hash == hashlib.sha256(data).hexdigest() and newest.media_type == kind:
             return newest.record
-    return (await session.attach(call.parts["name"], data, media_type=kind)).record
+    return (await session.attach(name, data, media_type=kind, about=query.about or ())).record
+
+
+async def _put_once(call: HttpCall, session: AsyncSession, details: artifacts.Details, data: bytes) -> Any:
+    """Keep a version, once for its key. The content is stored first, as `session.attach` does it, and is spared meanwhile."""
+    caller, core = call.caller, call.caller.core
+    address = await caller.work(artifacts.address_ahead, core.blobs, data)
+    if address is not None:
+        await caller.write(artifacts.pin, address, core.holder)
+    row = await caller.work(artifacts.take_in, core.blobs, caller.tenant, data)
+
+    def attach(tx: Atomic) -> Any:
+        return encoded(tx.inside(artifacts.attach, session._stream, details, row, core.holder))
+
+    asked = {"verb": "put_artifact", "path": dict(call.parts), "body": [hashlib.sha256(data).hexdigest(), *details]}
+    return await AsyncRequests(caller, session._stream).once(call.key or "", attach, asked=asked)

@@ -31,6 +31,15 @@ class RecordInput(Input, frozen=True, kw_only=True):
     about: Names = []
 
 
+class PinsInput(Input, frozen=True, kw_only=True):
+    """The software versions in force; a field that is not given stays as it is. prompt: its text, which is hashed."""
+
+    model: Text | None = None
+    prompt: Text | None = None
+    tools: dict[str, str] | None = None
+    commit: Text | None = None
+
+
 class SessionInput(RecordInput, frozen=True, kw_only=True):
     """A session that is made, if there is none of its name: the options are for its creation."""
 
@@ -38,9 +47,10 @@ class SessionInput(RecordInput, frozen=True, kw_only=True):
     labels: Names = []
     goal: Text | None = None
     ttl: Span | None = None
+    pins: PinsInput | None = None
 
 
-class SessionPatch(Input, frozen=True, kw_only=True):
+class SessionPatch(RecordInput, frozen=True, kw_only=True):
     """Changes to a session; a field that is not given stays as it is."""
 
     title: Text | msgspec.UnsetType = msgspec.UNSET
@@ -50,19 +60,59 @@ class SessionPatch(Input, frozen=True, kw_only=True):
     archived: bool | msgspec.UnsetType = msgspec.UNSET
 
 
+class SessionMoveInput(Input, frozen=True, kw_only=True):
+    """A change of a session's state, as the library has it: one that its state does not allow is a conflict."""
+
+    move: Literal["mark_waiting", "mark_active", "completed", "failed", "reopen", "archive", "unarchive"]
+
+
+class LabelsInput(Input, frozen=True, kw_only=True):
+    """Labels that are added, and labels that are taken away."""
+
+    add: Names = []
+    remove: Names = []
+
+
+class SubjectsInput(Input, frozen=True, kw_only=True):
+    """Persons or things that all of it is about."""
+
+    subjects: Names
+
+
+class NativeInput(Input, frozen=True, kw_only=True):
+    """A turn as its framework has it: the name of the form, and the body."""
+
+    form: Name
+    body: Any
+
+
+class RetractionInput(RecordInput, frozen=True, kw_only=True):
+    """Turns that are taken back, by their numbers."""
+
+    turns: Annotated[list[Seq], msgspec.Meta(max_length=10_000)]
+    because: Text | None = None
+
+
 class TurnInput(RecordInput, frozen=True, kw_only=True):
-    """A turn. calls: tool calls of an assistant turn."""
+    """A turn, as `session.say` takes it. calls: tool calls of an assistant turn. about: the people that it is about."""
 
     role: Literal["system", "user", "assistant"]
     content: Any = None
     calls: Annotated[list[Call], msgspec.Meta(max_length=1_000)] = []
+    shown: list[Ref] = []
+    native: NativeInput | None = None
+    usage: dict[str, Any] | None = None
+    model: Text | None = None
+    parent: Seq | None = None
 
 
 class ResultInput(RecordInput, frozen=True, kw_only=True):
-    """The result of a call. error: it failed."""
+    """The result of a call. error: it failed. key: a name of its own."""
 
     value: Any = None
     error: bool = False
+    key: Name | None = None
+    native: NativeInput | None = None
 
 
 class SummaryInput(RecordInput, frozen=True, kw_only=True):
@@ -71,13 +121,15 @@ class SummaryInput(RecordInput, frozen=True, kw_only=True):
     upto: Seq
     text: Text
     first: Seq | None = None
+    keys: Annotated[list[Text], msgspec.Meta(max_length=10_000)] | None = None
 
 
 class ValueInput(RecordInput, frozen=True, kw_only=True):
-    """A value. ttl: it is gone after this time."""
+    """A value. ttl: it is gone after this time. derived: it was made of the version before, so it is about the same people."""
 
     value: Any
     ttl: Span | None = None
+    derived: bool = False
 
 
 class DecisionInput(RecordInput, frozen=True, kw_only=True):
@@ -87,7 +139,7 @@ class DecisionInput(RecordInput, frozen=True, kw_only=True):
     because: Text
     then: Text | None = None
     refs: list[Ref] = []
-    tags: Names = []
+    tags: Names | None = None
 
 
 class CloseInput(RecordInput, frozen=True, kw_only=True):
@@ -103,9 +155,23 @@ class TaskInput(RecordInput, frozen=True, kw_only=True):
     title: Text
     detail: Any = None
     priority: Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31)] = 0
-    needs: Annotated[list[Seq], msgspec.Meta(max_length=1_000)] = []
-    parent: Seq | None = None
+    needs: Annotated[list[int], msgspec.Meta(max_length=1_000)] = []
+    parent: int | None = None
     labels: Names = []
+    key: Name | None = None
+
+
+class TaskPatch(RecordInput, frozen=True, kw_only=True):
+    """Changes to a task; a field that is not given stays as it is. need, unneed: another task. token: of a claim."""
+
+    title: Text | msgspec.UnsetType = msgspec.UNSET
+    priority: Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31)] | msgspec.UnsetType = msgspec.UNSET
+    labels: Names | msgspec.UnsetType = msgspec.UNSET
+    detail: Any | msgspec.UnsetType = msgspec.UNSET
+    parent: Seq | msgspec.UnsetType | None = msgspec.UNSET
+    need: Seq | None = None
+    unneed: Seq | None = None
+    token: Seq | None = None
 
 
 class MoveInput(RecordInput, frozen=True, kw_only=True):
@@ -125,18 +191,22 @@ class ClaimInput(Input, frozen=True, kw_only=True):
 
 
 class CheckpointInput(RecordInput, frozen=True, kw_only=True):
-    """A whole state."""
+    """A whole state. key: a name of its own; parent: the key of the checkpoint that it follows."""
 
     state: Any
     name: Name = "default"
+    key: Name | None = None
+    parent: Name | None = None
+    document: Any = None
 
 
-class EventInput(RecordInput, frozen=True, kw_only=True):
-    """An event of your own, such as `deploy.finished`."""
+class EventInput(Input, frozen=True, kw_only=True):
+    """An event of your own, such as `deploy.finished`. expect: the last number that you have seen in the session."""
 
     kind: Name
     data: Any = None
     refs: list[Ref] = []
+    expect: Seq | None = None
 
 
 class AskInput(RecordInput, frozen=True, kw_only=True):
@@ -234,6 +304,7 @@ class MemoryInput(RecordInput, frozen=True, kw_only=True):
 
     text: Text
     kind: MemoryKind = MemoryKind.FACT
+    key: Name | None = None
     source: Annotated[list[Name | Ref], msgspec.Meta(max_length=LABELS_MAX)] = []
     tags: Names = []
     confidence: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
@@ -246,12 +317,64 @@ class SupersedeInput(RecordInput, frozen=True, kw_only=True):
 
     text: Text
     because: Text
+    key: Name | None = None
+    kind: MemoryKind | None = None
+    source: Annotated[list[Name | Ref], msgspec.Meta(max_length=LABELS_MAX)] = []
+    about: Names | None = None
+    tags: Names | None = None
+    confidence: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
+    valid_from: When | None = None
+    valid_to: When | None = None
+
+
+class ConfirmInput(RecordInput, frozen=True, kw_only=True):
+    """Why a memory still holds."""
+
+    because: Text | None = None
+
+
+class CorrectionInput(RecordInput, frozen=True, kw_only=True):
+    """A correction of the agent, and the rule that follows from it."""
+
+    text: Text
+    rule: Text
+    key: Name | None = None
+    source: Annotated[list[Name | Ref], msgspec.Meta(max_length=LABELS_MAX)] = []
+    tags: Names = []
 
 
 class ForgetInput(RecordInput, frozen=True, kw_only=True):
     """Why a memory is to be found no more."""
 
     because: Text
+
+
+class SubscriptionInput(Input, frozen=True, kw_only=True):
+    """A reader of the feed. start: of a new one. kinds, stream: only these events. consumers: batches under way at once."""
+
+    start: Text = "beginning"
+    kinds: Annotated[list[Name], msgspec.Meta(max_length=1_000)] | None = None
+    stream: Name | None = None
+    consumers: int | None = None
+
+
+class TakeInput(Input, frozen=True, kw_only=True):
+    """How many events, and for how long they are this taker's."""
+
+    limit: int = 100
+    lease: Span = "30s"
+
+
+class BatchInput(Input, frozen=True, kw_only=True):
+    """The token of a batch."""
+
+    token: Seq
+
+
+class StartInput(Input, frozen=True, kw_only=True):
+    """Where a reader begins."""
+
+    start: Literal["beginning", "end"]
 
 
 class TokenInput(Input, frozen=True, kw_only=True):

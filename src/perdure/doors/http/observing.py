@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
 from perdure import __version__
+from perdure.boot.manifest import PackManifest
 from perdure.doors.http.answers import (
     AskAnswer,
     EffectAnswer,
@@ -20,61 +22,73 @@ from perdure.doors.http.answers import (
     event_answer,
     run_answer,
 )
-from perdure.doors.http.call import HttpCall
+from perdure.doors.http.call import HttpCall, moment
 from perdure.doors.http.places import url_of
 from perdure.doors.http.queries import (
     AsksQuery,
     BootQuery,
     DiffQuery,
     FeedQuery,
+    PageQuery,
     PastQuery,
     RecallQuery,
     ResultQuery,
+    RunEffectsQuery,
+    RunsQuery,
     SearchQuery,
     SessionEffectsQuery,
     StepsQuery,
     TimelineQuery,
     VerifyQuery,
 )
-from perdure.doors.http.reading import moment
 from perdure.doors.http.table import RIGHTS, Right, route
-from perdure.effects import operator_verbs
-from perdure.errors import Invalid
-from perdure.handles.aio.run_handle import AsyncRunHandle
-from perdure.model.filters import EffectFilters, EventFilters, MemoryFilters, RunFilters
+from perdure.effects import ledger, operator_verbs
+from perdure.errors import Invalid, NotFound
+from perdure.handles.aio.memory import AsyncHit
+from perdure.model.filters import EffectFilters, EventFilters, MemoryFilters
 from perdure.model.records.actors import ActorRecord
 from perdure.model.records.differences import RunDiff
 from perdure.model.records.integrity import Report
 from perdure.model.records.memories import Found, MemoryRecord
 from perdure.model.records.runs import StepRecord, WaitRecord
+from perdure.model.records.subjects import SubjectRecord
 from perdure.model.records.timeline import TimelineRecord
 from perdure.model.records.workers import WorkersRecord
 from perdure.planes.audit import verify as auditing
 from perdure.planes.execution import waits, workers
 from perdure.planes.reading.durations import pauses
+from perdure.planes.reading.paging import Page
 from perdure.stores.url import without_password
 from perdure.upkeep import health
 
 # -- runs --------------------------------------------------------------------------------------------------------
 
 
-async def run_at(call: HttpCall, at: str | None) -> AsyncRunHandle[Any]:
-    """The run of the path, as it is or as it was."""
-    run = await call.run()
-    return run if at is None else await run.at(moment(at))
-
-
 @route("GET", "/v1/runs", Right.READ, Paged[RunAnswer])
-async def list_runs(call: HttpCall, query: RunFilters) -> Any:
+async def list_runs(call: HttpCall, query: RunsQuery) -> Any:
     """Runs, newest first."""
-    found = await call.store.runs(**call.asked(query))
+    if query.key is not None:
+        return call.paged(await _run_of_key(call, query))
+    found = await call.store.runs(
+        status=query.status, agent=query.agent, session=query.session, parent=query.parent, errors=query.errors,
+        about=query.about, since=query.since, until=query.until, limit=query.limit, after=call.after(query.after),
+    )  # fmt: skip
     return call.paged(found.each(lambda each: run_answer(each.record)))
+
+
+async def _run_of_key(call: HttpCall, query: RunsQuery) -> Page[RunAnswer]:
+    if query.agent is None:
+        raise Invalid("keys are an agent's own: name the agent too", path="query.agent")
+    try:
+        return Page([run_answer((await call.store.run(agent=query.agent, key=query.key)).record)])
+    except NotFound:
+        return Page()
 
 
 @route("GET", "/v1/runs/{run}", Right.READ, RunAnswer)
 async def get_run(call: HttpCall, query: PastQuery) -> Any:
     """A run; at a moment of the past if one is given."""
-    return run_answer((await run_at(call, query.at)).record)
+    return run_answer((await call.run(query.at)).record)
 
 
 @route("GET", "/v1/runs/{run}/result", Right.READ, RunAnswer)
@@ -92,27 +106,28 @@ async def get_run_result(call: HttpCall, query: ResultQuery) -> Any:
 @route("GET", "/v1/runs/{run}/timeline", Right.READ, Paged[TimelineRecord])
 async def list_timeline(call: HttpCall, query: TimelineQuery) -> Any:
     """The newest events of a run, oldest first: steps, effects, waits, and what became of each."""
-    run = await call.run()
+    run = await call.run(query.at)
     return call.paged(await run.timeline(last=query.last, before=call.after_number(query.before)))
 
 
 @route("GET", "/v1/runs/{run}/steps", Right.READ, list[StepRecord])
 async def list_steps(call: HttpCall, query: StepsQuery) -> Any:
     """The steps of a run since its last checkpoint, or after an event (0: all)."""
-    return await (await call.run()).steps(after=query.after)
+    return await (await call.run(query.at)).steps(after=query.after)
 
 
 @route("GET", "/v1/runs/{run}/effects", Right.READ, list[EffectAnswer])
-async def list_run_effects(call: HttpCall, query: PastQuery) -> Any:
+async def list_run_effects(call: HttpCall, query: RunEffectsQuery) -> Any:
     """The effects of a run, oldest first; as they stood at a moment if one is given."""
-    found = await (await run_at(call, query.at)).effects()
-    return [effect_answer(each.record) for each in found]
+    run = await call.run(query.at)
+    found = await run._read(ledger.all_effects, after=query.after, open_only=query.open)
+    return [effect_answer(each) for each in found]
 
 
 @route("GET", "/v1/runs/{run}/waits", Right.READ, list[AskAnswer])
 async def list_run_waits(call: HttpCall, query: PastQuery) -> Any:
     """The open waits of a run; as they stood at a moment if one is given."""
-    return [ask_answer(each) for each in await (await run_at(call, query.at)).waits()]
+    return [ask_answer(each) for each in await (await call.run(query.at)).waits()]
 
 
 @route("GET", "/v1/runs/{run}/envelope", Right.READ, dict[str, Any])
@@ -129,7 +144,7 @@ async def diff_runs(call: HttpCall, query: DiffQuery) -> Any:
     other = await (call.run() if query.other is None else call.store.run(query.other))
     if query.other_at is not None:
         other = await other.at(moment(query.other_at))
-    return await (await run_at(call, query.at)).diff(other)
+    return await (await call.run(query.at)).diff(other)
 
 
 # -- effects and questions -----------------------------------------------------------------------------------------
@@ -153,9 +168,9 @@ async def get_effect(call: HttpCall) -> Any:
 @route("GET", "/v1/sessions/{session}/effects", Right.READ, Paged[EffectAnswer])
 async def list_session_effects(call: HttpCall, query: SessionEffectsQuery) -> Any:
     """The effects of a session, oldest first."""
-    session = await call.session()
+    session = await call.session(query.at)
     after = call.after_number(query.after) or 0
-    found = await session.effects(open=query.open, after=after, limit=query.limit)
+    found = await session.effects(open=query.open, about=query.about, after=after, limit=query.limit)
     return call.paged(found.each(lambda each: effect_answer(each.record)))
 
 
@@ -197,22 +212,38 @@ async def list_memories(call: HttpCall, query: MemoryFilters) -> Any:
     return call.paged(found.each(lambda each: each.record))
 
 
-@route("GET", "/v1/sessions/{session}/memories/{seq}", Right.READ, MemoryRecord)
-async def get_memory(call: HttpCall) -> Any:
-    """A memory of a session."""
-    return (await (await call.session()).memory(call.number("seq"))).record
-
-
-@route("GET", "/v1/scopes/{scope}/memories/{seq}", Right.READ, MemoryRecord)
-async def get_scope_memory(call: HttpCall) -> Any:
-    """A memory of a scope."""
-    return (await (await call.scope()).memory(call.number("seq"))).record
-
-
 @route("GET", "/v1/sessions/{session}/recall", Right.READ, list[dict[str, Any]])
 async def recall(call: HttpCall, query: RecallQuery) -> Any:
     """The memories that answer a question best."""
-    found = await (await call.session()).recall(query.q, query.k)
+    found = await (await call.session()).recall(query.q, query.k, scopes=query.scopes, **_sought(query))
+    return _hits(found)
+
+
+@route("GET", "/v1/scopes/{scope}/recall", Right.READ, list[dict[str, Any]])
+async def recall_in_scope(call: HttpCall, query: RecallQuery) -> Any:
+    """The memories of a scope that answer a question best."""
+    return _hits(await (await call.scope()).recall(query.q, query.k, scopes=query.scopes, **_sought(query)))
+
+
+@route("GET", "/v1/recall", Right.READ, list[dict[str, Any]])
+async def recall_across(call: HttpCall, query: RecallQuery) -> Any:
+    """The memories of all sessions and scopes that answer a question best."""
+    if query.scopes is not None:
+        raise Invalid("this looks in all scopes", path="query.scopes", hint="ask a session")
+    return _hits(await call.store.recall(query.q, query.k, **_sought(query)))
+
+
+def _sought(query: RecallQuery) -> dict[str, Any]:
+    return {
+        "kinds": query.kinds,
+        "at": query.at,
+        "tags": query.tags or (),
+        "about": query.about or (),
+        "since": query.since,
+    }
+
+
+def _hits(found: Iterable[AsyncHit]) -> list[dict[str, Any]]:
     return [
         {"memory": hit.memory.record, "score": hit.score, "why": hit.why, "standing": hit.standing} for hit in found
     ]
@@ -224,7 +255,7 @@ async def search(call: HttpCall, query: SearchQuery) -> Any:
     return list(
         await call.store.search(
             query.q,
-            kinds=None if query.kind is None else [query.kind],
+            kinds=query.kinds if query.kind is None else [query.kind, *(query.kinds or ())],
             session=query.session,
             actor=query.actor,
             since=query.since,
@@ -237,8 +268,16 @@ async def search(call: HttpCall, query: SearchQuery) -> Any:
 @route("GET", "/v1/sessions/{session}/boot", Right.READ, dict[str, Any])
 async def boot(call: HttpCall, query: BootQuery) -> Any:
     """The text that a fresh context window needs to continue a session, within a budget of tokens."""
-    pack = await (await call.session()).boot(budget=query.budget, task=query.task)
-    return {"text": pack.text, "tokens": pack.tokens}
+    pack = await (await call.session()).boot(
+        budget=query.budget, task=query.task, max_chars=query.max_chars, profile=query.profile
+    )
+    return {"text": pack.text, "tokens": pack.tokens, "manifest": pack.manifest}
+
+
+@route("GET", "/v1/sessions/{session}/boots", Right.READ, list[PackManifest])
+async def list_boots(call: HttpCall) -> Any:
+    """The manifests of the last boots of a session, the newest first."""
+    return await (await call.session()).boots()
 
 
 # -- the log -------------------------------------------------------------------------------------------------------
@@ -280,6 +319,12 @@ async def get_health(call: HttpCall) -> Any:
 async def verify(call: HttpCall, query: VerifyQuery) -> Any:
     """Prove that nothing of this tenant was changed, lost or written past the log. Costs a fold of every stream."""
     return await call.caller.work(auditing.verify_tenant, call.caller.core, call.caller.tenant, query.blobs)
+
+
+@route("GET", "/v1/subjects", Right.AUDIT, Paged[SubjectRecord])
+async def list_subjects(call: HttpCall, query: PageQuery) -> Any:
+    """Everybody and everything that records of this tenant are about, by name."""
+    return call.paged(await call.store.subjects(limit=query.limit, after=call.after(query.after)))
 
 
 @route("GET", "/v1/actors", Right.AUDIT, list[ActorRecord])

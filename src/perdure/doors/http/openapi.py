@@ -73,7 +73,7 @@ def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
         found["description"] = rest.strip()
     if route.body is not None:
         found["requestBody"] = {
-            "required": True, "content": {"application/json": {"schema": schemas[repr(route.body)]}},
+            "required": route.needs_body, "content": {"application/json": {"schema": schemas[repr(route.body)]}},
         }  # fmt: skip
     if route.takes:
         content = {route.takes: {"schema": {"type": "string", "format": "binary"}}}

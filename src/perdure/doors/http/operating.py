@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from perdure.doors.http.answers import (
     AskAnswer,
     DoneAnswer,
@@ -24,16 +26,19 @@ from perdure.doors.http.inputs import (
     RunInput,
     SettleInput,
     SignalInput,
+    SubjectsInput,
     WhyInput,
 )
 from perdure.doors.http.table import MarkedIn, Right, route
-from perdure.doors.http.wire import value_from
-from perdure.effects import ending, operator_verbs
+from perdure.doors.http.wire import encoded, value_from
+from perdure.effects import adopting, ending, operator_verbs
 from perdure.errors import Conflict, InDoubt
+from perdure.handles.aio.requests import AsyncRequests
 from perdure.handles.atomic import Atomic
 from perdure.log.change import Stream
 from perdure.model.records.effects import Absent, Declined, EffectState, Happened, Verdict
 from perdure.model.records.runs import RunRecord
+from perdure.planes import subjects
 from perdure.planes.execution import runs, waits, workers
 from perdure.planes.execution.runs import RunRequest
 
@@ -70,8 +75,15 @@ def _stands(tx: Atomic, stream: Stream) -> RunAnswer:
 @route("POST", "/v1/runs/{run}/signals", Right.WRITE, DoneAnswer, status=201, target=RUN)
 def signal_run(tx: Atomic, call: HttpCall, body: SignalInput) -> Any:
     """Send a signal to a run, which waits there until it is taken."""
-    tx.inside(waits.signal, _run_in(tx, call), body.name, value_from(body.payload, "body.payload"), about=body.about)
+    payload = value_from(body.payload, "body.payload")
+    tx.inside(waits.signal, _run_in(tx, call), body.name, payload, about=body.about)
     return DoneAnswer()
+
+
+@route("POST", "/v1/runs/{run}/subjects", Right.WRITE, list[str], target=RUN)
+def add_run_subjects(tx: Atomic, call: HttpCall, body: SubjectsInput) -> Any:
+    """The whole run is about these persons or things; answers all of its subjects. Safe to repeat."""
+    return tx.inside(subjects.add_to_run, _run_in(tx, call), body.subjects)
 
 
 @route("POST", "/v1/runs/{run}/cancel", Right.OPERATE, RunAnswer, target=RUN)
@@ -114,13 +126,22 @@ def pin_run(tx: Atomic, call: HttpCall, body: PinInput) -> Any:
     return _stands(tx, stream)
 
 
-@route("POST", "/v1/runs/{run}/forks", Right.OPERATE, RunAnswer, status=201)
+@route("POST", "/v1/runs/{run}/forks", Right.OPERATE, RunAnswer, status=201, takes_key=True)
 async def fork_run(call: HttpCall, body: RunForkInput) -> Any:
-    """Another run that continues from a place of this one, as if that had given another result. Two calls make two."""
-    made = await (await call.run()).fork(
-        body.at, value_from(body.replace, "body.replace"), allow_effects=body.allow_effects
-    )
-    return run_answer(made.record)
+    """Another run that continues from a place of this one, as if that had given another result.
+
+    Without a key two calls make two.
+    """
+    run = await call.run()
+    made = await run._supposed(body.at, value_from(body.replace, "body.replace"), allow_effects=body.allow_effects)
+
+    def adopt(tx: Atomic) -> Any:
+        return encoded(_stands(tx, tx.inside(adopting.adopt, made.envelope, made.luggage, call.caller.core.epoch)))
+
+    if call.key is None:
+        return await call.store.atomic(adopt)
+    asked = {"verb": "fork_run", "path": dict(call.parts), "body": msgspec.to_builtins(body)}
+    return await AsyncRequests(call.caller, run._stream).once(call.key, adopt, asked=asked)
 
 
 # -- questions -----------------------------------------------------------------------------------------------------
@@ -172,8 +193,8 @@ def settle_effect(tx: Atomic, call: HttpCall, body: SettleInput) -> Any:
         "absent": Absent(body.reason),
         "declined": Declined(body.reason),
     }
-    settled = tx.effect(call.parts["effect"]).settle(verdicts[body.verdict], force=body.force, about=body.about)
-    return effect_answer(settled.record)
+    found = tx.effect(call.parts["effect"])
+    return effect_answer(found.settle(verdicts[body.verdict], force=body.force, about=body.about).record)
 
 
 async def still_dispatched(call: HttpCall, answered: Any) -> Any:

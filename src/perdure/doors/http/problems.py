@@ -15,6 +15,7 @@ from starlette.responses import Response
 from perdure import errors
 from perdure.errors import Conflict, Error, Limited, Stale, Unauthenticated, Unavailable
 from perdure.model.display import visible
+from perdure.model.values import to_plain
 
 MEDIA_TYPE = "application/problem+json"
 TYPES = "/problems/"
@@ -27,7 +28,8 @@ CLASSES: dict[str, type[Error]] = {
 class Problem9457(msgspec.Struct, frozen=True, omit_defaults=True):
     """A problem: `title` is the class of the error, `path` the place of what is wrong, `hint` the way out.
 
-    retryable: whether the same request may succeed later. facts: what the error carries besides, such as the current version.
+    retryable: whether the same request may succeed later. facts: what the error carries besides, such as the current version, as
+    text; values: those of them that are no text, in the form of the log.
     """
 
     type: str
@@ -38,17 +40,30 @@ class Problem9457(msgspec.Struct, frozen=True, omit_defaults=True):
     hint: str = ""
     retryable: bool = False
     facts: dict[str, str] = {}
+    values: dict[str, Any] = {}
 
 
 def problem_of(error: Error, status: int | None = None) -> Problem9457:
     """An error of Perdure as a problem. status: where the protocol has a more exact one than the class."""
     name = type(error).__name__
     facts = {key: str(value)[:FACT_MAX_CHARS] for key, value in error.facts.items() if value is not None}
+    values = {key: _fact(value) for key, value in error.facts.items() if type(value) is not str}
     return Problem9457(
         type=f"{TYPES}{name}", title=name, status=status or error.http_status, detail=visible(error.message),
-        path=visible(error.path), hint=error.hint, facts=facts,
+        path=visible(error.path), hint=error.hint, facts=facts, values=values,
         retryable=isinstance(error, (Unavailable, Conflict)) and not isinstance(error, Stale),
     )  # fmt: skip
+
+
+def _fact(value: Any) -> Any:
+    """A fact as plain data; one that is long, or is none, as text that is cut."""
+    try:
+        plain = to_plain(value, kept=True)
+        if len(msgspec.json.encode(plain)) <= FACT_MAX_CHARS:
+            return plain
+    except Error:
+        pass
+    return visible(str(value))[:FACT_MAX_CHARS]
 
 
 def response_to(error: Error, *, status: int | None = None, headers: Mapping[str, str] | None = None) -> Response:

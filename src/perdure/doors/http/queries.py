@@ -6,10 +6,12 @@ from typing import Annotated, Any, Literal, Optional, get_type_hints
 
 import msgspec
 
-from perdure.model.filters import AskFilters, Filter, FilterSort, ListingFilters, SessionTaskFilters, filters_of
+from perdure.model.filters import AskFilters, Filter, FilterSort, ListingFilters, filters_of
 from perdure.model.limits import NAME_MAX_CHARS, PAGE_MAX_ROWS
 from perdure.model.records.conversation import Shape
-from perdure.model.records.memories import SearchKind
+from perdure.model.records.memories import MemoryKind, SearchKind
+from perdure.model.records.runs import RunStatusName
+from perdure.model.records.tasks import TaskStatusName
 
 WAIT_MAX_SECONDS = 60
 
@@ -18,6 +20,13 @@ CursorText = Annotated[str, msgspec.Meta(max_length=400, description="The `next`
 Seq = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_MAX_CHARS)]
 When = Annotated[str, msgspec.Meta(min_length=1, max_length=64, description='An instant, or an age such as "7d".')]
+Several = Annotated[list[Name], msgspec.Meta(max_length=100, description="Given once for each.")]
+About = Annotated[
+    str, msgspec.Meta(min_length=1, max_length=NAME_MAX_CHARS, description="Only what is about this subject.")
+]
+At = Annotated[
+    str, msgspec.Meta(min_length=1, max_length=64, description="As it was after an event, at an instant, or at an age.")
+]
 Wait = Annotated[int, msgspec.Meta(ge=0, le=WAIT_MAX_SECONDS, description="Seconds to wait for something to come.")]
 
 
@@ -26,12 +35,6 @@ class PageQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     limit: Limit = 50
     after: CursorText | None = None
-
-
-class SessionTasksQuery(SessionTaskFilters, frozen=True, kw_only=True):
-    """Which tasks of a session. ready: those that can be begun now, most urgent first."""
-
-    ready: bool = False
 
 
 class AsksQuery(AskFilters, frozen=True, kw_only=True):
@@ -50,6 +53,8 @@ class SpanQuery(PageQuery, forbid_unknown_fields=True, kw_only=True):
 class TurnsQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """Which turns: the last ones, or those after or before a sequence number or a cursor."""
 
+    at: At | None = None
+    about: About | None = None
     limit: Limit = 100
     last: Limit | None = None
     after: CursorText | None = None
@@ -66,6 +71,8 @@ class NumberedQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 class SessionEventsQuery(NumberedQuery, forbid_unknown_fields=True, kw_only=True):
     """Which events of a session."""
 
+    at: At | None = None
+    about: About | None = None
     kind: Name | None = None
     emitted: bool | None = None
 
@@ -90,9 +97,55 @@ class StreamQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     form: Literal["events", "ag-ui"] = "events"
 
 
+class SummariesQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """Which summaries. nested: also those that others have swallowed."""
+
+    nested: bool = False
+    about: About | None = None
+    at: At | None = None
+
+
+class DueQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """How many turns a summary covers, and how many summaries the next level swallows."""
+
+    width: Limit = 50
+    fan: Limit = 10
+    at: At | None = None
+
+
+class LineQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """How much of a branch: so many of its newest turns."""
+
+    limit: Limit = 100
+    at: At | None = None
+
+
+class StateQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """Which state: of the newest checkpoint of a name, or of the one that has a key."""
+
+    name: Name = "default"
+    key: Name | None = None
+    at: At | None = None
+
+
+class AttachQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """The people and things that an artifact is about. media_type: one that the Content-Type cannot carry."""
+
+    about: Several | None = None
+    media_type: Name | None = None
+
+
+class RefQuery(PageQuery, forbid_unknown_fields=True, kw_only=True):
+    """The thing that is referred to: the uid of its stream, and its number there."""
+
+    uid: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
+    seq: Seq
+
+
 class TranscriptQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """In which shape, and how much of it."""
 
+    at: At | None = None
     format: Shape = "openai"
     full: bool = False
     last: Limit | None = None
@@ -101,32 +154,70 @@ class TranscriptQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 class PastQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """A moment of the past: the number of an event, an instant, or an age."""
 
-    at: When | None = None
+    at: At | None = None
 
 
 class DiffQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """From which point, to which point. other: another session or run, else this one."""
 
-    at: When | None = None
+    at: At | None = None
     other: Name | None = None
-    other_at: When | None = None
+    other_at: At | None = None
 
 
 class EntriesQuery(PageQuery, forbid_unknown_fields=True, kw_only=True):
     """Which values."""
 
+    at: At | None = None
+    about: About | None = None
     prefix: Name | None = None
+
+
+class SessionDecisionsQuery(PageQuery, forbid_unknown_fields=True, kw_only=True):
+    """Which decisions of a session."""
+
+    at: At | None = None
+    about: About | None = None
+    open: bool | None = None
+    tag: Name | None = None
+
+
+class SessionTasksQuery(PageQuery, forbid_unknown_fields=True, kw_only=True):
+    """Which tasks of a session. ready: those that can be begun now, most urgent first."""
+
+    at: At | None = None
+    about: About | None = None
+    status: TaskStatusName | None = None
+    label: Name | None = None
+    parent: Seq | None = None
+    stuck: bool = False
+    ready: bool = False
 
 
 class CheckpointsQuery(PageQuery, forbid_unknown_fields=True, kw_only=True):
     """Which checkpoints."""
 
+    at: At | None = None
+    about: About | None = None
     name: Name | None = None
+
+
+class RunsQuery(SpanQuery, forbid_unknown_fields=True, kw_only=True):
+    """Which runs. errors: those that failed or are parked, the last trouble first. key: the one of an agent that has it."""
+
+    about: About | None = None
+    status: RunStatusName | None = None
+    agent: Name | None = None
+    session: Name | None = None
+    parent: Name | None = None
+    key: Name | None = None
+    errors: bool = False
 
 
 class TimelineQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """Which events of a run: the last ones before a sequence number or a cursor."""
 
+    at: At | None = None
     last: Limit = 100
     before: CursorText | None = None
 
@@ -134,6 +225,7 @@ class TimelineQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 class StepsQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """Which steps: those since the last checkpoint, or after an event (0: all)."""
 
+    at: At | None = None
     after: Seq | None = None
 
 
@@ -143,17 +235,44 @@ class ResultQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     wait: Wait = 0
 
 
+class RunEffectsQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """Which effects of a run: those after an event. open: those that are not settled."""
+
+    after: Seq = 0
+    open: bool = False
+    at: At | None = None
+
+
 class SessionEffectsQuery(NumberedQuery, forbid_unknown_fields=True, kw_only=True):
     """Which effects of a session. open: those that are not settled."""
 
+    at: At | None = None
+    about: About | None = None
     open: bool = False
 
 
+class StreamMemoriesQuery(PageQuery, forbid_unknown_fields=True, kw_only=True):
+    """Which memories of a session or scope. status: "all" for every one; by default the live ones."""
+
+    kind: MemoryKind | None = None
+    status: Literal["live", "superseded", "forgotten", "all"] = "live"
+    tag: Name | None = None
+    about: About | None = None
+    unread: bool = False
+    at: At | None = None
+
+
 class RecallQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """A question."""
+    """A question, and where to look. at: the memories that held at that instant."""
 
     q: Annotated[str, msgspec.Meta(min_length=1, max_length=2_000)]
-    k: Annotated[int, msgspec.Meta(ge=1, le=100)] = 10
+    k: Limit = 10
+    kinds: Several | None = None
+    scopes: Several | None = None
+    tags: Several | None = None
+    about: Several | None = None
+    since: When | None = None
+    at: When | None = None
 
 
 class SearchQuery(SpanQuery, forbid_unknown_fields=True, kw_only=True):
@@ -161,6 +280,7 @@ class SearchQuery(SpanQuery, forbid_unknown_fields=True, kw_only=True):
 
     q: Annotated[str, msgspec.Meta(min_length=1, max_length=2_000)]
     kind: SearchKind | None = None
+    kinds: Several | None = None
     session: Name | None = None
     actor: Name | None = None
 
@@ -174,8 +294,10 @@ class VerifyQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 class BootQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """The budget of a boot, in tokens, and what it is for."""
 
-    budget: Annotated[int, msgspec.Meta(ge=200, le=200_000)] = 4_000
+    budget: Annotated[int, msgspec.Meta(ge=1, le=200_000)] = 4_000
     task: Annotated[str, msgspec.Meta(max_length=4_000)] | None = None
+    max_chars: Annotated[int, msgspec.Meta(ge=1, le=2**31)] | None = None
+    profile: Literal["full", "small", "without-memory"] = "full"
 
 
 # -- filters of listings as parameters --------------------------------------------------------------------------------

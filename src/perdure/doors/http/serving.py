@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from perdure.doors.http.admission import Admission
 from perdure.doors.http.places import PLACE, check_serves, url_of
@@ -41,14 +42,16 @@ class Visitor(NamedTuple):
 class Serving:
     """The open stores of a server. tenant: the one that a store in a single file, or with `alone` any store, is served for.
 
+    options: for a tenant, of `perdure.open`.
     lease_seconds: without a sign of life for so long, a remote worker loses its runs.
     """
 
     def __init__(
         self, url: str, *, tenant: str = "default", actor: str = "server", alone: bool = False,
-        lease_seconds: float = LEASE_TTL_SECONDS,
+        lease_seconds: float = LEASE_TTL_SECONDS, options: Callable[[str], Mapping[str, Any]] = lambda _tenant: {},
     ) -> None:  # fmt: skip
         self.url = url
+        self._options = options
         self._lease_seconds = lease_seconds
         self._claims: OrderedDict[tuple[bytes, int], KnownPlaces] = OrderedDict()
         self.tenant = tenant
@@ -144,7 +147,8 @@ class Serving:
 
     async def _open(self, tenant: str) -> AsyncStore:
         if PLACE in self.url:
-            return await aopen(url_of(self.url, tenant), actor=self._actor, tenant=tenant, lease=self._lease_seconds)
+            chosen = {"lease": self._lease_seconds, **self._options(tenant)}
+            return await aopen(url_of(self.url, tenant), actor=self._actor, tenant=tenant, **chosen)
         core = self.core
         return AsyncStore(AsyncCaller(core, self._actor, await core.awork(core.tenant_id, tenant)), owner=False)
 

@@ -99,6 +99,11 @@ class Route(NamedTuple):
         return inspect.getdoc(self.verb) or self.name
 
     @property
+    def needs_body(self) -> bool:
+        """Whether a body must be sent: a field of it has no default."""
+        return any(each.required for each in msgspec.structs.fields(self.body))
+
+    @property
     def parameters(self) -> list[str]:
         """The names in its path."""
         return re.findall(r"{(\w+)}", self.path)

@@ -46,33 +46,40 @@ def wired(value: Any) -> Any:  # noqa: PLR0911 - one line a kind
 
 
 def _struct(value: msgspec.Struct) -> Any:
-    free = _free_fields(type(value))
+    free, mixed = _free_fields(type(value))
     if type(value).__struct_config__.array_like:
         return [wired(getattr(value, name)) for name in value.__struct_fields__]
     names = zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True)
-    found = {shown: (_value if name in free else wired)(getattr(value, name)) for name, shown in names}
+    ways = {**dict.fromkeys(free, _value), **dict.fromkeys(mixed, _values)}
+    found = {shown: ways.get(name, wired)(getattr(value, name)) for name, shown in names}
     tag = type(value).__struct_config__.tag
     return found if tag is None else {type(value).__struct_config__.tag_field: tag, **found}
 
 
 def _value(value: Any) -> Any:
     """A value of the user, or a record of ours in a field that may hold either."""
-    if isinstance(value, tuple):
-        return [_value(item) for item in value]
     try:
         return to_plain(value, kept=True)
     except Invalid:
         return wired(value)  # a record, or a state of one: differences hold both
 
 
+def _values(value: Any) -> Any:
+    """Values of the user in a list or dict of ours."""
+    return [_value(item) for item in value] if isinstance(value, tuple) else _value(value)
+
+
 @cache
-def _free_fields(kind: type) -> frozenset[str]:
-    """The fields that hold whatever a user stored."""
-    return frozenset(name for name, hint in get_type_hints(kind).items() if _is_free(hint))
+def _free_fields(kind: type) -> tuple[frozenset[str], frozenset[str]]:
+    """The fields that hold whatever a user stored, and those that hold lists or dicts of such."""
+    hints = get_type_hints(kind).items()
+    free = frozenset(name for name, hint in hints if hint is Any or hint is object)
+    return free, frozenset(name for name, hint in hints if Any in get_args(hint))
 
 
-def _is_free(hint: Any) -> bool:
-    return hint is Any or hint is object or Any in get_args(hint)
+def encoded(value: Any) -> Any:
+    """A record as JSON gives it back: an answer in this form can be kept under a key, and given again as it was."""
+    return msgspec.json.decode(encode(value))
 
 
 def value_from(given: Any, path: str) -> Any:

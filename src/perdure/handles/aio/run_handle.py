@@ -85,11 +85,15 @@ class AsyncRunHandle(AsyncEnveloping, Generic[R_co]):
         starts runs or writes to sessions, unless `allow_effects`. Atomic; not idempotent. Raises
         NotFound for no such place, Conflict while that has no result, Invalid for a value that cannot be kept.
         """
-        target = await self._read(what_if.target, at)
-        past = await self.at(target.known_at)
-        made = await past._read(what_if.suppose, target, replace, await self._witness(), acts=bool(allow_effects))
+        made = await self._supposed(at, replace, allow_effects=allow_effects)
         stream = await self._caller.write(adopting.adopt, made.envelope, made.luggage, self._caller.core.epoch)
         return AsyncRunHandle(self._caller, stream, await self._caller.read(runs.run, stream))
+
+    async def _supposed(self, at: int | str, replace: Any, *, allow_effects: bool = False) -> what_if.Supposed:
+        """The run that `fork` would make of these arguments, before it is made. Reads alone."""
+        target = await self._read(what_if.target, at)
+        past = await self.at(target.known_at)
+        return await past._read(what_if.suppose, target, replace, await self._witness(), acts=bool(allow_effects))
 
     async def diff(self, other: AsyncRunHandle) -> RunDiff:
         """The differences from this run to another one: `run.at("2h").diff(run)`, or a run and its fork.

@@ -162,6 +162,7 @@ class AsyncRuns(AsyncStoreHandle):
         first (call it again afterwards), Failed, Cancelled or Parked if that is how it ends, Conflict while somebody else drives
         it.
         """
+        self._caller.check_may_drive()
         made = as_agent(agent)
         made.check(args, kwargs, wait=wait)
         patience_us = course.patience_us(wait)

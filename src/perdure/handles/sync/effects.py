@@ -168,7 +168,7 @@ class Effect(Acting):
         self._record = self._run(acting_in(self._caller, self._stream).looked_at(self._record))
         if isinstance(verdict, Absent) and not force:
             self._check_quiet()
-        self._record = self._write(operator_verbs.settle, self._record.seq, verdict, who, named(about))
+        self._record = self._write(operator_verbs.settle, self._record.seq, verdict, who, named(about), force=force)
         return self
 
     def _end(self, arrow: str, verb: Ends[int, int, Outcome], outcome: Outcome, state: Any = ...) -> Effect:

@@ -86,11 +86,15 @@ class RunHandle(Enveloping, Generic[R_co]):
         starts runs or writes to sessions, unless `allow_effects`. Atomic; not idempotent. Raises
         NotFound for no such place, Conflict while that has no result, Invalid for a value that cannot be kept.
         """
-        target = self._read(what_if.target, at)
-        past = self.at(target.known_at)
-        made = past._read(what_if.suppose, target, replace, self._witness(), acts=bool(allow_effects))
+        made = self._supposed(at, replace, allow_effects=allow_effects)
         stream = self._caller.write(adopting.adopt, made.envelope, made.luggage, self._caller.core.epoch)
         return RunHandle(self._caller, stream, self._caller.read(runs.run, stream))
+
+    def _supposed(self, at: int | str, replace: Any, *, allow_effects: bool = False) -> what_if.Supposed:
+        """The run that `fork` would make of these arguments, before it is made. Reads alone."""
+        target = self._read(what_if.target, at)
+        past = self.at(target.known_at)
+        return past._read(what_if.suppose, target, replace, self._witness(), acts=bool(allow_effects))
 
     def diff(self, other: RunHandle) -> RunDiff:
         """The differences from this run to another one: `run.at("2h").diff(run)`, or a run and its fork.

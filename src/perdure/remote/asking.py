@@ -1,0 +1,183 @@
+"""Requests to a server, and the table of verbs that are answered by them. Without colour: nothing here sends anything.
+
+A verb of a plane has a function with its arguments, which gives the request of the route that answers it; or, where one request
+is not enough, a generator that yields requests and returns what the verb returns. Callers: `remote.verbs`, `core`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Mapping
+from datetime import datetime, timedelta
+from enum import Enum
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from perdure.errors import Invalid, Refused
+from perdure.log.change import Stream
+from perdure.model.instants import SECOND_US, duration_us
+from perdure.model.values import to_plain
+from perdure.planes.reading.origins import to_ref
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class RouteRequest(NamedTuple):
+    """One request. answer: the type that its answer has. key: makes a write safe to repeat; None: it is so by itself.
+
+    data: bytes that are sent as they are, instead of a body.
+    """
+
+    method: str
+    path: str
+    answer: Any = None
+    query: Mapping[str, Any] = {}
+    body: Any = None
+    key: str | None = ""
+    headers: Mapping[str, str] = {}
+    data: bytes | None = None
+
+
+class AlreadyKnown(NamedTuple):
+    """An answer for which nobody needs to be asked."""
+
+    value: Any
+
+
+Asking = Generator[RouteRequest, Any, Any]
+ANSWERED: dict[Callable[..., Any], Callable[..., RouteRequest | AlreadyKnown | Asking]] = {}
+
+
+def answers(*verbs: Callable[..., Any]) -> Callable[[F], F]:
+    """Let a function answer verbs: it is called with their arguments, but for the transaction."""
+
+    def enter(function: F) -> F:
+        ANSWERED.update(dict.fromkeys(verbs, function))
+        return function
+
+    return enter
+
+
+# -- requests --------------------------------------------------------------------------------------------------------
+
+
+def get(path: str, answer: Any, **query: Any) -> RouteRequest:
+    """Read. Parameters that are None are left out."""
+    return RouteRequest("GET", path, answer, query)
+
+
+def post(path: str, answer: Any, **body: Any) -> RouteRequest:
+    """Write, under a key that is made when it is sent."""
+    return RouteRequest("POST", path, answer, body=body)
+
+
+def put(path: str, answer: Any, **body: Any) -> RouteRequest:
+    """Write at a name."""
+    return RouteRequest("PUT", path, answer, body=body)
+
+
+def patch(path: str, answer: Any, **body: Any) -> RouteRequest:
+    """Change fields; those that are not given stay."""
+    return RouteRequest("PATCH", path, answer, body=body)
+
+
+def path_of(stream: Stream, *parts: object) -> str:
+    """The address of something in a session, scope or run."""
+    return address(f"{stream.kind}s", stream.name, *parts)
+
+
+def address(*parts: object) -> str:
+    """An address below `/v1`: each part is encoded whole, and no part can climb out of it."""
+    return "/v1/" + "/".join(_part(str(part)) for part in parts)
+
+
+def _part(text: str) -> str:
+    return text.replace(".", "%2E") if text in (".", "..") else quote(text, safe="")
+
+
+# -- arguments -------------------------------------------------------------------------------------------------------
+
+
+def plain(value: Any, path: str) -> Any:
+    """A value of the user as the log writes it. Invalid or TooLarge with the path of what is wrong."""
+    return to_plain(value, path)
+
+
+def several(given: Iterable[Any], path: str) -> list[Any]:
+    """A list of texts. Invalid for a single text, whose letters nobody means."""
+    if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
+        raise Invalid(f"expected a list, got {type(given).__name__}", path=path)
+    return list(given)
+
+
+def span(given: Any, path: str) -> str | None:
+    """A duration as routes take it."""
+    return None if given is None else f"{duration_us(given, path) / SECOND_US:.6f}s"
+
+
+def instant(given: Any, path: str) -> str | None:
+    """An instant, or an age, as routes take it."""
+    if isinstance(given, datetime):
+        if given.tzinfo is None:
+            raise Invalid("a datetime without a time zone is ambiguous", path=path, hint="use datetime.now(UTC)")
+        return given.isoformat()
+    if isinstance(given, timedelta):
+        return span(given, path)
+    return None if given is None else str(given)
+
+
+def refs_of(given: Iterable[object], path: str = "refs") -> list[list[Any]]:
+    """References to turns, decisions, tasks, artifacts."""
+    return [_ref(each, f"{path}[{i}]") for i, each in enumerate(several(given, path))]
+
+
+def sources(given: Iterable[object], path: str = "source") -> list[Any]:
+    """The sources of a memory: texts stay as they are."""
+    found = enumerate(several(given, path))
+    return [each if isinstance(each, str) else _ref(each, f"{path}[{i}]") for i, each in found]
+
+
+def _ref(thing: object, path: str) -> list[Any]:
+    found = to_ref(thing, path)
+    return [found.uid, found.seq]
+
+
+def number(thing: object, path: str) -> Any:
+    """The number of a task or turn that is given as itself, its record or its number."""
+    if thing is None or type(thing) is int:
+        return thing
+    found = getattr(thing, "id", None) if hasattr(thing, "title") else getattr(thing, "seq", None)
+    if type(found) is not int:
+        raise Invalid(f"expected a number, got {type(thing).__name__}", path=path)
+    return found
+
+
+def parameter(value: Any) -> list[str]:
+    """A parameter as it stands in an address, once for each item of a list."""
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [text for each in value for text in parameter(each)]
+    if isinstance(value, bool):
+        return ["true" if value else "false"]
+    return [str(value.value if isinstance(value, Enum) else value)]
+
+
+def filters(asked: msgspec.Struct) -> dict[str, Any]:
+    """The filters of a listing (`model.filters`) as parameters."""
+    found = {name: getattr(asked, name) for name in asked.__struct_fields__}
+    return found | {name: instant(found[name], name) for name in ("since", "until") if name in found}
+
+
+def no_checks(checks: Iterable[object]) -> None:
+    """Refused: a check is looked at where the store lies, and would see other files there."""
+    if list(checks):
+        raise Refused(
+            "checks are not taken over the network: they would look at files of the server", path="checks",
+            hint="write it where the store lies, by the store's own URL",
+        )  # fmt: skip
+
+
+def acts_as(given: str, actor: str, path: str = "by") -> None:
+    """Refused for another name than the token's: a server believes tokens alone."""
+    if given != actor:
+        raise Refused(f"this token acts as {actor!r}, not as {given!r}", path=path, hint="use a token of that actor")

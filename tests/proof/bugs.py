@@ -143,7 +143,7 @@ def _key_of_attempt(real: Any) -> Any:
     return property(lambda self: f"{self.key} {self.attempt}")
 
 
-@bug("a key that is made from the time", "restored", (outward, "_key"))
+@bug("a key that is made from the time", "restored", (outward, "key_at"))
 def _key_of_time(real: Any) -> Any:
     def key(driving: Any, place: str, name: str, mark: str) -> str:
         about = f"{real(driving, place, name, mark)} {driving.core.clocks.now()} {driving.hold.lease.token}"

@@ -134,7 +134,7 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
     ),
     "a settlement is a person's, once": (
         operator_verbs, "settle",
-        lambda tx, stream, seq, verdict, by, about: composed.arriving(operator_verbs._settlement(verdict))(
+        lambda tx, stream, seq, verdict, by, about, **_: composed.arriving(operator_verbs._settlement(verdict))(
             tx, stream, seq, 1, operator_verbs._outcome(verdict, by)
         ), AsyncActingContract, "test_of_two_who_settle_one_does", {},
     ),

@@ -133,7 +133,8 @@ def trip(run: perdure.Run) -> list[Any]:
 class Core:
     """The open store of one process, as far as the engine looks at it."""
 
-    epoch, guards, clock_moves = 1, (), False
+    epoch, guards, clock_moves, acts = 1, (), False, True
+    lane = SimpleNamespace(observer=None)
 
     def __init__(self, world: World, number: int) -> None:
         self.holder = f"{number:032x}"

@@ -14,7 +14,6 @@ import perdure
 from perdure.effects import ending, operator_verbs
 from perdure.effects.sending import Sending
 from perdure.errors import Conflict, Failed, InDoubt, Waiting
-from perdure.handles.sync.run_handle import RunHandle
 from perdure.model.limits import INLINE_MAX_BYTES
 from perdure.model.records.conversation import Call
 from perdure.model.records.runs import RunStatus
@@ -238,7 +237,7 @@ def test_of_two_who_act_once_it_is_approved_one_sends_and_both_have_the_result(k
         assert [act(one), act(other), sent] == [1, 1, [1]]
 
 
-@pytest.mark.parametrize("at", [(RunHandle, "waits"), (untaken, "waiting_for")], ids=["waits", "waiting_for"])
+@pytest.mark.parametrize("at", [(waits, "waiting"), (untaken, "waiting_for")], ids=["waits", "waiting_for"])
 def test_who_drives_while_another_answers_goes_on(tmp_path, meanwhile, at):
     """Found waiting, and with nothing that it waits for: it is looked at again."""
 

@@ -80,12 +80,12 @@ def worker(run: perdure.Run, what: str) -> str:
     return run.ask("go on?")
 
 
-@perdure.agent
+@perdure.agent(name="traced-parent")
 def parent(run: perdure.Run) -> int:
     return run.step(len, "abc") + run.start(child).result()
 
 
-@perdure.agent
+@perdure.agent(name="traced-child")
 def child(run: perdure.Run) -> int:
     return run.step(len, "ab")
 
@@ -133,7 +133,7 @@ def test_replayed_steps_make_no_spans(traced):
 def test_a_child_is_linked_to_the_run_that_started_it(traced):
     assert traced.store.drive(parent) == 5
     ends = {span.name: span for span in traced.spans()}
-    own, other = ends["invoke_workflow parent"], ends["invoke_workflow child"]
+    own, other = ends["invoke_workflow traced-parent"], ends["invoke_workflow traced-child"]
     assert [link.context.trace_id for link in other.links] == [own.context.trace_id]
     assert other.context.trace_id != own.context.trace_id
 

@@ -27,7 +27,7 @@ def echo(run: perdure.Run, what: Any) -> str:
     return run.step(str.upper, what)
 
 
-@perdure.agent
+@perdure.agent(name="a2a-asker")
 def asker(run: perdure.Run, what: str) -> dict:
     return {"what": what, "colour": run.ask("which colour?", choices=["red", "blue"])}
 
@@ -43,7 +43,7 @@ def url(tmp_path) -> str:
 
 
 def server(url: str) -> LiveServer:
-    return LiveServer(url, pages=lambda serving, base: routes_of(serving, ["echo", "asker", "broken"], base))
+    return LiveServer(url, pages=lambda serving, base: routes_of(serving, ["echo", "a2a-asker", "broken"], base))
 
 
 @contextmanager
@@ -52,7 +52,7 @@ def working(url: str, begin: threading.Event | None = None) -> Iterator[None]:
     stop = threading.Event()
 
     def work() -> None:
-        agents = {"echo": echo, "asker": asker, "broken": broken}
+        agents = {"echo": echo, "a2a-asker": asker, "broken": broken}
         with perdure.open(url, actor="worker") as store:
             while not stop.wait(0.02):
                 if begin is not None and not begin.is_set():
@@ -134,17 +134,17 @@ def test_input_required_is_an_ask_and_outlives_the_server(url) -> None:
     """The server is stopped while the task asks; another one shows the same question, takes the answer, and tells the end."""
     token = make_token(url, role="writer")
     with server(url) as live, working(url):
-        told = talk(live, "asker", token, lambda client: everything(client.send_message(message("paint", "m1"))))
+        told = talk(live, "a2a-asker", token, lambda client: everything(client.send_message(message("paint", "m1"))))
     assert states(told)[-1] == pb.TASK_STATE_INPUT_REQUIRED
     name = told[0].task.id
     with server(url) as live:
-        task = talk(live, "asker", token, lambda client: client.get_task(pb.GetTaskRequest(id=name)))
+        task = talk(live, "a2a-asker", token, lambda client: client.get_task(pb.GetTaskRequest(id=name)))
         assert task.status.message.parts[0].text == "which colour?"
         with working(url):
             told = talk(
-                live, "asker", token, lambda client: everything(client.send_message(message("red", "m2", name)))
+                live, "a2a-asker", token, lambda client: everything(client.send_message(message("red", "m2", name)))
             )
-        done = talk(live, "asker", token, lambda client: client.get_task(pb.GetTaskRequest(id=name)))
+        done = talk(live, "a2a-asker", token, lambda client: client.get_task(pb.GetTaskRequest(id=name)))
     assert states(told)[-1] == pb.TASK_STATE_COMPLETED
     assert dict(done.artifacts[0].parts[0].data.struct_value) == {"what": "paint", "colour": "red"}
 
@@ -181,11 +181,11 @@ def test_failing_cancelling_and_listing(url) -> None:
         assert states(told)[-1] == pb.TASK_STATE_FAILED
         request = message("x", "m2")
         request.configuration.return_immediately = True
-        begun = talk(live, "asker", token, lambda client: everything(client.send_message(request)), streaming=False)
+        begun = talk(live, "a2a-asker", token, lambda client: everything(client.send_message(request)), streaming=False)
         name = begun[0].task.id
-        ended = talk(live, "asker", token, lambda client: client.cancel_task(pb.CancelTaskRequest(id=name)))
+        ended = talk(live, "a2a-asker", token, lambda client: client.cancel_task(pb.CancelTaskRequest(id=name)))
         assert ended.status.state == pb.TASK_STATE_CANCELED
-        listed = talk(live, "asker", token, lambda client: client.list_tasks(pb.ListTasksRequest()))
+        listed = talk(live, "a2a-asker", token, lambda client: client.list_tasks(pb.ListTasksRequest()))
         assert [task.id for task in listed.tasks] == [name]
 
 
@@ -203,4 +203,4 @@ def test_strangers_are_kept_out(url, tmp_path) -> None:
         with perdure.open(url) as store:
             other = store.start(echo, "x").id
         with pytest.raises(Exception, match="no task"):
-            talk(live, "asker", writer, lambda client: client.get_task(pb.GetTaskRequest(id=other)))
+            talk(live, "a2a-asker", writer, lambda client: client.get_task(pb.GetTaskRequest(id=other)))

@@ -87,7 +87,9 @@ def test_plan_decisions_and_memories(http) -> None:
 
 # Bodies that become no record with words of their own: the reason of each.
 WITHOUT_SUBJECTS = {
-    "SessionPatch": "changes what a session is called; `PUT` of the session names its subjects",
+    "SessionMoveInput": "holds no text", "LabelsInput": "holds labels", "SubjectsInput": "is the subjects",
+    "PinsInput": "names versions", "NativeInput": "stands in its turn", "StartInput": "holds no text",
+    "BatchInput": "holds no text", "SubscriptionInput": "names a reader of the feed", "TakeInput": "names a reader of the feed",
     "ClaimInput": "names a task", "ForkInput": "is about whom its parent is", "RunForkInput": "is about whom its parent is",
     "WhyInput": "stands in its run", "ResumeInput": "holds no text", "PinInput": "holds no text", "TokenInput": "holds no text",
 }  # fmt: skip

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -77,3 +78,17 @@ def wrong(found: dict[str, Any], expected: list[str], answers: int | None) -> li
 def twice(found: dict[str, Any]) -> int:
     """In how many cases something happened twice."""
     return sum(len(case["charged"]) > len(set(case["charged"])) for case in found["cases"])
+
+
+def pays_once(python: Path, page: str, folder: Path) -> None:
+    """The example of an adapter's page dies after it has paid; started again, it comes to its end and has paid once."""
+    (text,) = re.findall(
+        r"^```python\n(.*?)^```$", (ROOT / "docs/adapters" / page).read_text(), re.MULTILINE | re.DOTALL
+    )
+    (folder / "payer.py").write_text(text)
+    first = subprocess.run([python, "payer.py", "--crash"], cwd=folder, capture_output=True, check=False)
+    assert first.returncode == -9, first.stderr
+    second = subprocess.run([python, "payer.py"], cwd=folder, capture_output=True, text=True, check=False)
+    assert second.returncode == 0, second.stderr
+    assert (folder / "bank.txt").read_text().splitlines() == ["invoice-7"]
+    assert second.stdout.strip() == "Done: paid invoice-7"

@@ -27,7 +27,7 @@ def is_in_part(nodeid: str) -> bool:
     return any(f"::{name}::" in nodeid for name in PART)
 
 
-# What a store says on a server, and why that is right.
+# The refusals of a store on a server, and why each is right.
 EXCLUDED = {
     "runs are not driven, and tools not called": "a process drives runs where the store is open: its death must be provable",
     "several verbs in one commit": "a function cannot be sent; each route is one commit",

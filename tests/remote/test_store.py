@@ -237,7 +237,7 @@ def test_every_answered_verb_is_one_of_a_plane() -> None:
 
 @pytest.mark.parametrize("verb", ANSWERED, ids=lambda verb: f"{verb.__module__.rpartition('.')[2]}.{verb.__name__}")
 def test_a_verb_is_answered_with_the_arguments_that_it_takes(verb) -> None:
-    """What a verb must be given, but for its transaction, is taken by the function that answers it."""
+    """The function that answers a verb takes whatever the verb must be given, but for its transaction."""
     wanted = [each for each in inspect.signature(verb).parameters.values() if each.default is each.empty]
     if wanted and wanted[0].name in ("tx", "reads"):
         wanted = wanted[1:]

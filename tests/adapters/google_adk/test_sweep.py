@@ -5,13 +5,11 @@ Needs the environment that `make adapters` makes. A sample of the points of one 
 
 from __future__ import annotations
 
-import re
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from adapters.sweeping import FULL, ROOT, python_of, sweep, twice, wrong
+from adapters.sweeping import FULL, pays_once, python_of, sweep, twice, wrong
 
 PROGRAM = Path(__file__).with_name("sweep.py")
 PYTHON = python_of("google-adk")
@@ -34,12 +32,4 @@ def test_control_it_is_called_twice(mode: str, tmp_path: Path) -> None:
 
 
 def test_the_example_of_the_page_is_killed_and_pays_once(tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "adapters" / "google-adk.md").read_text()
-    (text,) = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    (tmp_path / "payer.py").write_text(text)
-    first = subprocess.run([PYTHON, "payer.py", "--crash"], cwd=tmp_path, capture_output=True, check=False)
-    assert first.returncode == -9, first.stderr
-    second = subprocess.run([PYTHON, "payer.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert second.returncode == 0, second.stderr
-    assert (tmp_path / "bank.txt").read_text().splitlines() == ["invoice-7"]
-    assert second.stdout.strip() == "Done: paid invoice-7"
+    pays_once(PYTHON, "google-adk.md", tmp_path)

@@ -15,6 +15,7 @@ from perdure.artifacts import tree
 from perdure.errors import Damaged
 from perdure.handles.opening import open as open_store
 from perdure.model.instants import SECOND_US, system_clock
+from perdure.planes.recovery import checkpoints
 from perdure.planes.retention import collect
 from perdure.stores.postgres import PostgresConnection
 from perdure.testing.contract.sync.artifacts import LARGE
@@ -188,6 +189,31 @@ def test_control_a_save_that_trusts_every_stored_node_is_caught(url, monkeypatch
     monkeypatch.setattr(tree.Growing, "unknown", trusting)
     with pytest.raises(Damaged):
         save_over_a_half_swept_tree(url)
+
+
+def save_what_was_prepared_over_a_base_that_went(url: str, *, asks_for_base: bool) -> None:
+    """Between preparing and saving, the base is pruned and half swept: shared nodes stand, and their children are gone."""
+    with open_store(url) as store:
+        session = store.session("b")
+        session.checkpoint(grown(40))
+        state = {**grown(40), "note": "one more"}
+        prepared = session._read(checkpoints.prepare, checkpoints.freeze(state))
+        session.checkpoint("another")
+        session.prune_checkpoints(keep=1)
+        _, dead = store._caller.read(collect.find_dead)
+        gone, all_of_them = store._caller.write(leave_parents_without_children, dead)
+        assert 0 < gone < all_of_them
+        session._write(checkpoints.save, prepared if asks_for_base else prepared._replace(base=None))
+        assert session.restore() == state
+
+
+def test_a_save_asks_whether_its_base_still_stands(url):
+    save_what_was_prepared_over_a_base_that_went(url, asks_for_base=True)
+
+
+def test_control_a_save_that_does_not_ask_for_its_base_is_caught(url):
+    with pytest.raises(Damaged):
+        save_what_was_prepared_over_a_base_that_went(url, asks_for_base=False)
 
 
 def test_a_root_that_was_saved_and_pruned_while_others_sweep(url):

@@ -7,7 +7,8 @@ adapters.
 from __future__ import annotations
 
 import threading
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import perdure
 from perdure.errors import Invalid
@@ -44,6 +45,32 @@ class SharedStore:
                 _opened[url] = (store, users - 1)
         if users == 1:
             store.close()
+
+
+class ClosedByBlock:
+    """An object that a block closes, sync or async."""
+
+    __slots__ = ()
+
+    def close(self) -> None:
+        """Let the store go."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
 
 def _taken(url: str) -> Store:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from langchain_core.runnables import RunnableConfig
@@ -37,6 +36,7 @@ from perdure.adapters.langgraph.layout import (
 )
 from perdure.adapters.langgraph.remembered import RememberedThreads
 from perdure.adapters.langgraph.serde import StrictSerializer
+from perdure.adapters.shared_store import ClosedByBlock
 from perdure.errors import Invalid
 from perdure.log.change import Stream
 from perdure.planes.audit.snapshots import one_state
@@ -50,7 +50,7 @@ PREFIX = NAME + "/"
 LOOK_SECONDS = 0.2  # how often a waiting call looks for a checkpoint that another process may store
 
 
-class PerdureSaver(BaseCheckpointSaver[Any]):
+class PerdureSaver(ClosedByBlock, BaseCheckpointSaver[Any]):
     """A checkpointer that keeps LangGraph's state in a store of Perdure.
 
         graph.compile(checkpointer=PerdureSaver.from_conn_string("sqlite:///agent.db"))
@@ -340,22 +340,6 @@ class PerdureSaver(BaseCheckpointSaver[Any]):
             stream = yield from open_session(thread)
             self._threads.know(thread, stream)
         return stream
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class _Page:

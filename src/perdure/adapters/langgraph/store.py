@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from langgraph.store.base import (
@@ -27,6 +26,7 @@ from langgraph.store.base import (
 from perdure.adapters.both import Both
 from perdure.adapters.langgraph.items import ItemPut, ItemsAsked, Place, carry_out, check_ops, swept, unit
 from perdure.adapters.langgraph.sweeper import Sweeper
+from perdure.adapters.shared_store import ClosedByBlock
 from perdure.errors import Invalid
 
 SWEEP_MINUTES = 5.0
@@ -40,7 +40,7 @@ class _Text(NamedTuple):
     text: str
 
 
-class PerdureStore(BaseStore):
+class PerdureStore(ClosedByBlock, BaseStore):
     """LangGraph's store, kept in a store of Perdure.
 
         with PerdureStore.from_conn_string("sqlite:///agent.db") as memory:
@@ -166,22 +166,6 @@ class PerdureStore(BaseStore):
         wanted = {query: unit(vector, dims) or b"" for query, vector in zip(queries, meant, strict=True)}
         refresh = bool(self.ttl_config and self.ttl_config.get("refresh_on_read"))
         return carry_out(asked, puts, wanted, refresh=refresh)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _item_put(op: PutOp, vectors: dict[str, bytes]) -> ItemPut:

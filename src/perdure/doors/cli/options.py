@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perdure.doors.cli import settings
-from perdure.errors import NotFound
+from perdure.errors import Invalid, NotFound
+from perdure.model.instants import SECOND_US, duration_us
+from perdure.model.limits import LEASE_MAX_SECONDS, LEASE_MIN_SECONDS
 
 if TYPE_CHECKING:
     from perdure.handles.sync.store import Store
@@ -258,3 +260,16 @@ def spans(function: Body) -> Body:
     )
     until = click.option("--until", metavar="WHEN", help="Not newer: as --since.")
     return since(until(function))
+
+
+def seconds(_ctx: click.Context, param: click.Parameter, value: str) -> float:
+    """A duration that an option was given, in seconds."""
+    return duration_us(value, (param.name or "").replace("_", "-")) / SECOND_US
+
+
+def lease_seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
+    """The duration of a lease, in seconds. Invalid for one that is too short to be renewed, or too long to help."""
+    found = seconds(ctx, param, value)
+    if not LEASE_MIN_SECONDS <= found <= LEASE_MAX_SECONDS:
+        raise Invalid(f"expected {LEASE_MIN_SECONDS}s to 1d, got {found:g}s", path="lease")
+    return found

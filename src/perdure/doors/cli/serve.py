@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from perdure.doors.cli.options import StoreOptions, command, writes
+from perdure.doors.cli.options import StoreOptions, command, lease_seconds, writes
 from perdure.doors.cli.output import note
 from perdure.errors import Invalid
-from perdure.model.limits import LEASE_MAX_SECONDS, LEASE_MIN_SECONDS, LEASE_TTL_SECONDS
+from perdure.model.limits import LEASE_TTL_SECONDS
 
 EXISTING = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -37,8 +37,7 @@ EXISTING = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option(
     "--base-url", metavar="URL", help="Of A2A: the address at which clients reach this server, if a proxy has it."
 )
-@click.option("--lease", type=click.FloatRange(LEASE_MIN_SECONDS, LEASE_MAX_SECONDS), default=LEASE_TTL_SECONDS,
-              show_default=True, metavar="SECONDS",
+@click.option("--lease", default=f"{LEASE_TTL_SECONDS}s", show_default=True, metavar="TIME", callback=lease_seconds,
               help="Without a heartbeat for so long, a worker in another language loses its runs.")  # fmt: skip
 @writes
 def serve(

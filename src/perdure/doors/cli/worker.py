@@ -15,14 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from perdure.doors.cli.options import StoreOptions, command, reads, writes
+from perdure.doors.cli.options import StoreOptions, command, lease_seconds, reads, seconds, writes
 from perdure.doors.cli.output import cell, counted, moment, note, say_heading, say_json, say_json_line
 from perdure.doors.cli.settings import defaults
 from perdure.doors.cli.tables import Column, prose, say_table
-from perdure.errors import Invalid
 from perdure.model.display import visible
-from perdure.model.instants import SECOND_US, duration_us
-from perdure.model.limits import KEEP_SECONDS, LEASE_MAX_SECONDS, LEASE_MIN_SECONDS, LEASE_TTL_SECONDS
+from perdure.model.limits import KEEP_SECONDS, LEASE_TTL_SECONDS
 
 if TYPE_CHECKING:
     from perdure.model.records.workers import HeldRecord, WorkerRecord, WorkersRecord
@@ -32,11 +30,6 @@ if TYPE_CHECKING:
 
 WATCH_SECONDS = 1.0
 LEFT_BEHIND = 75  # exit status of a worker that ends with runs that did not come back
-
-
-def seconds(_ctx: click.Context, param: click.Parameter, value: str) -> float:
-    """A duration that an option was given, in seconds."""
-    return duration_us(value, (param.name or "").replace("_", "-")) / SECOND_US
 
 
 @command(
@@ -55,7 +48,7 @@ def seconds(_ctx: click.Context, param: click.Parameter, value: str) -> float:
     help="Runs at once in each process.",
 )
 @click.option(
-    "--lease", **defaults("worker.lease", f"{LEASE_TTL_SECONDS}s"), metavar="TIME", callback=seconds,
+    "--lease", **defaults("worker.lease", f"{LEASE_TTL_SECONDS}s"), metavar="TIME", callback=lease_seconds,
     help="A worker that gave no sign of life for so long has lost its runs; one that died on this machine, at once.",
 )  # fmt: skip
 @click.option(
@@ -85,8 +78,6 @@ def worker(asked: StoreOptions, **given: Any) -> None:
     A second one ends it without the grace.
     """
     _log_by_default()
-    if not LEASE_MIN_SECONDS <= given["lease"] <= LEASE_MAX_SECONDS:
-        raise Invalid(f"expected {LEASE_MIN_SECONDS}s to 1d, got {given['lease']:g}s", path="lease")
     if given["child"] is None:
         _supervise(asked, given)
     else:

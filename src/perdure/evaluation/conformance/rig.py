@@ -91,7 +91,7 @@ class ServedStore:
         """Start it, and wait until it answers."""
         command = [sys.executable, "-m", "perdure", "serve", "--store", self.url, "--port", str(self.port)]
         self._process = subprocess.Popen(  # noqa: S603 - our own command
-            [*command, "--lease", str(self._lease_seconds)], stdout=self._log, stderr=self._log, cwd=self._folder
+            [*command, "--lease", f"{self._lease_seconds:g}s"], stdout=self._log, stderr=self._log, cwd=self._folder
         )
         deadline = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < deadline:

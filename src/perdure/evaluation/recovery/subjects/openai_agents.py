@@ -35,11 +35,10 @@ class OpenAIAgents(Playing):
 
     def converse(self, said: str, number: int) -> str | None:
         """Run the agent with a message, the number-th; the question that it ended with, or none at the end of the task."""
-        del number
         from agents import Runner  # type: ignore[import-not-found]
 
         last = last_words(asyncio.run(self.session().get_items()))
-        if not last:
+        if not last or ("ask" in last and number):  # an answer comes after its ask
             result = Runner.run(self.agent(), said, session=self.session(), max_turns=TURNS_MAX)
             last = json.loads(asyncio.run(result).final_output)
         return last.get("ask")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from perdure.effects import ledger
 from perdure.effects.composed import arriving
 from perdure.effects.ledger import Outcome
-from perdure.errors import Conflict, Invalid, NotFound
+from perdure.errors import Conflict, Invalid, NotFound, Refused
 from perdure.log.change import Stream
 from perdure.model.lazily import lazily
 from perdure.model.limits import check_name
@@ -28,6 +28,7 @@ from perdure.model.records.runs import CALLED_OFF, RunStatus, WaitKind, WaitReco
 from perdure.planes.conversation import sessions
 from perdure.planes.execution import runs, steps, waits
 from perdure.planes.reading.durations import Duration
+from perdure.stores.liveness import Living
 from perdure.stores.store import Reads
 from perdure.stores.tx import Tx
 
@@ -47,6 +48,24 @@ def locate(reads: Reads, name: str, path: str) -> tuple[Stream, int]:
     if found is None:
         raise NotFound(f"there is no session {of!r}", path=path)
     return found, int(number)
+
+
+def check_quiet(record: EffectRecord, living: Living) -> None:
+    """Conflict while the sender is proved to live: settled as absent, it would be sent once more beside it."""
+    if record.quiet_at is None and living.is_held(record.holder or ""):
+        raise Conflict(
+            f"the process that sent {record.id} lives, perhaps stopped: it may still send it", path="effect",
+            hint="end it first, or say so with --force (force=True)", holder=record.holder,
+        )  # fmt: skip
+
+
+def check_own(record: EffectRecord) -> None:
+    """Refused for an effect of a run, which carries it out itself: said past it, the run would never hear of it."""
+    if record.stream_kind == "run":
+        raise Refused(
+            f"effect {record.id} is carried out by its run", path="effect",
+            hint="if it is in doubt, `settle` says what became of it, and the run goes on",
+        )  # fmt: skip
 
 
 def settle(

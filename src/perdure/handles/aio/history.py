@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from perdure.errors import Invalid
 from perdure.handles.aio.base import AsyncStreamHandle
+from perdure.handles.later import diff, history, lineage
 from perdure.log.change import Stream
-from perdure.model.lazily import lazily
 from perdure.model.records.conversation import Origin
 from perdure.model.records.differences import SessionDiff
 from perdure.runtime.callers import AsyncCaller, AsyncFrozenCaller
-
-if TYPE_CHECKING:
-    from perdure.planes.audit import diff, history, lineage
-else:
-    diff, history, lineage = lazily("perdure.planes.audit", "diff", "history", "lineage")
 
 
 class AsyncPast(AsyncStreamHandle):

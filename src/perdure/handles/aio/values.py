@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
-from perdure.errors import Conflict, Refused, Stale, TimedOut
+from perdure.errors import Conflict, Stale, TimedOut
 from perdure.handles.aio.base import AsyncStreamHandle
+from perdure.handles.facts import LockFacts
+from perdure.handles.later import checking
 from perdure.log.change import Stream
 from perdure.model.functions import plain
-from perdure.model.lazily import lazily
 from perdure.model.records.values import Entry, LockRecord
 from perdure.planes.memory import values
 from perdure.planes.reading.durations import Duration, pauses
@@ -19,11 +19,6 @@ from perdure.planes.reading.paging import Page
 from perdure.planes.recovery import locks
 from perdure.runtime import fences
 from perdure.runtime.callers import AsyncCaller
-
-if TYPE_CHECKING:
-    from perdure.boot import checking
-else:
-    (checking,) = lazily("perdure.boot", "checking")
 
 UPDATE_RETRIES = 100
 _UPDATE_PAUSE_SECONDS = 0.001
@@ -122,7 +117,7 @@ class AsyncValues(AsyncStreamHandle):
         return AsyncLock(self._caller, self._stream, self._pin, name, ttl, wait)
 
 
-class AsyncLock(AsyncStreamHandle):
+class AsyncLock(LockFacts, AsyncStreamHandle):
     """A fenced lock: `async with session.lock("deploy") as lock`. Pass `lock.token` on to what you protect.
 
     Entering raises Conflict, or TimedOut after waiting, with who holds it and until when. After a crash it is
@@ -144,27 +139,6 @@ class AsyncLock(AsyncStreamHandle):
         self._wait = wait
         self._held: LockRecord | None = None
         self._block: fences.LockBlock | None = None
-
-    @property
-    def name(self) -> str:
-        """The name of the lock."""
-        return self._name
-
-    @property
-    def token(self) -> int:
-        """Grows with every holder, for ever: who shows a smaller one had the lock before."""
-        return self._record.token
-
-    @property
-    def deadline(self) -> datetime:
-        """When the lock is free again unless it is renewed or released."""
-        return self._record.deadline
-
-    @property
-    def _record(self) -> LockRecord:
-        if self._held is None:
-            raise Refused("the lock was not acquired", path="lock", hint="use it in a with statement")
-        return self._held
 
     async def check(self) -> None:
         """Raise Stale if the lock is no longer held. Ask right before each step that must be protected."""

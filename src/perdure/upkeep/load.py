@@ -172,7 +172,7 @@ def leases(connection: Connection, advice: Remedy) -> Findings:
     for kind, (count, name) in lapsed.items():
         yield warning(
             "leases",
-            f"{kind} held by processes that have been silent for an hour: {count}, such as {name!r}",
+            f"{kind} held by processes that have ended, or were silent for an hour: {count}, such as {name!r}",
             fixes[kind],
         )
     if not lapsed:

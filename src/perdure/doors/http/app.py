@@ -184,6 +184,8 @@ async def _answer(serving: Serving, route: Route, request: Request) -> Response:
         )  # fmt: skip
     call = HttpCall(serving, identity, _parts(request), request.headers)
     call.read = partial(bodies.read_body, request)
+    if route.grows:
+        await call.check_bytes(bodies.declared_size(request))
     bodies.read_conditions(route, call)
     given: dict[str, Any] = {}
     if route.query.__struct_fields__ or request.url.query:

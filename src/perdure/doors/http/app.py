@@ -91,7 +91,7 @@ def make_app(serving: Serving, pages: Sequence[BaseRoute] = (), routes: Sequence
         lifespan=life,
     )
     app.router.redirect_slashes = False
-    app.add_middleware(RawPath)
+    app.add_middleware(RawPath, serving=serving)
     app.state.serving = serving
     return app
 
@@ -99,8 +99,9 @@ def make_app(serving: Serving, pages: Sequence[BaseRoute] = (), routes: Sequence
 class RawPath:
     """Routes by the path as it was sent: an encoded slash belongs to a name. Headers that every answer has are set here."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, serving: Serving) -> None:
         self._app = app
+        self._serving = serving
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on."""
@@ -115,7 +116,8 @@ class RawPath:
                 message["headers"] = [*message["headers"], *_ALWAYS]
             await send(message)
 
-        await self._app(scope, receive, answer)
+        with self._serving.request():
+            await self._app(scope, receive, answer)
 
 
 _ALWAYS = ((b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer"))

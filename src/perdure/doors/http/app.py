@@ -44,6 +44,7 @@ from perdure.doors.http.answers import AliveAnswer
 from perdure.doors.http.call import HttpCall
 from perdure.doors.http.carrying import carry_out
 from perdure.doors.http.problems import TYPES, described, plain_response, response_to
+from perdure.doors.http.route_index import RouteIndex
 from perdure.doors.http.serving import Serving
 from perdure.doors.http.table import RIGHTS, ROUTES, Route
 from perdure.errors import Conflict, Error, Invalid, NotFound, Refused, Stale
@@ -86,7 +87,7 @@ def make_app(serving: Serving, pages: Sequence[BaseRoute] = (), routes: Sequence
 
     made = [StarletteRoute(each.path, _endpoint(serving, each), methods=[each.method]) for each in routes]
     app = Starlette(
-        routes=[*_open_routes(serving, routes), *made, *pages],
+        routes=[*_open_routes(serving, routes), RouteIndex(made), *pages],
         exception_handlers={HTTPException: _refusal, Exception: _bug},
         lifespan=life,
     )

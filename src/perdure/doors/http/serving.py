@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from perdure.doors.http.admission import Admission
 from perdure.doors.http.places import PLACE, check_serves, url_of
 from perdure.doors.http.pulse import Pulse
+from perdure.doors.http.token_lookup import TokenLookup
 from perdure.errors import Error, Invalid, NotFound, Refused, Unauthenticated, Unavailable
 from perdure.handles.aio.store import AsyncStore
 from perdure.handles.opening import aopen
@@ -69,6 +70,7 @@ class Serving:
         self._noted: dict[str, float] = {}
         self._pulses: dict[str, Pulse] = {}
         self._known_limits: dict[str, tuple[float, TenantLimits]] = {}
+        self._tokens = TokenLookup(lambda texts: self.control.read(tokens.find_each, texts))
         self.admission = Admission()
         self.draining = False
 
@@ -130,7 +132,7 @@ class Serving:
 
     async def identify(self, text: str) -> Visitor:
         """The holder of a token. Unauthenticated if there is none, or it opens nothing here."""
-        found = await self.control.read(tokens.find, text)
+        found = await self._tokens.find(text)
         try:
             store = await self.store(found.tenant)
         except (Invalid, NotFound, Refused) as error:

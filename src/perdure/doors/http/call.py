@@ -63,6 +63,10 @@ class HttpCall:
         """The caller behind the store."""
         return self.identity.store._caller
 
+    async def check_bytes(self, size: int = 0) -> None:
+        """Limited if this tenant has stored as many bytes as it may, or would with so many more."""
+        await self.serving.admission.check_bytes(self.identity.token.tenant, self.caller, size)
+
     # -- what the path names -------------------------------------------------------------------------------------
 
     def number(self, name: str) -> int:

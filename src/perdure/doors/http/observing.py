@@ -58,8 +58,10 @@ from perdure.planes.audit import verify as auditing
 from perdure.planes.execution import waits, workers
 from perdure.planes.reading.durations import pauses
 from perdure.planes.reading.paging import Page
-from perdure.stores.url import without_password
-from perdure.upkeep import health
+from perdure.stores.url import parse, without_password
+from perdure.upkeep import health, load
+from perdure.upkeep.health import Health
+from perdure.upkeep.remedies import Remedy
 
 # -- runs --------------------------------------------------------------------------------------------------------
 
@@ -309,9 +311,14 @@ async def get_workers(call: HttpCall) -> Any:
 
 @route("GET", "/v1/doctor", Right.AUDIT, HealthAnswer)
 async def get_health(call: HttpCall) -> Any:
-    """The findings of `perdure doctor`: each with the command that mends it."""
+    """The findings of `perdure doctor`, each with the command that mends it: about the store, if it is this tenant's alone; else
+    about the tenant.
+    """
     url = url_of(call.serving.url, call.identity.token.tenant)
-    found = await call.caller.work(health.examine, url)
+    if await call.caller.read(load.is_alone):
+        found = await call.caller.work(health.examine, url)
+    else:
+        found = Health(url, await call.caller.read(load.of_tenant, Remedy(parse(url))))
     return HealthAnswer(found.sound, bool(found.outgrown), found.findings)
 
 

@@ -39,7 +39,8 @@ from perdure.log.change import Stream
 from perdure.model.records.effects import Absent, Declined, EffectState, Happened, Verdict
 from perdure.model.records.runs import RunRecord
 from perdure.planes import subjects
-from perdure.planes.execution import runs, waits, workers
+from perdure.planes.access import limits
+from perdure.planes.execution import runs, waits
 from perdure.planes.execution.runs import RunRequest
 
 RUN, EFFECT, ASK, SESSION = MarkedIn.RUN, MarkedIn.EFFECT, MarkedIn.ASK, MarkedIn.SESSION
@@ -56,10 +57,8 @@ async def start_run(call: HttpCall, body: RunInput) -> Any:
         agent=body.agent, args=value_from(body.args, "body.args"), kwargs=value_from(body.kwargs, "body.kwargs"),
         key=call.key, session=body.session, timeout=body.timeout, about=tuple(body.about),
     )  # fmt: skip
-    tenant = call.identity.token.tenant
-    if call.serving.admission.counts_runs(tenant):
-        call.serving.admission.check_runs(tenant, await call.caller.read(workers.unfinished))
-    stream, _ = await call.caller.write(runs.start, wanted, call.caller.core.epoch)
+    most = call.serving.admission.runs_limit(call.identity.token.tenant)
+    stream = await call.caller.write(limits.start_run, wanted, call.caller.core.epoch, most)
     return run_answer(await call.caller.read(runs.run, stream))
 
 

@@ -319,7 +319,9 @@ def _answer(found: Sequence[Item], of: dict[Section, Shelf], room: Room, limit: 
 
 def _refuse_small(fixed: Sequence[str], room: Room, asked: PackRequest) -> None:
     text = "".join(fixed)
-    tokens, chars = max(asked.tokens_of(text), sum(map(room.count, fixed))), len(text)
+    tokens, chars = sum(map(room.count, fixed)), len(text)
+    if not asked.adds_up:
+        tokens = max(tokens, asked.tokens_of(text))
     hint = "raise it, or supersede rules by shorter ones: `perdure memories --kind rule` lists them"
     if tokens > asked.budget:
         message = f"the rules alone take {tokens} tokens, more than {asked.budget}"

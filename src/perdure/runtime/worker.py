@@ -34,6 +34,7 @@ from perdure.model.records.runs import RunStatus
 from perdure.model.records.workers import About
 from perdure.planes.execution import runs, workers
 from perdure.planes.execution.workers import FoundRun, Look
+from perdure.planes.memory import upkeep
 from perdure.planes.recovery import leases, presence
 from perdure.planes.recovery.leases import Company, Lease
 from perdure.runtime import log_context
@@ -60,6 +61,9 @@ THREADS_SECONDS = 1.0  # for threads to come back once their worker has ended
 SPARE_THREADS = 32  # for sync steps of async agents
 THREADS = "perdure-agent"
 TIDY_SECONDS = 600.0
+INDEX_SECONDS = 2.0  # at least, from one time that all was indexed to the next look
+INDEX_REST_SECONDS = 0.01  # between two batches: others may want the store
+INDEX_AGAIN_SECONDS = 60.0  # after it failed
 WORKING = "worker"  # the heartbeat's reason while there is no run
 TROUBLED = (RunStatus.FAILED, RunStatus.PARKED)  # how a run stands when somebody should look at it
 AGAIN_SECONDS = (0.1, 0.5, 1.0, 2.0, 5.0)  # pauses after the store did not answer
@@ -69,7 +73,7 @@ class WorkerSettings(msgspec.Struct, frozen=True):
     """How a worker works. poll: how often it looks by itself. grace: how long runs may go on when it is to end.
 
     suspects_only: take only suspects, those of one death at a time, and end when there are none; a standby waits for the next
-    instead, until it has had some.
+    instead, until it has had some. indexes: while it has no run, it indexes what was said and makes vectors.
     """
 
     concurrency: int = 10
@@ -78,6 +82,7 @@ class WorkerSettings(msgspec.Struct, frozen=True):
     supervisor: int = 0
     suspects_only: bool = False
     standby: bool = False
+    indexes: bool = False
 
     def check(self) -> None:
         """Refuse what makes no sense. Raises Invalid."""
@@ -127,6 +132,8 @@ class Worker:
         self._look_seconds = 0.0
         self._leave = leave
         self._stalls: Stalls | None = None
+        self._indexing: asyncio.Task[None] | None = None
+        self._index_at = 0.0
 
     # -- being told ----------------------------------------------------------------------------------------------------------
 
@@ -243,6 +250,7 @@ class Worker:
         if not await self._see_to(suspects):
             wanted = [found for each in seen for found in self._in_own_order(each.takeable, room)]
             await self._take(wanted, room, at_work)
+        self._begin_to_index()
         soon = SUSPECTED_SECONDS if suspects else self._settings.poll_seconds
         due_us = min((each.wake_left_us or math.inf for each in seen), default=math.inf)
         return min(soon, self._settings.poll_seconds, due_us / SECOND_US)
@@ -263,6 +271,28 @@ class Worker:
         if now >= self._tidy_at:
             self._tidy_at = now + TIDY_SECONDS
             await self._caller.work(presence.tidy, self._core)
+
+    def _begin_to_index(self) -> None:
+        """With nothing to drive, index what waits: beside the looks, so that a run that comes is taken at once."""
+        if self._settings.indexes and self._is_idle() and self._indexing is None and time.monotonic() >= self._index_at:
+            self._indexing = asyncio.create_task(self._index())
+
+    def _is_idle(self) -> bool:
+        return not (self._running or self._claiming or self._leaving.is_set())
+
+    async def _index(self) -> None:
+        """Index a little at a time, until nothing waits or a run has come. It is derived: a failure costs nobody anything."""
+        pause = INDEX_SECONDS
+        try:
+            waiting = [caller.tenant for caller in self._callers]
+            while waiting and self._is_idle():
+                waiting = [each for each in waiting if await self._caller.work(upkeep.bring_some, self._core, each)]
+                await _until(self._leaving, INDEX_REST_SECONDS)
+        except Error as error:
+            log.warning("turns and memories are not indexed: %s", error)
+            pause = INDEX_AGAIN_SECONDS
+        self._index_at = time.monotonic() + pause
+        self._indexing = None
 
     def _can_drive(self, found: FoundRun) -> bool:
         """Whether it has the program for a run: else no process that is started for it here could take it."""
@@ -442,6 +472,8 @@ class Worker:
             if agent.is_async:
                 task.cancel()
         await self._wait_for_runs(CANCEL_SECONDS)
+        if self._indexing is not None:
+            await asyncio.wait({self._indexing}, timeout=CANCEL_SECONDS)
         if self._running:
             log.warning("%d runs do not come back: they go on elsewhere once this process is gone", len(self._running))
         return len(self._running)

@@ -72,6 +72,10 @@ LEFT_BEHIND = 75  # exit status of a worker that ends with runs that did not com
     "--suspects", type=click.IntRange(1, 256), **defaults("worker.suspects", 16), metavar="N",
     help="Most processes for runs whose process died. Such runs share no process with others until they rest.",
 )  # fmt: skip
+@click.option(
+    "--index/--no-index", "indexes", **defaults("worker.index", True),  # noqa: FBT003 - a default
+    help="Whether a worker that has no run indexes what was said, and makes its vectors.",
+)  # fmt: skip
 @click.option("--child", type=int, hidden=True, help="The lifeline to the supervisor.")
 @click.option("--role", default="worker", hidden=True, help="Purpose of this child: worker, standby or suspects.")
 @writes
@@ -133,6 +137,7 @@ def _words(asked: StoreOptions, given: dict[str, Any]) -> list[str]:
     words = ["worker", given["target"], "--tenant", asked.tenant, "--actor", asked.actor]
     for name in ("concurrency", "lease", "poll", "grace", "keep"):
         words += [f"--{name}", str(given[name]) if name == "concurrency" else f"{max(given[name], 1e-6):f}s"]
+    words += ["--index" if given["indexes"] else "--no-index"]
     for name in given["only"]:
         words += ["--agent", name]
     for name in given["also_tenant"]:
@@ -166,7 +171,7 @@ async def _work(asked: StoreOptions, given: dict[str, Any], agents: dict[str, Ag
     role = given["role"]
     settings = WorkerSettings(
         given["concurrency"], given["poll"], given["grace"], os.getppid(), suspects_only=role != "worker",
-        standby=role == "standby",
+        standby=role == "standby", indexes=given["indexes"] and role == "worker",
     )  # fmt: skip
     working = Worker(
         caller, agents, settings, run_for,

@@ -5,12 +5,14 @@ Callers: `perdure hook`. An error is said on stderr and breaks nothing in the ho
 
 from __future__ import annotations
 
+import os
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from perdure.doors.hosts.events import Act, HostEvent, transcript_session
 from perdure.doors.hosts.ingesting import ingest, ingest_left, label_transcript
 from perdure.doors.hosts.known import CAP_CHARS, Host, Moment
+from perdure.doors.hosts.places import transcript_of
 from perdure.doors.hosts.workspace import HostWorkspace
 from perdure.errors import NotFound, TooLarge
 from perdure.handles.atomic import Atomic
@@ -19,6 +21,7 @@ from perdure.planes.conversation import sessions
 if TYPE_CHECKING:
     from perdure.handles.sync.session import Session
     from perdure.handles.sync.store import Store
+    from perdure.interchange.importers.report import ImportReport
 
 BUDGET_TOKENS = 2 * CAP_CHARS  # of a part: the cap in characters is what bounds it
 FORBID = "forbid:"  # a tag of a rule: what follows is a pattern that no command or edited path may match
@@ -44,13 +47,15 @@ def _keep(store: Store, host: Host, event: HostEvent, here: HostWorkspace, momen
     """Ingest the transcript of this session; where one begins, also those of sessions that ended without a word."""
     if not host.format:
         return
+    reports: list[ImportReport] = []
     if moment is Moment.BEGIN:
-        ingest_left(store, here.session, host.name)
-    if event.transcript is not None:
-        ended = moment is Moment.END
-        made = ingest(store, here.session, host.name, host.format, event.transcript, ended=ended)
-        for name in made.sessions if made is not None else ():
-            label_transcript(store, name, _label(here))
+        reports += ingest_left(store, here, host.name)
+    transcript = event.transcript or transcript_of(host.name, os.environ)
+    if transcript is not None:
+        made = ingest(store, here, host.name, host.format, transcript, ended=moment is Moment.END)
+        reports += [made] if made is not None else []
+    for name in (name for report in reports for name in report.sessions):
+        label_transcript(store, name, _label(here))
 
 
 def _label(here: HostWorkspace) -> str:

@@ -13,6 +13,7 @@ from pydantic import Field
 from perdure.doors.mcp import answers
 from perdure.doors.mcp.door import door_of, short
 from perdure.doors.mcp.tools import LISTED_MAX, About, Ctx, Key, Session
+from perdure.effects.next_steps import SenderVerbs, for_sender
 from perdure.errors import Conflict, InDoubt
 from perdure.handles.atomic import Atomic
 from perdure.model.records.effects import Absent, Declined, EffectRecord, EffectState, Happened, Verdict
@@ -20,16 +21,7 @@ from perdure.model.records.tasks import TaskStatus
 from perdure.planes.conversation.transcript import as_text
 
 EffectId = Annotated[str, Field(description="From `effect_begin` or `open_loops`, such as session:acme/12.")]
-NEXT = {
-    EffectState.PLANNED: "Call `effect_dispatch` before you do it.",
-    EffectState.DISPATCHED: (
-        "Do it now, once, then call `effect_commit`. If you cannot tell whether you did it, look, then `effect_settle`."
-    ),
-    EffectState.IN_DOUBT: "Do not do it again. Find out whether it happened, then call `effect_settle`.",
-    EffectState.COMMITTED: "It happened: use the result, and do not do it again.",
-    EffectState.FAILED: "It did not happen. Decide what to do; another try is a new effect with a new key.",
-    EffectState.WITHDRAWN: "It was refused. Do not do it; tell the user.",
-}
+VERBS = SenderVerbs(dispatch="`effect_dispatch`", commit="`effect_commit`", settle="`effect_settle`")
 
 
 async def effect_begin(
@@ -119,10 +111,9 @@ async def effect_settle(
 
 
 def _effect(record: EffectRecord) -> answers.Effect:
-    following = NEXT.get(record.state, "See `open_loops`.")
     return answers.Effect(
         effect=record.id, tool=record.tool, state=record.state.value, attempt=record.attempt, sent_key=record.sent_key,
-        result=record.result, next=following,
+        result=record.result, next=for_sender(record, VERBS),
     )  # fmt: skip
 
 

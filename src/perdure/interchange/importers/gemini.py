@@ -1,9 +1,9 @@
 """Gemini CLI's sessions: `~/.gemini/tmp/…/chats/session-*.jsonl`, one record a line; earlier versions: one JSON document.
 
-A message is written when it begins and again, under its id, when its calls are done. Its text is one turn and each of its calls is
-a turn of its own, which keeps them the same however early a file was read. A record of the user that only repeats the results of
-calls is passed over. `$set` changes what is known of the session, and may bring messages; `$rewindTo` and kinds that are not known
-here are kept whole, as emitted events.
+A message is written when it begins and again, under its id, when its calls are done. Its text is one turn and each of its calls
+is a turn of its own, which keeps them the same however early a file was read. A record of the user that only repeats results is
+passed over. `$set` changes what is known of the session, and may bring messages; `$rewindTo` and kinds not known here are
+kept whole, as emitted events.
 """
 
 from __future__ import annotations

@@ -90,6 +90,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "forget": ("perdure.doors.cli.memory", "Let a memory be found no more."),
         "label": ("perdure.doors.cli.writing", "Label a session."),
         "rename": ("perdure.doors.cli.sessions", "Give a session another title."),
+        "close": ("perdure.doors.cli.sessions", "End a session as completed or failed."),
         "archive": ("perdure.doors.cli.sessions", "Leave a session that ended out of listings."),
         "delete": ("perdure.doors.cli.sessions", "Let go of what a session said (a dry run first)."),
     },

@@ -2,7 +2,8 @@
 
 Everything is found out from the turns alone, so that every life of a program finds the same. A call is **cut off** when somebody
 speaks while it has no result: a message was sent again after a crash. The next call of the same tool and arguments takes its
-place, once: it has the same effect, and the one that was cut off stays without a result. Callers: `history`, `middleware`.
+place, once: it has the same effect, and the one that was cut off stays without a result. Other frameworks say each call of one
+answer in a turn of its own: such turns in a row are one answer. Callers: `history`, `middleware`.
 """
 
 from __future__ import annotations
@@ -13,17 +14,17 @@ from typing import Any
 from perdure.adapters.conversing import Message, records_of
 from perdure.adapters.forms.agent_framework_messages import FORM, merged, results_in
 from perdure.effects.intents import key_of_call
-from perdure.model.records.conversation import Call, Turn
+from perdure.model.records.conversation import Call, Role, Turn
 from perdure.planes.conversation.transcript import INTERRUPTED
 
 
 class StoredCall:
     """One call of a turn, and what became of it."""
 
-    __slots__ = ("call", "has_result", "is_cut_off", "is_own", "key", "seq", "taken_by")
+    __slots__ = ("call", "end", "has_result", "is_cut_off", "is_own", "key", "seq", "taken_by")
 
     def __init__(self, seq: int, call: Call) -> None:
-        self.seq = seq
+        self.seq = self.end = seq  # the turn, and the last turn of its answer
         self.call = call
         self.has_result = False
         self.is_own = False  # a message of the framework itself carries its result
@@ -49,8 +50,9 @@ class StoredConversation:
         self._asked: list[StoredCall] = []
         self._newest: dict[str, StoredCall] = {}  # by the id of the call, which may repeat
         self._results: dict[int, list[StoredCall]] = {}  # by the turn that has them
-        self._spoken: Turn | None = None
-        self._open: list[StoredCall] = []
+        self._answer: list[Turn] = []  # the last one
+        self._open: list[StoredCall] = []  # its calls
+        self._goes_on = False  # whether the next turn may belong to it
         for turn in turns:
             self._read(turn)
         self._take_places()
@@ -61,16 +63,26 @@ class StoredConversation:
         if turn.call is not None or carried:
             found = [self._newest[call] for call in {*carried, turn.call} if call in self._newest]
             self._results[turn.seq] = found
+            self._goes_on = False
             for each in found:
                 each.has_result = True
                 each.is_own = each.is_own or each.call.id in carried
         elif turn.content is not None or turn.calls:
-            self._spoken = turn
+            self._hear(turn, is_own=own is not None)
+
+    def _hear(self, turn: Turn, *, is_own: bool) -> None:
+        if not (self._goes_on and not is_own and turn.role is Role.ASSISTANT):
             for each in self._open:
                 each.is_cut_off = not each.has_result
-            self._open = [StoredCall(turn.seq, call) for call in turn.calls]
-            self._newest |= {each.call.id: each for each in self._open}
-            self._asked += self._open
+            self._answer, self._open = [], []
+        self._answer.append(turn)
+        made = [StoredCall(turn.seq, call) for call in turn.calls]
+        self._open += made
+        for each in self._open:
+            each.end = turn.seq
+        self._newest |= {each.call.id: each for each in made}
+        self._asked += made
+        self._goes_on = bool(self._open) and not is_own
 
     def _take_places(self) -> None:
         left: list[StoredCall] = []
@@ -89,10 +101,9 @@ class StoredConversation:
 
     def open_answer(self) -> tuple[Any, set[str]] | None:
         """The record of the last answer and the ids of its calls without a result; None if there is none, or it has all."""
-        last = self._spoken
-        left = {each.call.id for each in self._asked if last and each.seq == last.seq and not each.has_result}
-        records = records_of(FORM, last) if last and left else None
-        return (records[0], left) if records else None
+        left = {each.call.id for each in self._open if not each.has_result}
+        records = [record for turn in self._answer for record in records_of(FORM, turn) or ()] if left else []
+        return (merged(records)[-1], left) if records else None
 
     def records(self) -> list[Any]:
         """The framework's messages. Results stand after their calls, each once; a call without one has one that says so."""
@@ -105,14 +116,14 @@ class StoredConversation:
             of = self._results.get(turn.seq, [])
             if of and _own_record(turn) is None and any(each.is_own or each.taken_by for each in of):
                 continue  # the framework's own message has it; or the call that took its place
-            makers = {each.seq for each in of}
+            makers = {each.end for each in of}
             seq, rank = (makers.pop(), 1) if len(makers) == 1 else (turn.seq, 0)
             for record in records_of(FORM, turn, tool=tools.get(turn.call or "")) or ():
                 yield seq, rank, record
         for each in self._asked:
             if not each.is_own and (each.taken_by or not each.has_result):
                 for record in FORM.render(Message("tool", INTERRUPTED, call=each.call.id, error=True)):
-                    yield each.seq, 1, record
+                    yield each.end, 1, record
 
 
 def _own_record(turn: Turn) -> Any:

@@ -81,6 +81,8 @@ def record_of(message: Message) -> Any:
     """A message as plain data. Invalid, with the path, for what is no JSON."""
     contents = [each.to_dict() for each in message.contents]  # the message's own to_dict leaves out what is no JSON
     record = lean({**message.to_dict(), "contents": contents})
+    if any(each["type"] == "function_call" for each in contents):
+        record.setdefault("additional_properties", {})  # so it is kept whole, and is known as the framework's own
     try:
         return json.loads(json.dumps(record))
     except (TypeError, ValueError):

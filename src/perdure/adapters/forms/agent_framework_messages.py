@@ -130,6 +130,12 @@ def _content(part: Any) -> Any:
     return {"type": "data", "uri": url, "media_type": url.removeprefix("data:").partition(";")[0]}
 
 
+def _goes_on(before: Any, record: Any) -> bool:
+    """Whether a message only adds calls to the one before it, and neither is the framework's own."""
+    is_foreign = before.keys() == record.keys() == {"type", "role", "contents"}
+    return is_foreign and all(map(is_call, record["contents"])) and is_call(before["contents"][-1])
+
+
 def kept_content(items: list[Any]) -> Any:
     """The content of a result that these contents are; None where it would say less than they do."""
     found = _content_of({"items": items})
@@ -142,10 +148,10 @@ def contents_of(content: Any) -> list[Any]:
 
 
 def merged(records: Iterable[Any]) -> list[Any]:
-    """Messages in which the results that follow each other stand in one, as the framework itself makes them."""
+    """Messages in which the results that follow each other stand in one, and so do calls of other frameworks."""
     found: list[Any] = []
     for record in records:
-        if found and found[-1]["role"] == record["role"] == "tool":
+        if found and found[-1]["role"] == record["role"] and (record["role"] == "tool" or _goes_on(found[-1], record)):
             found[-1] = {**found[-1], "contents": [*found[-1]["contents"], *record["contents"]]}
         else:
             found.append(record)

@@ -878,6 +878,7 @@ export interface components {
     "input"?: string | null;
     "gave"?: string | null;
     "shape"?: string;
+    "took_us"?: number;
   };
   "StrandedRecord": {
     "run": string;

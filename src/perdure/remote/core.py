@@ -54,14 +54,16 @@ class RemoteCore:
         self._connections = connections
         self._threads: ThreadPoolExecutor | None = None
         self._mutex = Lock()
-        self._at = at
+        self.moment = at
         self.who = who
         self.actor = who.actor
         self.engine = RemoteEngine(url)
         self.epoch = who.epoch
+        self.uid = who.store
         self.lane = RemoteLane(self)
         self.living = RemoteLiving()
         self.blobs = RemoteBlobs()
+        self.tide = RemoteTide()
 
     def __getattr__(self, name: str) -> NoReturn:
         """Refused: the other parts of an open store are where the store lies."""
@@ -108,11 +110,11 @@ class RemoteCore:
 
     def send(self, request: RouteRequest) -> Any:
         """Send one request; gives its answer as the record that it is."""
-        if self._at is not None:
+        if self.moment is not None:
             if request.method != "GET":
                 raise ReadOnly("the past can only be read", hint="fork the session there and continue in the fork")
             if request.path.startswith(TRAVELS):  # content is the same at every moment
-                request = request._replace(query={"at": self._at, **request.query})
+                request = request._replace(query={"at": self.moment, **request.query})
         data = self._connections.send(request)
         return data if request.answer is bytes else read_answer(request.answer, data) if data else None
 
@@ -187,6 +189,13 @@ class RemoteLiving:
     def is_held(self, _holder: str) -> bool:
         """The server looks itself."""
         return False
+
+
+class RemoteTide:
+    """The notes beside a store of what was dispatched: the server writes them."""
+
+    def note(self, _dispatch: object) -> None:
+        """Nothing: as above."""
 
 
 class RemoteBlobs:

@@ -32,10 +32,10 @@ from perdure.stores.tx import Tx
 
 if TYPE_CHECKING:
     from perdure.effects import adopting, timeline, what_if
-    from perdure.planes.audit import diff, history
+    from perdure.planes.audit import history
 else:
     adopting, timeline, what_if = lazily("perdure.effects", "adopting", "timeline", "what_if")
-    diff, history = lazily("perdure.planes.audit", "diff", "history")
+    (history,) = lazily("perdure.planes.audit", "history")
 
 
 class AsyncRunHandle(AsyncEnveloping, Generic[R_co]):
@@ -91,9 +91,8 @@ class AsyncRunHandle(AsyncEnveloping, Generic[R_co]):
 
     async def _supposed(self, at: int | str, replace: Any, *, allow_effects: bool = False) -> what_if.Supposed:
         """The run that `fork` would make of these arguments, before it is made. Reads alone."""
-        target = await self._read(what_if.target, at)
-        past = await self.at(target.known_at)
-        return await past._read(what_if.suppose, target, replace, await self._witness(), acts=bool(allow_effects))
+        acts, witness = bool(allow_effects), await self._witness()
+        return await self._read(what_if.supposed, at, replace, witness, self._caller.core, acts=acts)
 
     async def diff(self, other: AsyncRunHandle) -> RunDiff:
         """The differences from this run to another one: `run.at("2h").diff(run)`, or a run and its fork.
@@ -102,7 +101,7 @@ class AsyncRunHandle(AsyncEnveloping, Generic[R_co]):
         """
         if not isinstance(other, AsyncRunHandle):
             raise Invalid(f"expected a run, got {type(other).__name__}", path="other")
-        return diff.diff_runs(await self._read(timeline.stand), await other._read(timeline.stand))
+        return await self._read(timeline.between, self._beside(other))
 
     async def result(self, timeout: Duration | None = None) -> R_co:
         """Its result, waiting for its end if need be, from any process. timeout: TimedOut after it; None: do not wait.

@@ -33,10 +33,10 @@ from perdure.stores.tx import Tx
 
 if TYPE_CHECKING:
     from perdure.effects import adopting, timeline, what_if
-    from perdure.planes.audit import diff, history
+    from perdure.planes.audit import history
 else:
     adopting, timeline, what_if = lazily("perdure.effects", "adopting", "timeline", "what_if")
-    diff, history = lazily("perdure.planes.audit", "diff", "history")
+    (history,) = lazily("perdure.planes.audit", "history")
 
 
 class RunHandle(Enveloping, Generic[R_co]):
@@ -92,9 +92,8 @@ class RunHandle(Enveloping, Generic[R_co]):
 
     def _supposed(self, at: int | str, replace: Any, *, allow_effects: bool = False) -> what_if.Supposed:
         """The run that `fork` would make of these arguments, before it is made. Reads alone."""
-        target = self._read(what_if.target, at)
-        past = self.at(target.known_at)
-        return past._read(what_if.suppose, target, replace, self._witness(), acts=bool(allow_effects))
+        acts, witness = bool(allow_effects), self._witness()
+        return self._read(what_if.supposed, at, replace, witness, self._caller.core, acts=acts)
 
     def diff(self, other: RunHandle) -> RunDiff:
         """The differences from this run to another one: `run.at("2h").diff(run)`, or a run and its fork.
@@ -103,7 +102,7 @@ class RunHandle(Enveloping, Generic[R_co]):
         """
         if not isinstance(other, RunHandle):
             raise Invalid(f"expected a run, got {type(other).__name__}", path="other")
-        return diff.diff_runs(self._read(timeline.stand), other._read(timeline.stand))
+        return self._read(timeline.between, self._beside(other))
 
     def result(self, timeout: Duration | None = None) -> R_co:
         """Its result, waiting for its end if need be, from any process. timeout: TimedOut after it; None: do not wait.

@@ -19,13 +19,14 @@ from a2a.utils.errors import (
     ExtendedAgentCardNotConfiguredError,
     InternalError,
     InvalidParamsError,
-    PushNotificationNotSupportedError,
     TaskNotCancelableError,
     TaskNotFoundError,
     UnsupportedOperationError,
 )
 from google.protobuf import json_format, struct_pb2
 
+from perdure.doors.a2a import pushing
+from perdure.doors.a2a.pushing import Pusher
 from perdure.doors.http import wire
 from perdure.doors.http.serving import Serving, Visitor
 from perdure.doors.http.table import RIGHTS, Right
@@ -54,16 +55,19 @@ STATES = {
 class StoreTasks(RequestHandler):
     """The tasks of one agent. Each request is answered for the visitor that its context names."""
 
-    def __init__(self, serving: Serving, agent: str) -> None:
+    def __init__(self, serving: Serving, agent: str, pusher: Pusher, *, inside: bool) -> None:
+        """inside: clients may be told at addresses of this machine."""
         self._serving = serving
         self._agent = agent
+        self._pusher = pusher
+        self._inside = inside
 
     # -- what the protocol asks ------------------------------------------------------------------------------------------
 
     async def on_message_send(self, params: pb.SendMessageRequest, context: ServerCallContext) -> pb.Task:
         """Begin a run, or answer what one asks; waits until it rests, unless the client does not want that."""
         visitor = _visitor(context)
-        run = await self._taken(visitor, params.message)
+        run = await self._taken(visitor, params)
         if params.configuration.return_immediately:
             return (await _look(run))[0]
         last = None
@@ -77,7 +81,7 @@ class StoreTasks(RequestHandler):
     ) -> AsyncGenerator[Any]:
         """As above, told as it goes on."""
         visitor = _visitor(context)
-        run = await self._taken(visitor, params.message)
+        run = await self._taken(visitor, params)
         async for told in self._told(visitor, run):
             yield told
 
@@ -87,7 +91,7 @@ class StoreTasks(RequestHandler):
         """The task as it is now, and whatever follows: a client that lost its connection misses nothing."""
         visitor = _visitor(context)
         run = await self._found(visitor, params.id)
-        task, _ = await _task(run)
+        task, _ = await task_of(run)
         if task.status.state in _TERMINAL:
             raise UnsupportedOperationError(message=f"task {params.id} is over")
         async for told in self._told(visitor, run):
@@ -96,7 +100,7 @@ class StoreTasks(RequestHandler):
     async def on_get_task(self, params: pb.GetTaskRequest, context: ServerCallContext) -> pb.Task:
         """A task as it is."""
         visitor = _visitor(context)
-        return (await _task(await self._found(visitor, params.id)))[0]
+        return (await task_of(await self._found(visitor, params.id)))[0]
 
     async def on_list_tasks(self, params: pb.ListTasksRequest, context: ServerCallContext) -> pb.ListTasksResponse:
         """Tasks of this agent, newest first."""
@@ -108,7 +112,7 @@ class StoreTasks(RequestHandler):
             )
         except Error as error:
             raise InvalidParamsError(message=str(error)) from error
-        tasks = [(await _task(run))[0] for run in page]
+        tasks = [(await task_of(run))[0] for run in page]
         return pb.ListTasksResponse(tasks=tasks, next_page_token=page.next or "", page_size=size, total_size=len(tasks))
 
     async def on_cancel_task(self, params: pb.CancelTaskRequest, context: ServerCallContext) -> pb.Task:
@@ -122,21 +126,57 @@ class StoreTasks(RequestHandler):
             raise TaskNotCancelableError(message=str(error)) from error
         return (await _look(run))[0]
 
-    async def on_create_task_push_notification_config(self, params: Any, context: ServerCallContext) -> Any:
-        """Not offered: a client subscribes."""
-        raise PushNotificationNotSupportedError
+    async def on_create_task_push_notification_config(
+        self, params: pb.TaskPushNotificationConfig, context: ServerCallContext
+    ) -> pb.TaskPushNotificationConfig:
+        """Keep an address at which a client is told of a task."""
+        visitor = _visitor(context)
+        run = await self._found(visitor, params.task_id)
+        return await self._kept(visitor, run, params)
 
-    async def on_get_task_push_notification_config(self, params: Any, context: ServerCallContext) -> Any:
-        """Not offered."""
-        raise PushNotificationNotSupportedError
+    async def on_get_task_push_notification_config(
+        self, params: pb.GetTaskPushNotificationConfigRequest, context: ServerCallContext
+    ) -> pb.TaskPushNotificationConfig:
+        """One of them."""
+        for each in await self._pushed(_visitor(context), params.task_id):
+            if each.id == params.id:
+                return each
+        raise TaskNotFoundError(message=f"task {params.task_id} has no configuration {params.id!r}")
 
-    async def on_list_task_push_notification_configs(self, params: Any, context: ServerCallContext) -> Any:
-        """Not offered."""
-        raise PushNotificationNotSupportedError
+    async def on_list_task_push_notification_configs(
+        self, params: pb.ListTaskPushNotificationConfigsRequest, context: ServerCallContext
+    ) -> pb.ListTaskPushNotificationConfigsResponse:
+        """Those of a task."""
+        found = await self._pushed(_visitor(context), params.task_id)
+        return pb.ListTaskPushNotificationConfigsResponse(configs=found)
 
-    async def on_delete_task_push_notification_config(self, params: Any, context: ServerCallContext) -> None:
-        """Not offered."""
-        raise PushNotificationNotSupportedError
+    async def on_delete_task_push_notification_config(
+        self, params: pb.DeleteTaskPushNotificationConfigRequest, context: ServerCallContext
+    ) -> None:
+        """Let one go."""
+        visitor = _visitor(context)
+        await self._pushed(visitor, params.task_id)
+        await pushing.drop(visitor.store, params.task_id, params.id)
+
+    async def _pushed(self, visitor: Visitor, task: str) -> list[pb.TaskPushNotificationConfig]:
+        """The configurations of a task: they hold secrets, so only those who may act on the task see them."""
+        run = await self._found(visitor, task)
+        _check_right(visitor, Right.WRITE if _is_own(run) else Right.OPERATE)
+        return await pushing.kept_of(visitor.store, run.id)
+
+    async def _kept(
+        self, visitor: Visitor, run: AsyncRunHandle, config: pb.TaskPushNotificationConfig
+    ) -> pb.TaskPushNotificationConfig:
+        _check_right(visitor, Right.WRITE if _is_own(run) else Right.OPERATE)
+        wanted = pb.TaskPushNotificationConfig()
+        wanted.CopyFrom(config)
+        wanted.task_id = run.id
+        try:
+            kept = await pushing.keep(visitor.store, wanted, inside=self._inside)
+        except Error as error:
+            raise InvalidParamsError(message=str(error)) from error
+        self._pusher.begin(visitor.token.tenant)
+        return kept
 
     async def on_get_extended_agent_card(self, params: Any, context: ServerCallContext) -> Any:
         """There is one card."""
@@ -144,17 +184,19 @@ class StoreTasks(RequestHandler):
 
     # -- taking messages -------------------------------------------------------------------------------------------------
 
-    async def _taken(self, visitor: Visitor, message: pb.Message) -> AsyncRunHandle:
+    async def _taken(self, visitor: Visitor, params: pb.SendMessageRequest) -> AsyncRunHandle:
         """The run that a message begins or goes on with. A message that is sent again changes nothing."""
+        message, configuration = params.message, params.configuration
         _check_right(visitor, Right.WRITE)
         if not message.message_id or not message.parts:
             raise InvalidParamsError(message="a message has an id and at least one part")
         try:
-            if message.task_id:
-                return await self._answered(visitor, message)
-            return await self._started(visitor, message)
+            run = await (self._answered if message.task_id else self._started)(visitor, message)
         except Error as error:
             raise InvalidParamsError(message=str(error)) from error
+        if configuration.HasField("task_push_notification_config"):
+            await self._kept(visitor, run, configuration.task_push_notification_config)
+        return run
 
     async def _started(self, visitor: Visitor, message: pb.Message) -> AsyncRunHandle:
         caller, tenant = visitor.store._caller, visitor.token.tenant
@@ -229,10 +271,10 @@ def _is_own(run: AsyncRunHandle) -> bool:
 
 async def _look(run: AsyncRunHandle) -> tuple[pb.Task, bool]:
     """A run as a task, as it is now, and whether it goes on by itself no more."""
-    return await _task(await run.refresh())
+    return await task_of(await run.refresh())
 
 
-async def _task(run: AsyncRunHandle) -> tuple[pb.Task, bool]:
+async def task_of(run: AsyncRunHandle) -> tuple[pb.Task, bool]:
     """A run as a task, as the handle knows it, and whether it goes on by itself no more."""
     record = run.record
     context = record.session or run.id

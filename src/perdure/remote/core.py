@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
 from perdure.artifacts.local import save_file
 from perdure.boot import checking
+from perdure.effects.commands import carried
 from perdure.errors import ReadOnly, Refused
 from perdure.log.change import Stream
 from perdure.planes.conversation import artifacts
@@ -92,21 +93,8 @@ class RemoteCore:
         if isinstance(found, RouteRequest):
             return self.send(found)
         assert isgenerator(found)
-        return self._through(found)
-
-    def _through(self, asking: Any) -> Any:
-        """Carry out what a generator asks for, to its end."""
-        try:
-            request = next(asking)
-            while True:
-                try:
-                    answer = self.send(request)
-                except Exception as error:  # noqa: BLE001 - the generator judges it
-                    request = asking.throw(error)
-                else:
-                    request = asking.send(answer)
-        except StopIteration as end:
-            return end.value
+        answer: Any = carried(found, self.send)
+        return answer
 
     def send(self, request: RouteRequest) -> Any:
         """Send one request; gives its answer as the record that it is."""

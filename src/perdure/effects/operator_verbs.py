@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 else:
     (envelope,) = lazily("perdure.effects", "envelope")
 
+GONE = EffectError("Gone", "a person says that its sender will not send it")
+
 
 def locate(reads: Reads, name: str, path: str) -> tuple[Stream, int]:
     """The stream and number that `kind:stream/number` names."""
@@ -69,15 +71,18 @@ def check_own(record: EffectRecord) -> None:
 
 
 def settle(
-    tx: Tx, stream: Stream, seq: int, verdict: Verdict, by: str, about: tuple[str, ...] = (), *, force: bool = False,  # noqa: ARG001
+    tx: Tx, stream: Stream, seq: int, verdict: Verdict, by: str, about: tuple[str, ...] = (), *, force: bool = False,
 ) -> EffectRecord:  # fmt: skip
     """The verb behind `settle`: a person's word about doubt, once; a run that waits may go on.
 
-    force: the sender was not looked for. Only a server that is asked over a network looks for it by this.
+    force: the sender was not looked for. An effect that a session's own loop dispatched is doubted first: a loop on another
+    machine may be gone, and nobody can prove it.
     """
     found = ledger.effect(tx, stream, seq)
     if stream.kind == "run":
         runs.check_here(tx, stream)
+    elif force and found.state is EffectState.DISPATCHED:
+        found = ledger.doubt(tx, stream, seq, found.attempt, GONE, quiet=True, by=by)
     if found.state is not EffectState.IN_DOUBT:
         raise _not_in_doubt(found)
     return arriving(_settlement(verdict))(tx, stream, seq, found.attempt, _outcome(verdict, by)._replace(about=about))

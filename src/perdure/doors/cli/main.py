@@ -130,6 +130,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "token": ("perdure.doors.cli.tokens", "Tokens for the server: make, list, revoke."),
         "console": ("perdure.doors.cli.console", "Open the console in a browser, for this store and you alone."),
         "tenant": ("perdure.doors.cli.tenants", "Tenants and their limits."),
+        "telemetry": ("perdure.doors.cli.telemetry", "Export spans of what happens, by following the feed."),
     },
     "Coding agents": {
         "mcp": ("perdure.doors.cli.mcp", "Serve a store to a coding agent as tools (Model Context Protocol)."),

@@ -21,7 +21,7 @@ from perdure.planes.memory import values
 from perdure.planes.reading.paging import Page
 from perdure.runtime.callers import AsyncCaller
 
-HIDDEN_SCOPES = ("requests/",)  # marks of requests, which are no values of anybody
+HIDDEN_SCOPES = ("requests/", "a2a/")  # marks of requests, and addresses of A2A: no values of anybody
 
 
 async def _nothing(_most: int) -> bytes:

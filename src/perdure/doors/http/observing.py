@@ -69,12 +69,10 @@ from perdure.upkeep.remedies import Remedy
 @route("GET", "/v1/runs", Right.READ, Paged[RunAnswer])
 async def list_runs(call: HttpCall, query: RunsQuery) -> Any:
     """Runs, newest first."""
-    if query.key is not None:
+    asked = call.asked(query)
+    if asked.pop("key") is not None:
         return call.paged(await _run_of_key(call, query))
-    found = await call.store.runs(
-        status=query.status, agent=query.agent, session=query.session, parent=query.parent, errors=query.errors,
-        about=query.about, since=query.since, until=query.until, limit=query.limit, after=call.after(query.after),
-    )  # fmt: skip
+    found = await call.store.runs(**asked)
     return call.paged(found.each(lambda each: run_answer(each.record)))
 
 

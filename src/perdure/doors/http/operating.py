@@ -36,7 +36,8 @@ from perdure.errors import Conflict, InDoubt
 from perdure.handles.aio.requests import AsyncRequests
 from perdure.handles.atomic import Atomic
 from perdure.log.change import Stream
-from perdure.model.records.effects import Absent, Declined, EffectState, Happened, Verdict
+from perdure.model.records.conversation import Call
+from perdure.model.records.effects import Absent, Declined, EffectError, EffectState, Happened, Verdict
 from perdure.model.records.runs import RunRecord
 from perdure.planes import subjects
 from perdure.planes.access import limits
@@ -162,7 +163,8 @@ async def begin_effect(call: HttpCall, body: EffectInput) -> Any:
     """Plan an effect that the client carries out. The Idempotency-Key is its key: look at its state before you dispatch."""
     session = await call.session()
     args = value_from(body.args, "body.args")
-    begun = await session.begin(body.tool, args, kind=body.kind, key=call.key, about=body.about)
+    answered = None if body.call is None else Call(body.call, body.tool, args)
+    begun = await session.begin(body.tool, args, kind=body.kind, key=call.key, call=answered, about=body.about)
     return effect_answer(begun.record)
 
 
@@ -180,7 +182,7 @@ def end_effect(tx: Atomic, call: HttpCall, body: OutcomeInput) -> Any:
     """Say what came of an effect that you dispatched."""
     found = tx.effect(call.parts["effect"])
     if body.outcome == "failed":
-        return effect_answer(found.fail(body.error, about=body.about).record)
+        return effect_answer(found.fail(EffectError(body.code, body.error), about=body.about).record)
     return effect_answer(found.commit(value_from(body.result, "body.result"), about=body.about).record)
 
 

@@ -7,11 +7,11 @@ read serves dozens of requests, and a token that several of them show is looked 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from perdure.planes.access.tokens import TokenRecord
 
-Lookup = Callable[[list[str]], Awaitable[list[TokenRecord | Exception]]]
+Lookup = Callable[[list[str]], Awaitable[Sequence[TokenRecord | Exception]]]
 
 
 class TokenLookup:

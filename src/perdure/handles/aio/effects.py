@@ -8,7 +8,7 @@ from typing import Any, TypeVar, overload
 
 from perdure.effects import approvals, ledger, operator_verbs, settling
 from perdure.effects.commands import Steps
-from perdure.effects.composed import Ends, answering, checkpointing, of
+from perdure.effects.composed import end_begun
 from perdure.effects.intents import intend, named_args
 from perdure.effects.ledger import Outcome, error_of
 from perdure.effects.outcomes import in_doubt, outcome_of
@@ -102,12 +102,15 @@ class AsyncEffect(EffectFacts, AsyncActing):
         """It happened, with this result. checkpoint: the state after it, saved in the same commit. about: whom the result is
         about, besides those of the effect.
         """
-        return await self._end("commit", ledger.commit, Outcome(result, about=named(about)), checkpoint)
+        return await self._end("commit", Outcome(result, about=named(about)), checkpoint)
 
-    async def fail(self, error: str | BaseException = "failed", *, about: Iterable[str] = ()) -> AsyncEffect:
+    async def fail(
+        self, error: str | BaseException | EffectError = "failed", *, about: Iterable[str] = ()
+    ) -> AsyncEffect:
         """It is known not to have happened. about: as for `commit`."""
-        said = error_of(error) if isinstance(error, BaseException) else EffectError("Failed", error)
-        return await self._end("fail", ledger.fail, Outcome(error=said, about=named(about)))
+        said = EffectError("Failed", error) if isinstance(error, str) else error
+        said = error_of(said) if isinstance(said, BaseException) else said
+        return await self._end("fail", Outcome(error=said, about=named(about)))
 
     async def settle(
         self, verdict: Verdict, *, by: str | None = None, force: bool = False, about: Iterable[str] = ()
@@ -128,16 +131,10 @@ class AsyncEffect(EffectFacts, AsyncActing):
         )
         return self
 
-    async def _end(self, arrow: str, verb: Ends[int, int, Outcome], outcome: Outcome, state: Any = ...) -> AsyncEffect:
+    async def _end(self, arrow: str, outcome: Outcome, state: Any = ...) -> AsyncEffect:
         operator_verbs.check_own(self._record)
-        verb = of(self._record, verb)
-        ending = answering(verb)
-        if state is not ...:
-            prepared = await self._read(checkpoints.prepare, checkpoints.freeze(state))
-            ending = checkpointing(prepared, verb)
-        moving = acting_in(self._caller, self._stream).move(
-            arrow, ending, self._record.seq, self._record.attempt, outcome
-        )
+        prepared = None if state is ... else await self._read(checkpoints.prepare, checkpoints.freeze(state))
+        moving = acting_in(self._caller, self._stream).move(arrow, end_begun, self._record, outcome, prepared)
         # The outcome of the call is a fact, whatever became of the locks around it.
         self._record = await AsyncShell(self._caller, self._stream, self._pin, locked=False).run(moving)
         return self

@@ -74,8 +74,4 @@ class AsyncTime(AsyncPast):
         """
         if not isinstance(other, AsyncTime):
             raise Invalid(f"expected a session, got {type(other).__name__}", path="other")
-        a, b = await self._read(diff.stand), await other._read(diff.stand)
-        parted = diff.parted_at(a, b)
-        mine = await self._read(diff.said, parted, a.line[0][1])
-        theirs = await other._read(diff.said, parted, b.line[0][1])
-        return diff.diff(a, b, mine, theirs)
+        return await self._read(diff.between, self._beside(other))

@@ -13,7 +13,7 @@ from perdure.errors import (
 from perdure.handles.aio.effects import AsyncEffect
 from perdure.handles.aio.envelope import AsyncEnveloping
 from perdure.handles.facts import KnownRunFacts
-from perdure.handles.later import adopting, diff, history, timeline, what_if
+from perdure.handles.later import adopting, history, timeline, what_if
 from perdure.log.change import Stream
 from perdure.model.functions import P, R_co
 from perdure.model.records.differences import RunDiff
@@ -70,9 +70,8 @@ class AsyncRunHandle(KnownRunFacts, AsyncEnveloping, Generic[R_co]):
 
     async def _supposed(self, at: int | str, replace: Any, *, allow_effects: bool = False) -> what_if.Supposed:
         """The run that `fork` would make of these arguments, before it is made. Reads alone."""
-        target = await self._read(what_if.target, at)
-        past = await self.at(target.known_at)
-        return await past._read(what_if.suppose, target, replace, await self._witness(), acts=bool(allow_effects))
+        acts, witness = bool(allow_effects), await self._witness()
+        return await self._read(what_if.supposed, at, replace, witness, self._caller.core, acts=acts)
 
     async def diff(self, other: AsyncRunHandle) -> RunDiff:
         """The differences from this run to another one: `run.at("2h").diff(run)`, or a run and its fork.
@@ -81,7 +80,7 @@ class AsyncRunHandle(KnownRunFacts, AsyncEnveloping, Generic[R_co]):
         """
         if not isinstance(other, AsyncRunHandle):
             raise Invalid(f"expected a run, got {type(other).__name__}", path="other")
-        return diff.diff_runs(await self._read(timeline.stand), await other._read(timeline.stand))
+        return await self._read(timeline.between, self._beside(other))
 
     async def result(self, timeout: Duration | None = None) -> R_co:
         """Its result, waiting for its end if need be, from any process. timeout: TimedOut after it; None: do not wait.

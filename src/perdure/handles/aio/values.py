@@ -39,19 +39,23 @@ class AsyncValues(AsyncStreamHandle):
         ttl: Duration | None = None,
         checks: Iterable[object] = (),
         about: Iterable[str] = (),
+        derived: bool = False,
     ) -> Entry:
         """Set a value; returns it with its new version.
 
         expect: set it only if this is its version now (0: only if it is not there). ttl: it is gone after
         this time ("1h", seconds, a timedelta); without, it stays. checks: what must be so for it to hold
         (`perdure.AtCommit`, `FileHash` …), looked at when a session is booted and by `store.checked`; they go with the
-        next version. about: whom this version is about; the next one says so again. Atomic. Repeating it without `expect` makes
+        next version. about: whom this version is about; the next one says so again. derived: it was computed from the version
+        before, and is about whomever that was about, too. Atomic. Repeating it without `expect` makes
         another version; with `expect` the repetition is refused, so that it is safe after a crash. Raises
         Conflict (its `facts` carry the current `version` and `value`), Invalid or TooLarge with the path of
         what is wrong; nothing is written then.
         """
         seen = await self._caller.work(checking.observed, checks) if checks else ()
-        return await self._write(values.put, name, value, expect=expect, ttl=ttl, checks=seen, about=about)
+        return await self._write(
+            values.put, name, value, expect=expect, ttl=ttl, checks=seen, about=about, derived=derived
+        )
 
     async def get(self, name: str, default: Any = None) -> Any:
         """The value of a name, or `default` if it is not there or its time is over. Writes nothing."""

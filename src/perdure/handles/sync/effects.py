@@ -9,7 +9,7 @@ from typing import Any, TypeVar, overload
 
 from perdure.effects import approvals, ledger, operator_verbs, settling
 from perdure.effects.commands import Steps
-from perdure.effects.composed import Ends, answering, checkpointing, of
+from perdure.effects.composed import end_begun
 from perdure.effects.intents import intend, named_args
 from perdure.effects.ledger import Outcome, error_of
 from perdure.effects.outcomes import in_doubt, outcome_of
@@ -103,12 +103,13 @@ class Effect(EffectFacts, Acting):
         """It happened, with this result. checkpoint: the state after it, saved in the same commit. about: whom the result is
         about, besides those of the effect.
         """
-        return self._end("commit", ledger.commit, Outcome(result, about=named(about)), checkpoint)
+        return self._end("commit", Outcome(result, about=named(about)), checkpoint)
 
-    def fail(self, error: str | BaseException = "failed", *, about: Iterable[str] = ()) -> Effect:
+    def fail(self, error: str | BaseException | EffectError = "failed", *, about: Iterable[str] = ()) -> Effect:
         """It is known not to have happened. about: as for `commit`."""
-        said = error_of(error) if isinstance(error, BaseException) else EffectError("Failed", error)
-        return self._end("fail", ledger.fail, Outcome(error=said, about=named(about)))
+        said = EffectError("Failed", error) if isinstance(error, str) else error
+        said = error_of(said) if isinstance(said, BaseException) else said
+        return self._end("fail", Outcome(error=said, about=named(about)))
 
     def settle(
         self, verdict: Verdict, *, by: str | None = None, force: bool = False, about: Iterable[str] = ()
@@ -127,16 +128,10 @@ class Effect(EffectFacts, Acting):
         self._record = self._write(operator_verbs.settle, self._record.seq, verdict, who, named(about), force=force)
         return self
 
-    def _end(self, arrow: str, verb: Ends[int, int, Outcome], outcome: Outcome, state: Any = ...) -> Effect:
+    def _end(self, arrow: str, outcome: Outcome, state: Any = ...) -> Effect:
         operator_verbs.check_own(self._record)
-        verb = of(self._record, verb)
-        ending = answering(verb)
-        if state is not ...:
-            prepared = self._read(checkpoints.prepare, checkpoints.freeze(state))
-            ending = checkpointing(prepared, verb)
-        moving = acting_in(self._caller, self._stream).move(
-            arrow, ending, self._record.seq, self._record.attempt, outcome
-        )
+        prepared = None if state is ... else self._read(checkpoints.prepare, checkpoints.freeze(state))
+        moving = acting_in(self._caller, self._stream).move(arrow, end_begun, self._record, outcome, prepared)
         # The outcome of the call is a fact, whatever became of the locks around it.
         self._record = Shell(self._caller, self._stream, self._pin, locked=False).run(moving)
         return self

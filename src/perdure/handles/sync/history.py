@@ -73,8 +73,4 @@ class Time(Past):
         """
         if not isinstance(other, Time):
             raise Invalid(f"expected a session, got {type(other).__name__}", path="other")
-        a, b = self._read(diff.stand), other._read(diff.stand)
-        parted = diff.parted_at(a, b)
-        mine = self._read(diff.said, parted, a.line[0][1])
-        theirs = other._read(diff.said, parted, b.line[0][1])
-        return diff.diff(a, b, mine, theirs)
+        return self._read(diff.between, self._beside(other))

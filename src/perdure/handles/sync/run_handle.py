@@ -12,7 +12,7 @@ from perdure.errors import (
     TimedOut,
 )
 from perdure.handles.facts import KnownRunFacts
-from perdure.handles.later import adopting, diff, history, timeline, what_if
+from perdure.handles.later import adopting, history, timeline, what_if
 from perdure.handles.sync.effects import Effect
 from perdure.handles.sync.envelope import Enveloping
 from perdure.log.change import Stream
@@ -71,9 +71,8 @@ class RunHandle(KnownRunFacts, Enveloping, Generic[R_co]):
 
     def _supposed(self, at: int | str, replace: Any, *, allow_effects: bool = False) -> what_if.Supposed:
         """The run that `fork` would make of these arguments, before it is made. Reads alone."""
-        target = self._read(what_if.target, at)
-        past = self.at(target.known_at)
-        return past._read(what_if.suppose, target, replace, self._witness(), acts=bool(allow_effects))
+        acts, witness = bool(allow_effects), self._witness()
+        return self._read(what_if.supposed, at, replace, witness, self._caller.core, acts=acts)
 
     def diff(self, other: RunHandle) -> RunDiff:
         """The differences from this run to another one: `run.at("2h").diff(run)`, or a run and its fork.
@@ -82,7 +81,7 @@ class RunHandle(KnownRunFacts, Enveloping, Generic[R_co]):
         """
         if not isinstance(other, RunHandle):
             raise Invalid(f"expected a run, got {type(other).__name__}", path="other")
-        return diff.diff_runs(self._read(timeline.stand), other._read(timeline.stand))
+        return self._read(timeline.between, self._beside(other))
 
     def result(self, timeout: Duration | None = None) -> R_co:
         """Its result, waiting for its end if need be, from any process. timeout: TimedOut after it; None: do not wait.

@@ -105,8 +105,7 @@ FRAMEWORKS = {
     "google-adk": Framework(
         ("google-adk==2.13.0", "sqlalchemy[asyncio]", "aiosqlite"),
         "git+https://github.com/google/adk-python@v2.0.0",
-        ("tests/unittests/sessions/test_session_service.py", "tests/unittests/artifacts/test_artifact_service.py",
-         "tests/unittests/memory/test_in_memory_memory_service.py"),
+        ("tests/unittests/sessions", "tests/unittests/artifacts", "tests/unittests/memory"),
         "google_adk_suite",
         own=("google_adk",),
     ),
@@ -222,13 +221,14 @@ def own_tests(name: str) -> int:
     outside = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
     for folder in FRAMEWORKS[name].own:
         command = [
-            str(home / "bin" / "python"), "-m", "pytest", "-q", "-c", os.devnull, "--noconftest", "--rootdir",
+            str(home / "bin" / "python"), "-m", "pytest", "-q", "-s", "-c", os.devnull, "--noconftest", "--rootdir",
             str(ROOT / "tests"), "--import-mode=importlib", "-p", "no:cacheprovider", str(ROOT / "tests" / "adapters" / folder),
         ]  # fmt: skip
         environment = {**outside, "PYTHONPATH": str(ROOT / "tests")}
         ended = subprocess.run(
             command, cwd=home, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
         )
+        print(*(line for line in ended.stdout.splitlines() if line.startswith("swept ")), sep="\n")
         print(f"{name:16} our own: {(ended.stdout.strip().splitlines() or ['?'])[-1]}", flush=True)
         if ended.returncode:
             failed += 1

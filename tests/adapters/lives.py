@@ -7,8 +7,11 @@ until there is no kill left, and says what the outside world saw. SIGKILL takes 
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import os
 import signal
+import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable
@@ -78,9 +81,9 @@ class Swept(NamedTuple):
         return sorted(line for line in self.seen if line.split()[0] == what)
 
     @property
-    def unrecorded(self) -> bool:
-        """Whether it died between a model's answer and the commit that keeps it: nobody can know of that answer."""
-        return any(line.startswith("killed") and line.endswith("unrecorded") for line in self.seen)
+    def unrecorded(self) -> int:
+        """How often it died between a model's answer and the commit that keeps it: nobody can know of that answer."""
+        return sum(line.startswith("killed") and line.endswith("unrecorded") for line in self.seen)
 
 
 def live(program: Callable[[Life], None], folder: Path, kill_at: int = 0) -> int:
@@ -94,6 +97,7 @@ def live(program: Callable[[Life], None], folder: Path, kill_at: int = 0) -> int
         crash_points._armed = _Every(life)
         program(life)
         (folder / "points").write_text(str(life.reached))
+        (folder / "modules").write_text("\n".join(sys.modules))
         code = 0
     except BaseException:
         (folder / "error").write_text(traceback.format_exc())
@@ -106,6 +110,11 @@ def points_of(program: Callable[[Life], None], folder: Path) -> int:
     folder.mkdir()
     if live(program, folder):
         raise AssertionError((folder / "error").read_text())
+    for module in (
+        (folder / "modules").read_text().splitlines()
+    ):  # what a life loads when it needs it: once for all lives
+        with contextlib.suppress(Exception):
+            importlib.import_module(module)
     return int((folder / "points").read_text())
 
 

@@ -20,6 +20,7 @@ from adapters.lives import Life, points_of, sample, swept
 
 ROOT = Path(__file__).resolve().parents[2]
 FULL = "PERDURE_ROUNDS" in os.environ
+SLOW_SECONDS = 0.02
 
 
 def happened(life: Life, line: str) -> bool:
@@ -28,13 +29,23 @@ def happened(life: Life, line: str) -> bool:
     return path.exists() and line in path.read_text().splitlines()
 
 
+def slowed(program: Callable[[Life], None]) -> Callable[[Life], None]:
+    """A program on a slow disk."""
+
+    def slow(life: Life) -> None:
+        life.slow_seconds = SLOW_SECONDS
+        program(life)
+
+    return slow
+
+
 def report(programs: Mapping[str, Callable[[Life], None]], mode: str, folder: str, most: str) -> None:
-    """Kill a program at each of its points, or at some, and print the cases as JSON."""
+    """Kill a program at each of its points, or at some, and print the cases as JSON. Mode "twice": two lives in a row die."""
     program = programs[mode]
     count = points_of(program, Path(folder) / "whole")
     cases = []
     for number in sample(count, int(most) or None):
-        case = swept(program, Path(folder) / str(number), number)
+        case = swept(program, Path(folder) / str(number), number, 2 if mode == "twice" else 1)
         error = case.folder / "error"
         cases.append({
             "point": number, "killed": case.killed, "end": case.end, "charged": case.named("charged"),
@@ -61,6 +72,19 @@ def sweep(python: Path, program: Path, mode: str, folder: Path, most: int = 8) -
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr[-3000:]
     return json.loads(ran.stdout)
+
+
+def tell(name: str, found: dict[str, Any], expected: list[str], answers: int) -> None:
+    """Print a row of the table: `tools/adapters.py` shows it. paid again: answers that a commit had kept, and asked for again."""
+    cases = found["cases"]
+    numbers = {
+        "points": found["points"], "tried": len(cases), "killed": sum(bool(case["killed"]) for case in cases),
+        "twice": twice(found), "lost": sum(not set(expected) <= set(case["charged"]) for case in cases),
+        "unended": sum(bool(case["end"]) for case in cases),
+        "paid again": sum(case["answers"] > answers + case["unrecorded"] for case in cases),
+        "unrecorded": sum(case["unrecorded"] for case in cases),
+    }  # fmt: skip
+    sys.stdout.write(f"\nswept {name}: {json.dumps(numbers)}\n")
 
 
 def wrong(found: dict[str, Any], expected: list[str], answers: int | None) -> list[Any]:

@@ -45,7 +45,10 @@ PEERS = {
         ("langgraph.func", "langgraph.graph", "langgraph.types", "langgraph.checkpoint.sqlite"),
     ),
     "dbos": Peer(("dbos==3.3.0",), ("dbos", "sqlalchemy.dialects.sqlite", "dbos._sys_db_sqlite")),
-    "openai-agents": Peer(("openai-agents==0.24.0",)),
+    "openai-agents": Peer(("openai-agents==0.24.0",), ("agents", "agents.memory", "openai.types.responses")),
+    "pydantic-ai": Peer(
+        ("pydantic-ai-slim==2.66.0",), ("pydantic_ai", "pydantic_ai.models.function", "pydantic_ai.durable_exec")
+    ),
     "google-adk": Peer(("google-adk==2.13.0",)),
 }
 

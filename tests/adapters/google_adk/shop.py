@@ -22,5 +22,7 @@ class Scripted(BaseLlm):
         charged = {(each.response or {}).get("charged") for each in given if each is not None}
         left = [cents for cents in ORDERS if cents not in charged]
         parts = [types.Part(function_call=types.FunctionCall(name="charge", args={"cents": each})) for each in left]
+        if stream:
+            yield LlmResponse(content=types.Content(role="model", parts=[types.Part(text="let me")]), partial=True)
         self.asked()
         yield LlmResponse(content=types.Content(role="model", parts=parts or [types.Part(text="done")]))

@@ -2,6 +2,7 @@
 
 `python sweep.py MODE FOLDER MOST`. MODE: see MODES. A life that follows a death resumes the invocation, or (again) sends the
 message again. unsafe: the tool says nothing about itself, and a person answers the confirmation by what the outside world shows.
+streamed: answers come in parts. slow: on a slow disk. twice: the life after the first one is killed too.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from google.adk.agents import LlmAgent
+from google.adk.agents.run_config import RunConfig, StreamingMode
 from google.adk.apps.app import App, ResumabilityConfig
 from google.adk.runners import Runner
 from google.adk.sessions.sqlite_session_service import SqliteSessionService
@@ -24,7 +26,7 @@ from google.genai import types
 import perdure
 from adapters.google_adk.shop import Scripted
 from adapters.lives import Life
-from adapters.sweeping import happened, report
+from adapters.sweeping import happened, report, slowed
 from perdure.adapters.google_adk import PerdurePlugin, PerdureSessionService, plugin
 
 warnings.simplefilter("ignore")
@@ -71,8 +73,9 @@ def verdicts(life: Life, questions: list[Any]) -> Any:
     return types.Content(role="user", parts=parts)
 
 
-async def finish(life: Life, service: Any, runner: Runner, *, again: bool) -> None:
+async def finish(life: Life, service: Any, runner: Runner, *, again: bool, streamed: bool) -> None:
     """Run the agent until it is done, as the program of a user does."""
+    config = RunConfig(streaming_mode=StreamingMode.SSE if streamed else StreamingMode.NONE)
     found = await service.get_session(**WHO) or await service.create_session(**WHO)
     for _ in range(ROUNDS_MAX):
         if any(said(event) == ["done"] for event in found.events):
@@ -83,29 +86,33 @@ async def finish(life: Life, service: Any, runner: Runner, *, again: bool) -> No
             more = {"new_message": verdicts(life, questions)}
         elif found.events and not again:
             more = {"invocation_id": found.events[-1].invocation_id}
-        async for _ in runner.run_async(user_id="alice", session_id="order", **more):
+        async for _ in runner.run_async(user_id="alice", session_id="order", run_config=config, **more):
             pass
         found = await service.get_session(**WHO)
     raise AssertionError("the agent does not come to an end")
 
 
-def run(life: Life, service: Any, plugins: list[Any], *, again: bool) -> None:
+def run(life: Life, service: Any, plugins: list[Any], *, again: bool, streamed: bool = False) -> None:
     agent = LlmAgent(name="shop", model=Scripted(model="scripted", asked=life.answered), tools=[bank(life)])
     config = None if again else ResumabilityConfig(is_resumable=True)
     app = App(name="shop", root_agent=agent, plugins=plugins, resumability_config=config)
-    asyncio.run(finish(life, service, Runner(app=app, session_service=service), again=again))
+    asyncio.run(finish(life, service, Runner(app=app, session_service=service), again=again, streamed=streamed))
 
 
-def with_perdure(kind: str, *, again: bool = False, unsafe: bool = False, forgets: bool = False) -> Any:
+def with_perdure(
+    kind: str, *, again: bool = False, unsafe: bool = False, streamed: bool = False, forgets: str = ""
+) -> Any:
     def program(life: Life) -> None:
-        if forgets:  # a control: a call without a response is not recognised when it is made again
+        if forgets == "calls":  # a control: a call without a response is not recognised when it is made again
             plugin.key_among = lambda events, call_id: None
+        if forgets == "answers":  # a control: a message that is sent again is a new question to the model
+            plugin.answer_among = lambda events, invocation, agent: None
         declared = perdure.tool(
             lambda cents: None, name="charge", probe=lambda cents: looked_up(life, cents), lands_within=0
         )
         with perdure.open(f"{kind}:///{life.folder}/agent.db") as store:
             made = PerdurePlugin(store, kinds={} if unsafe else {"charge": declared})
-            run(life, PerdureSessionService(store), [made], again=again)
+            run(life, PerdureSessionService(store), [made], again=again, streamed=streamed)
 
     return program
 
@@ -123,7 +130,13 @@ MODES = {
     "unsafe": with_perdure("sqlite", unsafe=True),
     "unsafe-again": with_perdure("sqlite", unsafe=True, again=True),
     "files": with_perdure("files"),
-    "forgets": with_perdure("sqlite", again=True, forgets=True),
+    "slow": slowed(with_perdure("sqlite")),
+    "slow-again": slowed(with_perdure("sqlite", again=True)),
+    "streamed": with_perdure("sqlite", streamed=True),
+    "streamed-again": with_perdure("sqlite", streamed=True, again=True),
+    "twice": with_perdure("sqlite", again=True),
+    "forgets": with_perdure("sqlite", again=True, forgets="calls"),
+    "asks-anew": with_perdure("sqlite", again=True, forgets="answers"),
     "stock": stock(again=False),
     "stock-again": stock(again=True),
 }

@@ -29,7 +29,7 @@ from perdure.adapters.google_adk import (
     PerdurePlugin,
     PerdureSessionService,
 )
-from perdure.adapters.google_adk.plugin import key_among
+from perdure.adapters.google_adk.plugin import answer_among, key_among
 from perdure.model.records.conversation import Call
 
 WHO = {"app_name": "shop", "user_id": "alice"}
@@ -375,6 +375,29 @@ def test_a_message_that_is_sent_again_is_refused_while_a_call_can_be_resumed(tmp
     with perdure.open(f"sqlite:///{tmp_path}/agent.db") as store:
         assert asyncio.run(main(store)) == ["done"]
     assert sorted(calls) == [5, 7]
+
+
+def event_of(invocation: str, author: str, *parts: types.Part) -> Event:
+    content = types.Content(role="user" if author == "user" else "model", parts=list(parts))
+    return Event(id=Event.new_id(), invocation_id=invocation, author=author, content=content)
+
+
+def test_a_message_that_is_sent_again_gets_the_answer_whose_calls_wait() -> None:
+    buy, other = types.Part(text="buy it"), types.Part(text="buy something else")
+    call = types.Part(function_call=types.FunctionCall(id="c1", name="charge", args={"cents": 5}))
+    response = types.Part(function_response=types.FunctionResponse(id="c1", name="charge", response={"charged": 5}))
+    asked = [event_of("i1", "user", buy), event_of("i1", "shop", call)]
+    again = event_of("i2", "user", buy)
+    found = answer_among([*asked, again], "i2", "shop")
+    assert [(part.function_call.name, part.function_call.id) for part in found.parts] == [("charge", None)]
+    assert call.function_call is not None
+    assert call.function_call.id == "c1"  # what is stored is left as it is
+    # The model is asked: by another message, about an answer that has its results, by another agent, and later in the invocation.
+    assert answer_among([*asked, event_of("i2", "user", other)], "i2", "shop") is None
+    assert answer_among([*asked, event_of("i1", "user", response), again], "i2", "shop") is None
+    assert answer_among([*asked, again], "i2", "seller") is None
+    assert answer_among([*asked, again, event_of("i2", "shop", call)], "i2", "shop") is None
+    assert answer_among([again], "i2", "shop") is None
 
 
 def test_a_call_without_a_response_is_taken_once() -> None:

@@ -9,26 +9,38 @@ from pathlib import Path
 
 import pytest
 
-from adapters.sweeping import FULL, pays_once, python_of, sweep, twice, wrong
+from adapters.sweeping import FULL, pays_once, python_of, sweep, tell, twice, wrong
 
 PROGRAM = Path(__file__).with_name("sweep.py")
 PYTHON = python_of("google-adk")
 pytestmark = pytest.mark.skipif(PYTHON is None, reason="google-adk is not there: `make adapters` gets it")
 ONCE = ["charged 5", "charged 7"]
-MODES = ["again", "sqlite", "unsafe", "unsafe-again", "files"]
+MODES = [
+    "again", "sqlite", "unsafe", "unsafe-again", "files", "slow", "slow-again", "streamed", "streamed-again", "twice",
+]  # fmt: skip
+ANSWERS = 2
 
 
 @pytest.mark.parametrize("mode", MODES if FULL else MODES[:1])
 def test_a_kill_at_every_point(mode: str, tmp_path: Path) -> None:
     found = sweep(PYTHON, PROGRAM, mode, tmp_path)
+    tell(f"google_adk {mode}", found, ONCE, ANSWERS)
     assert sum(bool(case["killed"]) for case in found["cases"]) * 2 > len(found["cases"])
-    # A message that is sent again is a new question to the model.
-    assert wrong(found, ONCE, None if mode.endswith("again") else 2) == []
+    assert wrong(found, ONCE, ANSWERS) == []
 
 
 @pytest.mark.parametrize("mode", ["stock", "stock-again", "forgets"] if FULL else ["stock"])
 def test_control_it_is_called_twice(mode: str, tmp_path: Path) -> None:
-    assert twice(sweep(PYTHON, PROGRAM, mode, tmp_path, most=0)) > 0
+    found = sweep(PYTHON, PROGRAM, mode, tmp_path, most=0)
+    tell(f"google_adk {mode}", found, ONCE, ANSWERS)
+    assert twice(found) > 0
+
+
+def test_control_a_message_sent_again_is_paid_for_again(tmp_path: Path) -> None:
+    found = sweep(PYTHON, PROGRAM, "asks-anew", tmp_path)
+    tell("google_adk asks-anew", found, ONCE, ANSWERS)
+    assert twice(found) == 0
+    assert wrong(found, ONCE, ANSWERS) != []
 
 
 def test_the_example_of_the_page_is_killed_and_pays_once(tmp_path: Path) -> None:

@@ -221,6 +221,20 @@ def test_control_flow_of_the_framework_is_a_result(store: Any) -> None:
     assert (world.asked, tries) == (3, [5, 5])  # one id comes twice: two calls
 
 
+def test_a_result_that_is_no_text_stands_bare_in_the_ledger(store: Any) -> None:
+    world = World()
+
+    async def structured(cents: int) -> dict[str, Any]:
+        return {"charged": cents, "kind": "image-url", "url": "https://example.com/a.png"}  # data, and no file
+
+    world.agent = Agent(FunctionModel(world.answer), name="shop", capabilities=[PerdureDurability()])
+    world.agent.tool_plain(name="charge")(structured)
+    for _ in range(2):
+        assert "image-url" in drive(store, world)
+    [effect] = store.effects()
+    assert effect.result == {"charged": 5, "kind": "image-url", "url": "https://example.com/a.png"}
+
+
 def test_text_that_no_store_keeps_as_text_comes_back(store: Any) -> None:
     world = World()
 

@@ -19,12 +19,12 @@ ANSWERS_MAX = 20
 
 
 class Host(Transport):
-    """One life of the program. lines: the transcript so far; path: the file that it would write."""
+    """One life of the program. lines: the transcript so far; path: the file that it would write; own: does a tool of its own."""
 
     def __init__(
-        self, answer: Any, lines: list[Any], session_id: str, cwd: str, path: str, servers: tuple[str, ...]
+        self, answer: Any, lines: list[Any], session_id: str, cwd: str, path: str, servers: tuple[str, ...], own: Any = None
     ) -> None:  # fmt: skip
-        self.answer, self.lines, self.servers = answer, list(lines), servers
+        self.answer, self.lines, self.servers, self.own = answer, list(lines), servers, own
         self.numbers = itertools.count(1)
         self.session_id, self.cwd, self.path = session_id, cwd, path
         self.out: asyncio.Queue[Any] = asyncio.Queue()
@@ -138,12 +138,18 @@ class Host(Transport):
             decided = said.get("hookSpecificOutput", {})
             if decided.get("permissionDecision") == "deny":
                 return _result(use, decided["permissionDecisionReason"], error=True)
-        _, server, tool = use["name"].split("__")
-        given = await self.rpc(server, "tools/call", {"name": tool, "arguments": use["input"]})
+        given = await self.carry_out(use)
         for hook in self.hooks.get("PostToolUse", ()):
             event = {"hook_event_name": "PostToolUse", "tool_response": given, **about}
             await self.ask(subtype="hook_callback", callback_id=hook, input=event, tool_use_id=use["id"])
         return _result(use, given["content"][0]["text"], error=bool(given.get("isError")))
+
+    async def carry_out(self, use: Any) -> Any:
+        """A tool of a server, or of its own."""
+        if "__" not in use["name"]:
+            return self.own(use["name"])
+        _, server, tool = use["name"].split("__")
+        return await self.rpc(server, "tools/call", {"name": tool, "arguments": use["input"]})
 
 
 def _result(use: Any, text: str, *, error: bool) -> Any:
@@ -151,11 +157,11 @@ def _result(use: Any, text: str, *, error: bool) -> Any:
 
 
 def heard(lines: list[Any]) -> list[str]:
-    """The names of the tools whose results a transcript has."""
+    """The names of the tools whose results a transcript has. A model understands a denial that says that it was done before."""
     names, done = {}, []
     for block in (block for line in lines for block in line["message"]["content"] if isinstance(block, dict)):
         if block["type"] == "tool_use":
             names[block["id"]] = block["name"]
-        elif block["type"] == "tool_result" and not block.get("is_error"):
+        elif block["type"] == "tool_result" and (not block.get("is_error") or "carried out before" in block["content"]):
             done.append(names[block["tool_use_id"]].rpartition("__")[2])
     return done

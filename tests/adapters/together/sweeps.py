@@ -2,9 +2,11 @@
 
     python sweeps.py FRAMEWORK MODE SUBJECT MOST FOLDER
 
-FRAMEWORK: openai_agents, pydantic_ai, claude_agent. MODE: plain, slow (a slow disk), files (another store), again (the life after
-the first one is killed at the same point too), streamed. SUBJECT: perdure; no barrier (the
-model's answer is not kept before its calls are carried out); stock. An agent pays and mails at once, then ships, then says so:
+FRAMEWORK: openai_agents, pydantic_ai, claude_agent. MODE: plain, or words joined by "-": slow (a slow disk), files (another
+store), again (the life after the first one is killed at the same point too), streamed, unsafe (tools say nothing about
+themselves: a person looks at the outside world, and settles), and for Claude batched (the transcript is mirrored late) and
+builtin (the host carries out the tools). SUBJECT: perdure; no barrier (the model's answer is not kept before its calls are
+carried out); stock. An agent pays and mails at once, then ships, then says so:
 three answers, three effects. Each id of a call is new, as a provider's are. A life that is not killed is asked once more at its
 end, with the same message: nothing may happen again.
 """
@@ -32,7 +34,11 @@ SLOW_SECONDS = 0.02
 
 
 def url_of(life: Life, mode: str) -> str:
-    return f"files:///{life.folder}/agent" if mode == "files" else f"sqlite:///{life.folder}/agent.db"
+    return f"files:///{life.folder}/agent" if "files" in words(mode) else f"sqlite:///{life.folder}/agent.db"
+
+
+def words(mode: str) -> list[str]:
+    return mode.split("-")
 
 
 def new_id() -> str:
@@ -55,6 +61,13 @@ def probing(life: Life, name: str) -> Any:
     path = life.folder / "seen"
     happened = path.exists() and f"did {name}" in path.read_text().splitlines()
     return perdure.Happened(f"did {name}") if happened else perdure.Absent()
+
+
+async def settle_all(life: Life, store: Any, made: Any = lambda text: text) -> None:
+    """A person looks at the outside world, and says what became of each effect in doubt. made: a result of its text."""
+    for effect in await store.effects(in_doubt=True):
+        found = probing(life, effect.tool)
+        await effect.settle(perdure.Happened(made(found.result)) if isinstance(found, perdure.Happened) else found)
 
 
 # -- OpenAI Agents -----------------------------------------------------------------------------------------------
@@ -106,6 +119,8 @@ def openai_agents(life: Life, mode: str, subject: str) -> None:  # noqa: C901 - 
         act.__name__ = name
         if subject == "stock":
             return function_tool(act)
+        if "unsafe" in words(mode):
+            return durable_function_tool(act)
         return durable_function_tool(act, probe=lambda order: probing(life, name), lands_within=0)
 
     async def no_barrier(self: Any, input: Any, ask: Any) -> ModelResponse:  # noqa: A002
@@ -119,6 +134,28 @@ def openai_agents(life: Life, mode: str, subject: str) -> None:  # noqa: C901 - 
     if subject == "no barrier":
         runner._DurableRun.answer = no_barrier  # this process ends with this life
 
+    async def once(agent: Any, session: Any) -> Any:
+        about = {"session": session, "key": "r"}
+        if "streamed" not in words(mode):
+            return await DurableRunner.run(agent, "order", **about)
+        result = await DurableRunner.run_streamed(agent, "order", **about)
+        async for _event in result.stream_events():
+            pass
+        return result
+
+    async def ended(agent: Any, store: Any, session: Any) -> Any:
+        """Run it until no call waits for a person."""
+        for _ in range(6):
+            try:
+                result = await once(agent, session)
+            except perdure.InDoubt:  # a stream cannot be begun anew
+                result = None
+            if result is not None and not result.interruptions:
+                return result
+            assert "unsafe" in words(mode)
+            await settle_all(life, store.aio)
+        raise AssertionError("it does not come to an end")
+
     async def main() -> None:
         agent = Agent(name="shop", model=Scripted(), tools=[made(name) for name in (*FIRST, *THEN)])
         if subject == "stock":
@@ -128,12 +165,7 @@ def openai_agents(life: Life, mode: str, subject: str) -> None:  # noqa: C901 - 
         with perdure.open(url_of(life, mode)) as store:
             session = PerdureSession("s", store)
             for _ in range(1 if subject == "no barrier" else 2):
-                if mode == "streamed":
-                    result = await DurableRunner.run_streamed(agent, "order", session=session, key="r")
-                    async for _event in result.stream_events():
-                        pass
-                else:
-                    result = await DurableRunner.run(agent, "order", session=session, key="r")
+                result = await ended(agent, store, session)
                 assert result.final_output == "done"
             kinds = [item.get("type", "message") for item in await session.get_items()]
             if subject == "perdure":
@@ -175,7 +207,8 @@ def pydantic_ai(life: Life, mode: str, subject: str) -> None:  # noqa: C901 - a 
             return doing(life, name)
 
         act.__name__ = name
-        perdure.tool(act, name=name, kind="probed", probe=lambda order: probing(life, name), lands_within=0)
+        if "unsafe" not in words(mode):
+            perdure.tool(act, name=name, kind="probed", probe=lambda order: probing(life, name), lands_within=0)
         return act
 
     if subject == "no barrier":
@@ -196,12 +229,22 @@ def pydantic_ai(life: Life, mode: str, subject: str) -> None:  # noqa: C901 - a 
     model = FunctionModel(answer, stream_function=streamed)
     tools = [made(name) for name in (*FIRST, *THEN)]
     agent = Agent(model, name="shop", tools=tools, capabilities=capabilities)
-    options = {"event_stream_handler": watch} if mode == "streamed" else {}
+    options = {"event_stream_handler": watch} if "streamed" in words(mode) else {}
 
     @perdure.agent
     async def shop(run: Any, question: str) -> str:
         with within(run):
             return (await agent.run(question, **options)).output
+
+    async def ended(store: Any) -> str:
+        """Drive it until nothing waits for a person."""
+        for _ in range(6):
+            try:
+                return await store.aio.drive(shop, "order", key="order-7")
+            except (perdure.InDoubt, perdure.Waiting):
+                assert "unsafe" in words(mode)
+            await settle_all(life, store.aio)
+        raise AssertionError("it does not come to an end")
 
     async def main() -> None:
         if subject == "stock":
@@ -209,7 +252,7 @@ def pydantic_ai(life: Life, mode: str, subject: str) -> None:  # noqa: C901 - a 
             return
         with perdure.open(url_of(life, mode)) as store:
             for _ in range(2):
-                assert await store.aio.drive(shop, "order", key="order-7") == "done"
+                assert await ended(store) == "done"
 
     asyncio.run(main())
 
@@ -230,15 +273,22 @@ def claude_agent(life: Life, mode: str, subject: str) -> None:  # noqa: C901 - a
 
     from perdure.adapters.claude_agent import PerdureLedger, PerdureSessionStore
 
+    builtin = "builtin" in words(mode)
+
     async def answer(lines: list[Any]) -> Any:
+        await settle_all(life, store.aio, told)  # meanwhile, a person does
         life.answered()
         calls = next_calls(heard(lines))
-        return ("let me see" if calls else "done"), [(f"mcp__shop__{name}", {"order": "7"}) for name in calls]
+        prefix = "" if builtin else "mcp__shop__"
+        return ("let me see" if calls else "done"), [(prefix + name, {"order": "7"}) for name in calls]
+
+    def told(text: str) -> Any:
+        return {"content": [{"type": "text", "text": text}]}
 
     def made(name: str) -> Any:
         @tool(name, "Do it.", {"order": str})
         async def act(args: Any) -> Any:
-            return {"content": [{"type": "text", "text": doing(life, name)}]}
+            return told(doing(life, name))
 
         return act
 
@@ -247,17 +297,17 @@ def claude_agent(life: Life, mode: str, subject: str) -> None:  # noqa: C901 - a
 
         def probe(order: str) -> Any:
             found = probing(life, name)
-            text = {"content": [{"type": "text", "text": f"did {name}"}]}
-            return perdure.Happened(text) if isinstance(found, perdure.Happened) else found
+            return perdure.Happened(told(f"did {name}")) if isinstance(found, perdure.Happened) else found
 
         return perdure.tool(act, name=name, probe=probe, lands_within=0)
 
-    async def main(store: Any) -> None:
+    async def main() -> None:
         session_id = str(uuid.UUID(int=7))
         key = {"project_key": project_key_for_directory(str(life.folder)), "session_id": session_id}
         names = (*FIRST, *THEN)
         sessions = PerdureSessionStore(store)
-        ledger = PerdureLedger(store, "shop", kinds={name: declared(name) for name in names})
+        kinds = {} if builtin or "unsafe" in words(mode) else {name: declared(name) for name in names}
+        ledger = PerdureLedger(store, "shop", kinds=kinds)
         if subject == "no barrier":  # the ledger is not told of calls that are heard of nowhere
             ledger._find_unheard = _nothing
         tools = [made(name) for name in names]
@@ -266,10 +316,10 @@ def claude_agent(life: Life, mode: str, subject: str) -> None:  # noqa: C901 - a
         if lines and heard(lines)[-1:] == ["ship"] and lines[-1]["type"] == "assistant":
             return
         path = str(_get_projects_dir() / key["project_key"] / f"{session_id}.jsonl")
-        host = Host(answer, lines, session_id, str(life.folder), path, ("shop",))
+        host = Host(answer, lines, session_id, str(life.folder), path, ("shop",), lambda name: told(doing(life, name)))
         options = ClaudeAgentOptions(
             mcp_servers={"shop": server}, hooks={} if subject == "stock" else ledger.hooks(), session_store=sessions,
-            session_store_flush="eager", cwd=life.folder,
+            session_store_flush="batched" if "batched" in words(mode) else "eager", cwd=life.folder,
         )  # fmt: skip
         async with ClaudeSDKClient(options, transport=host) as client:
             await client.query("order")
@@ -279,7 +329,7 @@ def claude_agent(life: Life, mode: str, subject: str) -> None:  # noqa: C901 - a
         assert last[-1].result == "done", last
 
     with perdure.open(url_of(life, mode)) as store:
-        asyncio.run(main(store))
+        asyncio.run(main())
 
 
 async def _nothing(_coming: Any) -> list[Any]:
@@ -301,7 +351,7 @@ def main(framework: str, mode: str, subject: str, most: str, folder: str) -> Non
         importlib.import_module(module)
 
     def program(life: Life) -> None:
-        life.slow_seconds = SLOW_SECONDS if mode == "slow" else 0
+        life.slow_seconds = SLOW_SECONDS if "slow" in words(mode) else 0
         PROGRAMS[framework](life, mode, subject)
 
     count = points_of(program, Path(folder) / "whole")
@@ -312,17 +362,18 @@ def main(framework: str, mode: str, subject: str, most: str, folder: str) -> Non
         "twice": 0,
         "lost": 0,
         "paid_twice": 0,
+        "unrecorded": 0,
         "unended": [],
     }
     for number in sample(count, int(most) or None):
-        case = swept(program, Path(folder) / str(number), number, 2 if mode == "again" else 1)
+        case = swept(program, Path(folder) / str(number), number, 2 if "again" in words(mode) else 1)
         did = case.named("did")
         report["points"] += 1
         report["killed"] += bool(case.killed)
         report["twice"] += len(did) > len(set(did))
         report["lost"] += set(did) != {f"did {name}" for name in (*FIRST, *THEN)}
-        lost_answers = sum(line.startswith("killed") and line.endswith("unrecorded") for line in case.seen)
-        report["paid_twice"] += case.count("answer") > 3 + lost_answers
+        report["paid_twice"] += case.count("answer") > 3 + case.unrecorded
+        report["unrecorded"] += case.unrecorded
         if case.end:
             report["unended"].append([number, (case.folder / "error").read_text()[-1500:]])
     sys.stdout.write(json.dumps(report))

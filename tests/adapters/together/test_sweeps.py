@@ -20,9 +20,9 @@ ALL = bool(os.environ.get("PERDURE_ROUNDS"))
 SOME = "6"
 NEEDS = {"openai_agents": "agents", "pydantic_ai": "pydantic_ai", "claude_agent": "claude_agent_sdk"}
 MODES = [
-    *(("openai_agents", mode) for mode in ("plain", "slow", "again", "streamed")),
-    *(("pydantic_ai", mode) for mode in ("plain", "slow", "files", "again", "streamed")),
-    *(("claude_agent", mode) for mode in ("plain", "slow", "files", "again")),
+    *(("openai_agents", mode) for mode in ("plain", "slow", "files", "again", "streamed", "unsafe", "unsafe-streamed")),
+    *(("pydantic_ai", mode) for mode in ("plain", "slow", "files", "again", "streamed", "unsafe")),
+    *(("claude_agent", mode) for mode in ("plain", "slow", "files", "again", "unsafe", "builtin")),
 ]
 QUICK = [each for each in MODES if each[1] == "plain"]
 # Where `make test` has the framework, tests/adapters/pydantic_ai/test_sweep.py takes a sample of it.
@@ -38,7 +38,9 @@ def swept(framework, mode, subject, folder, most=SOME):
     command = [sys.executable, PROGRAM, framework, mode, subject, "0" if ALL else most, folder]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr[-3000:]
-    return json.loads(ran.stdout)
+    found = json.loads(ran.stdout)
+    sys.stdout.write(f"\nswept {framework} {mode} {subject}: {json.dumps(found)[:600]}\n")
+    return found
 
 
 @pytest.mark.parametrize(("framework", "mode"), MODES if ALL else QUICK)
@@ -48,6 +50,11 @@ def test_every_effect_once_wherever_it_is_killed(framework, mode, tmp_path):
     assert (found["twice"], found["lost"], found["unended"]) == (0, 0, [])
     if framework != "claude_agent":
         assert found["paid_twice"] == 0
+
+
+def test_control_a_transcript_that_is_mirrored_late_does_not_say_what_was_heard(tmp_path):
+    """Why the page asks for `session_store_flush="eager"`."""
+    assert swept("claude_agent", "batched", "perdure", tmp_path, "16")["twice"] > 0
 
 
 @pytest.mark.parametrize("framework", NEEDS)

@@ -1,4 +1,4 @@
-"""LangGraph and DBOS at a short case each, in their own environments; skipped, with the way to get them, where they are not."""
+"""Frameworks at a short case each, in their own environments; skipped, with the way to get them, where they are not."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from perdure.evaluation.recovery import plan, run
 from perdure.evaluation.recovery.host import ShownCase
 from perdure.evaluation.recovery.subjects import SUBJECTS, load
 
+WITH_ADAPTER = ["langgraph-perdure", "openai-perdure", "pydantic-perdure"]
 OF_PEERS = [name for name in SUBJECTS if load(name).peer]
 
 
@@ -22,7 +23,7 @@ def shown(name: str, rest: str) -> ShownCase:
 
 
 def test_there_are_peers() -> None:
-    assert {load(name).peer for name in OF_PEERS} == {"langgraph", "dbos"}
+    assert {load(name).peer for name in OF_PEERS} == {"langgraph", "openai-agents", "pydantic-ai", "dbos"}
 
 
 @pytest.mark.parametrize("name", OF_PEERS)
@@ -39,13 +40,14 @@ def test_it_uses_the_keys_and_the_looks_that_the_other_side_offers(name: str) ->
         assert shown(name, f"support/kill/{effect}:sent").score.duplicates == 0
 
 
-@pytest.mark.parametrize("name", [name for name in OF_PEERS if name != "langgraph-perdure"])
+@pytest.mark.parametrize("name", [name for name in OF_PEERS if name not in WITH_ADAPTER])
 def test_a_mail_that_was_sent_and_not_recorded_is_sent_again(name: str) -> None:
     """The control of the one before: where nothing is offered, it is done twice, and nobody was asked."""
     found = shown(name, "support/kill/mail:sent")
     assert (found.score.duplicates, found.score.guessed, found.score.surfaced) == (1, 1, 0)
 
 
-def test_with_the_adapter_a_mail_that_was_sent_and_not_recorded_waits_for_a_person() -> None:
-    found = shown("langgraph-perdure", "support/kill/mail:sent")
+@pytest.mark.parametrize("name", WITH_ADAPTER)
+def test_with_the_adapter_a_mail_that_was_sent_and_not_recorded_waits_for_a_person(name: str) -> None:
+    found = shown(name, "support/kill/mail:sent")
     assert (found.score.duplicates, found.score.guessed, found.score.surfaced) == (0, 0, 1)

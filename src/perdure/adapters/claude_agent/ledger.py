@@ -74,17 +74,16 @@ class PerdureLedger:
         if kind is ToolKind.READ or name in self._served:
             return {}
         session = await self._session()
-        unheard = await self._take_unheard(name, args, coming)
-        if unheard is not None:
-            return _denied(
-                f"{name} with this input was carried out before the process died. Its result: {unheard.result!r}"[
-                    :2_000
-                ]
-            )
+        await self._look_for_unheard(coming)
         left = await left_open(session, name, args)
         if left is not None and kind is not ToolKind.IDEMPOTENT:
             return _denied(f"{name} with this input was being carried out when its process died, and its outcome is unknown. "
                            f"Check, then run `perdure settle {left.id} happened|absent|failed`")  # fmt: skip
+        left = left or await self._take_unheard(name, args, coming)
+        if left is not None and left.state is EffectState.COMMITTED:
+            return _denied(
+                f"{name} with this input was carried out before the process died. Its result: {left.result!r}"[:2_000]
+            )
         key = left.key if left is not None else KEY + coming.call
         effect = await session.begin(name, {"arguments": storable(args)}, kind=kind, key=key)
         if effect.settled:
@@ -135,6 +134,7 @@ class PerdureLedger:
             session = await self._session()
             seen = self._coming.get(_like(made.name, args))
             coming = seen.pop(0) if seen else _Coming("", None, None)
+            await self._look_for_unheard(coming)
             left = await left_open(session, made.name, args) or await self._take_unheard(made.name, args, coming)
             call = Call("", made.name, args)
             key = left.key if left is not None else KEY + coming.call if coming.call else None
@@ -150,21 +150,29 @@ class PerdureLedger:
 
     # -- results that nobody has heard -------------------------------------------------------------------------------
 
-    async def _take_unheard(self, tool: str, args: Any, coming: _Coming) -> AsyncEffect | None:
-        """The effect of an earlier process that answers this call; from now on it is bound to it."""
-        async with self._mutex:  # looked for once, before this process has effects of its own
+    async def _look_for_unheard(self, coming: _Coming) -> None:
+        """Once, before this process has effects of its own."""
+        async with self._mutex:
             if self._unheard is None and coming.session is not None:
                 self._unheard = await self._find_unheard(coming)
-            unheard = self._unheard or []
-        for effect in unheard:
-            if effect.tool == tool and effect.record.args == {"arguments": storable(args)}:
-                unheard.remove(effect)
+
+    async def _take_unheard(self, tool: str, args: Any, coming: _Coming) -> AsyncEffect | None:
+        """The effect of an earlier process that this call is; from now on it is bound to it.
+
+        It is done; or a person has said since that it did not happen, and it is sent under its key.
+        """
+        for effect in list(self._unheard or ()):
+            if effect.tool != tool or effect.record.args != {"arguments": storable(args)}:
+                continue
+            await effect.refresh()
+            if effect.state in (EffectState.COMMITTED, EffectState.PLANNED) and self._unheard is not None:
+                self._unheard.remove(effect)
                 await self._bind(effect, coming.call)
                 return effect
         return None
 
     async def _find_unheard(self, coming: _Coming) -> list[AsyncEffect]:
-        """Effects that are done, and whose calls have no result in the transcript. None without a mirrored transcript."""
+        """Effects, done or in doubt, whose calls have no result in the transcript. None without a mirrored transcript."""
         key = {"project_key": project_key_for_directory(coming.cwd), "session_id": coming.session}
         transcript = await self._opened.aio.session(name_of(key))
         session = await self._session()
@@ -172,7 +180,8 @@ class PerdureLedger:
             return []
         found = []
         async for effect in aevery(session.effects):
-            if effect.state is EffectState.COMMITTED and effect.key.startswith(KEY):
+            done = effect.state in (EffectState.COMMITTED, EffectState.IN_DOUBT) or await effect.is_left()
+            if done and effect.key.startswith(KEY):
                 call = await session.get(_bound(effect), effect.key.removeprefix(KEY))
                 told = await transcript.result_of(call) if call else None
                 # An error that the host wrote for a call that was cut off says nothing of the effect.

@@ -46,7 +46,7 @@ class PerdureArtifactService(BaseArtifactService):
         def save(tx: Atomic) -> int:
             values, name = tx.scope(scope), quote(filename, safe=" ")
             version = values.get(name, 0)
-            uri = f"perdure://{owner}/artifacts/{quote(filename, safe='')}/versions/{version}"
+            uri = f"perdure://{owner}/artifacts/{quote(filename, safe=':')}/versions/{version}"
             about = ArtifactVersion(
                 version=version, canonical_uri=uri, custom_metadata=custom_metadata or {}, mime_type=mime
             )

@@ -4,7 +4,8 @@ The framework stores the call before it calls, and a resumed invocation calls ag
 result that stands, or settles the doubt. Doubt that a person must settle is a confirmation of the framework's own.
 
 A message that is sent again makes the model call anew, with a new id. An app that can resume is told to do that instead. In any
-other, a call that repeats one without a response (same tool, same arguments) is that one.
+other, a call that repeats one without a response (same tool, same arguments) is that one; and a message that is sent again
+word for word gets the stored answer whose calls wait, so that the model is not paid for it twice.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
+from google.adk.models.llm_response import LlmResponse  # pyright: ignore[reportMissingImports]
 from google.adk.plugins.base_plugin import BasePlugin  # pyright: ignore[reportMissingImports]
 
 from perdure.adapters import doubting, outward
@@ -53,6 +55,13 @@ class PerdurePlugin(BasePlugin):
                 path="new_message", invocation=event.invocation_id,
                 hint=f"resume it: runner.run_async(user_id=…, session_id=…, invocation_id={event.invocation_id!r})",
             )  # fmt: skip
+
+    async def before_model_callback(self, *, callback_context: Any, llm_request: Any) -> LlmResponse | None:  # noqa: ARG002
+        """Give a message that is sent again the stored answer whose calls have no response yet."""
+        content = answer_among(
+            callback_context.session.events, callback_context.invocation_id, callback_context.agent_name
+        )
+        return None if content is None else LlmResponse(content=content)
 
     async def before_tool_callback(
         self, *, tool: Any, tool_args: dict[str, Any], tool_context: Any
@@ -126,6 +135,32 @@ def open_calls(events: Iterable[Any]) -> list[tuple[Any, Any]]:
         if call.id not in answered and call.name not in OWN_CALLS
         and call.id not in (event.long_running_tool_ids or ())
     ]  # fmt: skip
+
+
+def answer_among(events: Iterable[Any], invocation: str, agent: str) -> Any:
+    """The stored answer to the message that this invocation begins with; None where the model must be asked.
+
+    That is the newest answer before the message, if none of its calls has a response, and if the message that led to it is equal
+    to this one. Its calls get ids of their own: they are other calls in the conversation, and `key_among` says which they repeat.
+    """
+    found = list(events)
+    if len(found) < 3 or found[-1].invocation_id != invocation or found[-1].author != "user":
+        return None
+    *before, answer, message = found
+    asked = next(
+        (each for each in before if each.invocation_id == answer.invocation_id and each.author == "user"), None
+    )
+    calls = answer.get_function_calls()
+    left = {call.id for _, call in open_calls(found)}
+    if answer.author != agent or asked is None or asked.content != message.content or not calls:
+        return None
+    if not all(call.id in left for call in calls):
+        return None
+    content = answer.content.model_copy(deep=True)
+    for part in content.parts or ():
+        if part.function_call is not None:
+            part.function_call.id = None
+    return content
 
 
 def key_among(events: Iterable[Any], call_id: str) -> str | None:

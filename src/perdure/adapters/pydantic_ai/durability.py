@@ -44,6 +44,7 @@ from perdure.runtime import places
 
 METADATA = "perdure"  # the key of a tool's metadata that says its kind
 ENVELOPE = "pydantic_ai"  # the key of a result that is more than a value: a retry, a deferral, content with files
+FILES = "content_file_digests"  # of a result that holds files; the framework writes it, empty, for any result that is no text
 Declared: TypeAlias = "Tool | ToolKind"
 
 
@@ -220,7 +221,8 @@ def _plain(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 def _bare(payload: Any) -> Any:
     """The result of a tool as people, probes and the ledger know it, without the framework's envelope."""
-    if isinstance(payload, dict) and payload.keys() == {"kind", "result"} and payload["kind"] == "tool_return":
+    plain = isinstance(payload, dict) and payload.keys() <= {"kind", "result", FILES} and not payload.get(FILES)
+    if plain and payload["kind"] == "tool_return" and "result" in payload:
         result = payload["result"]
         if not isinstance(result, bytes) and not _is_enveloped(result):
             return result

@@ -22,6 +22,7 @@ from langgraph.checkpoint.base import (
     get_checkpoint_metadata,
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.checkpoint.serde.types import RESUME
 
 from perdure.adapters.both import Asked, Both, Read, WriteIn, find_session, open_session
 from perdure.adapters.langgraph import threads, turns
@@ -47,6 +48,7 @@ from perdure.stores.store import Reads
 
 NAME = "langgraph"  # checkpoints of LangGraph bear this name, with their namespace after it
 PREFIX = NAME + "/"
+ANY_TASK = "00000000-0000-0000-0000-000000000000"  # LangGraph's name for what is no task's own, such as an answer
 LOOK_SECONDS = 0.2  # how often a waiting call looks for a checkpoint that another process may store
 
 
@@ -240,6 +242,19 @@ class PerdureSaver(ClosedByBlock, BaseCheckpointSaver[Any]):
                     return False
                 self._threads.stored.wait(min(left, LOOK_SECONDS))
         return True
+
+    def resumed_at(self, thread_id: str, checkpoints: Mapping[str, str]) -> int:
+        """The number of the last event by which somebody answered the graph after one of these checkpoints; 0 if none did."""
+        return self._both.run(self._resumed_at(thread_id, checkpoints))
+
+    def _resumed_at(self, thread: str, checkpoints: Mapping[str, str]) -> Asked[int]:
+        stream = yield from self._stream(thread)
+        if stream is None:
+            return 0
+        found: list[StoredWrite] = []
+        for ns, key in checkpoints.items():
+            found += yield Read(keyed.writes_of, (stream, name_of(ns), key))
+        return max((each.seq for each in found if each.task == ANY_TASK and each.channel == RESUME), default=0)
 
     def _is_durable(self, thread: str, ns: str, key: str) -> Asked[bool]:
         if self._threads.last_key(thread, ns) == key:

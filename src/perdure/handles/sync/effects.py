@@ -187,8 +187,10 @@ class Effect(Acting):
 
     def _check_quiet(self) -> None:
         """Conflict while the sender is proved to live: settled as absent, it would be sent once more beside it."""
-        record = self._record
-        if record.quiet_at is None and self._caller.core.living.is_held(record.holder or ""):
+        record, core = self._record, self._caller.core
+        # A call of this very store that was left behind at its deadline; over a network the server looks.
+        here = core.acts and core.flights.has_attempt(self._stream.id, record.seq, record.attempt)
+        if record.quiet_at is None and (here or core.living.is_held(record.holder or "")):
             raise Conflict(
                 f"the process that sent {self.id} lives, perhaps stopped: it may still send it", path="effect",
                 hint="end it first, or say so with --force (force=True)", holder=record.holder,

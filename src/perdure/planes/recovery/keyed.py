@@ -78,13 +78,14 @@ class TaskWrite(NamedTuple):
 
 
 class StoredWrite(NamedTuple):
-    """A write of a task as it is stored."""
+    """A write of a task as it is stored, and the number of its event."""
 
     task: str
     path: str
     idx: int
     channel: str
     document: Any
+    seq: int
 
 
 class Outdated(Conflict):
@@ -236,7 +237,7 @@ def writes_of(reads: Reads, stream: Stream, name: str, key: str) -> list[StoredW
     found: dict[tuple[str, str, int], StoredWrite] = {}
     for seq, task, path, body in _wrote(reads, stream, name, key):
         for each in _writes_in(body, f"{stream.name} seq {seq}"):
-            found[path, task, each.idx] = StoredWrite(task, path, *each)
+            found[path, task, each.idx] = StoredWrite(task, path, *each, seq)
     return [found[place] for place in sorted(found)]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -25,7 +25,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.types import RESUME
 
 from perdure.adapters.both import Asked, Both, Read, WriteIn, find_session, open_session
-from perdure.adapters.langgraph import threads, turns
+from perdure.adapters.langgraph import deltas, threads, turns
 from perdure.adapters.langgraph.layout import (
     LaidState,
     ThreadMemory,
@@ -45,6 +45,9 @@ from perdure.planes.recovery import keyed
 from perdure.planes.recovery.keyed import Base, KeyedCheckpoint, StoredWrite
 from perdure.stores.blobs import BlobRow
 from perdure.stores.store import Reads
+
+if TYPE_CHECKING:  # not in the first versions that are supported
+    from langgraph.checkpoint.base import DeltaChannelHistory
 
 NAME = "langgraph"  # checkpoints of LangGraph bear this name, with their namespace after it
 PREFIX = NAME + "/"
@@ -195,6 +198,18 @@ class PerdureSaver(ClosedByBlock, BaseCheckpointSaver[Any]):
         """See `prune`."""
         await self._both.arun(self._prune(thread_ids, strategy))
 
+    def get_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """The writes to delta channels before a checkpoint since each stood whole, and that value: one read."""
+        return self._both.run(self._history(config, channels))
+
+    async def aget_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """See `get_delta_channel_history`."""
+        return await self._both.arun(self._history(config, channels))
+
     def get_next_version(self, current: str | int | None, channel: None) -> str | int:  # noqa: ARG002 - the contract's
         """The version after this one: a number; in a thread that began elsewhere, text that sorts after it."""
         if isinstance(current, str):
@@ -271,6 +286,14 @@ class PerdureSaver(ClosedByBlock, BaseCheckpointSaver[Any]):
             return None
         found = yield Read(_found, (stream, name_of(ns), get_checkpoint_id(config)))
         return None if found is None else self._tuple(thread, found)
+
+    def _history(self, config: RunnableConfig, channels: Sequence[str]) -> Asked[Mapping[str, DeltaChannelHistory]]:
+        thread, ns = _place(config)
+        stream = (yield from self._stream(thread)) if channels else None
+        if stream is None:
+            return {channel: {"writes": []} for channel in channels}
+        about = (stream, name_of(ns), get_checkpoint_id(config), channels)
+        return deltas.read_history(self.serde, (yield Read(deltas.history, about)))
 
     def _tuple(self, thread: str, opened: _Opened) -> CheckpointTuple:
         found, state, writes, nodes = opened

@@ -232,6 +232,11 @@ def state(reads: Reads, found: KeyedCheckpoint) -> Any:
     return tree.load(stored_address(found.root, f"checkpoint {found.key}"), reads.fetch)
 
 
+def names_in(reads: Reads, found: KeyedCheckpoint, name: str) -> frozenset[str]:
+    """The keys of the map under a name at the top of a checkpoint's state, without the rest of the state."""
+    return tree.load_keys(stored_address(found.root, f"checkpoint {found.key}"), reads.fetch, name)
+
+
 def writes_of(reads: Reads, stream: Stream, name: str, key: str) -> list[StoredWrite]:
     """The writes of tasks after a checkpoint, by path, task and index."""
     found: dict[tuple[str, str, int], StoredWrite] = {}

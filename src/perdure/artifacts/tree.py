@@ -37,13 +37,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from perdure.artifacts.chunks import cut_parts, cut_small, cut_text
+from perdure.artifacts.chunks import cut_parts, cut_text
 from perdure.artifacts.place import RESTORE, name_of
 from perdure.errors import Damaged, Invalid, TooLarge
 from perdure.model.limits import VALUE_MAX_BYTES, VALUE_MAX_DEPTH
 
 Known = Callable[[Collection[bytes]], set[bytes]]
-Cut = Callable[[Sequence[bytes]], Iterable[tuple[int, int]]]
 Fetch = Callable[[Collection[bytes]], Mapping[bytes, bytes]]
 
 ADDRESS_BYTES = 32
@@ -140,9 +139,14 @@ class Growing:
         """A leaf of a list; returns its address."""
         return self._put(_LIST + _container_bytes(_LIST, cells))
 
-    def list_of(self, links: list[bytes]) -> bytes:
-        """The cell of a list whose leaves are made, small ones."""
-        return self._over(_LIST, links, cut_small)
+    def list_index(self, level: int, links: list[bytes]) -> bytes:
+        """A node over leaves of a list, or over such nodes of the level below; returns its address."""
+        return self._put(_INDEX + _LIST + bytes([level]) + b"".join(links))
+
+    @staticmethod
+    def list_stub(level: int, links: list[bytes]) -> bytes:
+        """The cell of a list over what these links lead to."""
+        return _encode(_LIST + bytes([level]) + b"".join(links))
 
     def _put(self, node: bytes) -> bytes:
         address = sha256(node).digest()
@@ -182,14 +186,14 @@ class Growing:
         links = list(map(self._put, leaves))
         if is_plain:
             self.ends.update(links)
-        return self._over(kind, links, cut_parts)
+        return self._over(kind, links)
 
-    def _over(self, kind: bytes, links: list[bytes], cut: Cut) -> bytes:
+    def _over(self, kind: bytes, links: list[bytes]) -> bytes:
         """The stub of these leaves, with as many levels between as it takes."""
         level = 0
         while len(links) > LINKS_MAX:
             head = _INDEX + kind + bytes([level])
-            links = [self._put(head + b"".join(links[start:stop])) for start, stop in cut(links)]
+            links = [self._put(head + b"".join(links[start:stop])) for start, stop in cut_parts(links)]
             level += 1
         return _encode(kind + bytes([level]) + b"".join(links))
 

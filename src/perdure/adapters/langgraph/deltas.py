@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # not in the first versions that are supported
 
 
 class StoredHistory(NamedTuple):
-    """What was found: for each channel its writes, newest first, and its last whole value, where there is one."""
+    """The stored history of channels: for each its writes, newest first, and its last whole value, where there is one."""
 
     writes: dict[str, list[StoredWrite]]
     seeds: dict[str, Any]

@@ -39,6 +39,7 @@ from tidy_rules import (
     module_has_a_docstring,
     modules_have_names_of_their_own,
     names_say_something,
+    no_module_asks_which_database,
     only_doors_print,
     only_the_log_and_the_stores_write,
     prose_is_plain,
@@ -203,6 +204,16 @@ CONTROLS: dict[Rule, tuple[list[File], list[File]]] = {
             planes/a.sql> -- a_b: so.⏎WITH a AS (SELECT 'insert into b') SELECT replace(a, 'b', 'c') FROM a;⏎
             stores/a.py> x = 'INSERT INTO a'
             log/a.sql> DELETE FROM a"""),
+    ),
+    no_module_asks_which_database: (
+        planted("""if core.engine.dialect == "sqlite": pass
+            if address.scheme != "files" or address.path is None: pass
+            assert isinstance(connection, (int, SqliteConnection))
+            dialect = reader.connection.dialect"""),
+        planted("""if parts.scheme == "https": pass
+            if not address.lasts and connection.is_server: pass
+            from perdure.stores.dialect import rows_page
+            isinstance(error, Fault)"""),
     ),
     drivers_stay_in_the_stores: (
         planted("""import apsw

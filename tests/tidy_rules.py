@@ -28,6 +28,8 @@ DICE = {"random", "secrets"}
 THROWS = {"os.urandom", *(f"uuid.uuid{version}" for version in range(1, 9))}  # the type UUID is no throw
 GENERATED = "handles/sync/"
 DRIVERS = {"apsw", "psycopg", "sqlite3"}
+SCHEMES = {"sqlite", "memory", "files", "postgresql", "postgres"}
+_OF_A_DATABASE = re.compile(r"(Sqlite|Postgres|Files)[A-Z]")
 
 _AFTER_A_BRACKET = re.compile(r"\s*[)\]}][^#\"']*  # (?!fmt:|noqa|type:)")
 
@@ -81,6 +83,10 @@ EXEMPT: dict[str, dict[str, str]] = {
         "interchange/foreign_sqlite.py": "reads other programs' SQLite files",
         "testing/": "starts databases and damages them on purpose",
         "evaluation/": "measures the raw floor and runs other people's stores",
+    },
+    "no_module_asks_which_database": {
+        "stores/": "this is where the databases are",
+        "evaluation/bench/": "fills and counts the tables of the raw floor, in the words of each database",
     },
     "time_is_passed_in": {
         "model/instants.py": "the one system clock",
@@ -313,6 +319,23 @@ def only_the_log_and_the_stores_write(file: File) -> Complaints:
 
 def drivers_stay_in_the_stores(file: File) -> Complaints:
     yield from imports(file, DRIVERS)
+
+
+def no_module_asks_which_database(file: File) -> Complaints:
+    """A store from another package is none of those that we know: what differs is an attribute that stores/store.py or
+    stores/url.py declares."""
+    for node in file.among(ast.Attribute):
+        if node.attr == "dialect":
+            yield node.lineno, "asks for the dialect: declare what differs in stores/store.py"
+    for node in file.among(ast.Compare):
+        sides = [*ast.walk(node)]
+        if any(isinstance(each, ast.Attribute) and each.attr == "scheme" for each in sides) and any(
+            isinstance(each, ast.Constant) and each.value in SCHEMES for each in sides
+        ):
+            yield node.lineno, "compares the scheme of a store: declare what differs in stores/url.py"
+    for node in file.among(ast.Call):
+        if getattr(node.func, "id", "") == "isinstance" and _OF_A_DATABASE.search(ast.unparse(node.args[1])):
+            yield node.lineno, "asks for the class of a database: declare what differs in stores/store.py"
 
 
 # What data, time and chance may do --------------------------------------------------------------------------

@@ -1,111 +1,127 @@
 """Measures migrations: each kept schema, filled to so many events, is brought up to date; time and disk are printed.
 
-    .venv/bin/python tools/measure_migration.py --events 1000000            every kept schema, on SQLite
-    .venv/bin/python tools/measure_migration.py --events 10000 --verify     and folds everything afterwards
+    .venv/bin/python tools/measure_migration.py --events 1000000                     every kept schema, on SQLite
+    .venv/bin/python tools/measure_migration.py --events 1000000 --store postgres    on a PostgreSQL of its own
 
-The fixture of a schema gets turns in its session until it has the events. Their chain is a real one, so that verify
-passes. Times are of this machine; compare them with `copy`, the time that a plain copy of the file takes.
+The store of a schema gets turns in its session until it has the events; their chain is a real one. Three runs of it died in
+the code of that schema, and one waits for an answer. After the migration every chain must end as before, everything is folded
+and compared (`verify`), the runs are carried to their end, and all is verified again. Exit 1 when something is not as it was.
+Times are of this machine; compare them with `copy`, the time that a plain copy of the data takes.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-
-import apsw
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "src")]
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "src")]
 
-import perdure  # noqa: E402 - after the path is known
-from perdure.log.event import commit_to, hash_header  # noqa: E402 - as above
-from perdure.stores import schema_upgrade  # noqa: E402 - as above
-from perdure.stores.sqlite import SqliteEngine  # noqa: E402 - as above
-
-FIXTURES = ROOT / "tests" / "fixtures" / "schema"
-PAGE = 20_000
-
-
-def fill(path: Path, fixture: Path, events: int) -> None:
-    """A database of an old schema with so many events, nearly all of them turns of one session."""
-    raw = apsw.Connection(str(path))
-    for _ in raw.execute(fixture.read_text("utf-8")):
-        pass
-    raw.execute("PRAGMA journal_mode = WAL").get  # noqa: B018 - the row must be read for the pragma to run
-    raw.execute("PRAGMA synchronous = OFF")
-    have = raw.execute("SELECT count(*) FROM events").get
-    stream, uid, tenant, seq, head = raw.execute(
-        "SELECT id, uid, tenant, seq, hash FROM streams WHERE kind = 'session' AND name = 'main'"
-    ).get
-    at = raw.execute("SELECT max(at) FROM events").get
-    while have < events:
-        rows, turns = [], []
-        for _ in range(min(PAGE, events - have)):
-            seq, at, have = seq + 1, at + 1000, have + 1
-            body = json.dumps({"set": {"role": "user"}, "doc": {"content": f"turn {seq} " + "x" * 200}}).encode()
-            salt = os.urandom(16)
-            commitment = commit_to(salt, body)
-            head = hash_header(uid, seq, head, "turn.said", "turns", "me", at, 1, commitment)
-            rows.append((tenant, stream, seq, "turn.said", "turns", "me", at, 1, salt, commitment, head, salt, body))
-            turns.append((stream, seq, "user"))
-        raw.execute("BEGIN")
-        raw.executemany(
-            "INSERT INTO events (tenant, stream, seq, kind, tbl, actor, at, codec, tx, commitment, hash, salt, body)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            rows,
-        )
-        raw.executemany("INSERT INTO turns (stream, seq, role) VALUES (?, ?, ?)", turns)
-        raw.execute("UPDATE streams SET seq = ?, hash = ? WHERE id = ?", (seq, head, stream))
-        raw.execute("COMMIT")
-    raw.close()
+import old_stores  # noqa: E402 # pyright: ignore[reportMissingImports] - after the path is known
+import perdure  # noqa: E402 - as above
+from perdure.stores import schema_upgrade, url  # noqa: E402 - as above
+from perdure.stores.core import engine_for  # noqa: E402 - as above
+from perdure.stores.store import Engine  # noqa: E402 - as above
+from perdure.testing.clock import FakeClock  # noqa: E402 - as above
+from perdure.testing.postgres import PostgresServer  # noqa: E402 - as above
 
 
 def size(folder: Path) -> int:
-    """The bytes of a folder's files."""
-    return sum(file.stat().st_size for file in folder.iterdir())
+    """The megabytes of all files in a folder."""
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) // 10**6
 
 
-def measure(fixture: Path, events: int, *, verify: bool, place: str | None) -> dict[str, object]:
-    """One schema: the time of its migration, and the disk that it takes."""
+def seconds(work: Callable[[], Any]) -> float:
+    """The time that something takes."""
+    began = time.perf_counter()
+    work()
+    return round(time.perf_counter() - began, 2)
+
+
+@contextmanager
+def on_sqlite(file: Path, number: int) -> Iterator[tuple[Engine, Path]]:  # noqa: ARG001 - as the other takes it
+    """The store as it is, and the folder that it fills."""
+    yield engine_for(url.parse(f"sqlite:///{file}")), file.parent
+
+
+@contextmanager
+def on_postgres(file: Path, number: int) -> Iterator[tuple[Engine, Path]]:
+    """Its copy in a server of its own, and the folder of its tables."""
+    with PostgresServer.start(file.parent, settings={"max_wal_size": "4GB"}) as server:
+        engine = engine_for(url.parse(server.address.url(schema="old")))
+        old_stores.copy_to_postgres(file, number, engine)
+        file.unlink()
+        yield engine, server.data / "base"
+
+
+STORES = {"sqlite": on_sqlite, "postgres": on_postgres}
+
+
+def measure(number: int, events: int, store: str, place: str | None) -> dict[str, Any]:
+    """One schema: the time of its migration, the disk that it takes, and whether all is as it was."""
     with tempfile.TemporaryDirectory(dir=place) as name:
-        folder = Path(name)
-        path = folder / "a.db"
-        fill(path, fixture, events)
-        before = size(folder)
-        began = time.perf_counter()
-        shutil.copyfile(path, folder / "copy")
-        copied = time.perf_counter() - began
-        (folder / "copy").unlink()
-        began = time.perf_counter()
-        schema_upgrade.bring_up_to_date(SqliteEngine(f"sqlite:///{path}", path), keep_copy=False)
-        took = time.perf_counter() - began
-        found = {"schema": fixture.stem, "events": events, "copy s": round(copied, 2), "migration s": round(took, 2)}
-        found |= {"MB before": before // 10**6, "MB after": size(folder) // 10**6}
-        if verify:
-            with perdure.open(f"sqlite:///{path}") as store:
-                report = store.verify()
-                found |= {"verifies": report.ok, "plain actors": report.counts.plain_actors}
-        return found
+        file = Path(name) / "store" / "a.db"
+        file.parent.mkdir()
+        old_stores.write(file, number, events)
+        with STORES[store](file, number) as (engine, folder):
+            found: dict[str, Any] = {"schema": number, "store": store, "events": events, "MB before": size(folder)}
+            found["copy s"] = seconds(lambda: _copied(folder, Path(name) / "copy"))
+            before = old_stores.heads(engine)
+            found["migration s"] = seconds(lambda: schema_upgrade.bring_up_to_date(engine, keep_copy=False))
+            found["MB after"] = size(folder)
+            found["chains"] = "same" if old_stores.heads(engine) == before else "CHANGED"
+            return found | _used(engine, number)
+
+
+def _copied(folder: Path, to: Path) -> None:
+    subprocess.run(["cp", "-r", folder, to], check=True)
+    shutil.rmtree(to)
+
+
+def _used(engine: Engine, number: int) -> dict[str, Any]:
+    """Verify, carry the runs to their end, verify again."""
+    found: dict[str, Any] = {}
+    with perdure.open(engine.url, clock=FakeClock()) as store:
+        found["verify s"] = seconds(lambda: found.update({"problems": len(store.verify().problems)}))
+        found["runs resumed"] = len([each for each in old_stores.resume(store, number).values() if each])
+        found["problems after"] = len(store.verify().problems)
+    engine.close()
+    return found
+
+
+def is_as_it_was(found: dict[str, Any]) -> bool:
+    """Whether nothing was lost on the way."""
+    expected = 4 if found["schema"] in old_stores.FIRST_KEYS else 0
+    return (
+        found["chains"] == "same"
+        and not found["problems"] + found["problems after"]
+        and found["runs resumed"] == expected
+    )
 
 
 def main() -> int:
     """Measure every kept schema but the newest."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--events", type=int, default=1_000_000)
-    parser.add_argument("--schema", help="one schema only, such as 0004")
-    parser.add_argument("--verify", action="store_true", help="fold and compare everything afterwards")
+    parser.add_argument("--schema", type=int, choices=old_stores.NUMBERS, help="one schema only, such as 4")
+    parser.add_argument("--store", choices=[*STORES], default="sqlite")
     parser.add_argument("--place", help="the folder in which databases are made")
     asked = parser.parse_args()
-    for fixture in sorted(FIXTURES.glob("*.sql"))[:-1]:
-        if asked.schema in (None, fixture.stem):
-            print(json.dumps(measure(fixture, asked.events, verify=asked.verify, place=asked.place)), flush=True)
-    return 0
+    good = True
+    for number in [asked.schema] if asked.schema else old_stores.NUMBERS:
+        found = measure(number, asked.events, asked.store, asked.place)
+        good &= is_as_it_was(found)
+        print(json.dumps(found), flush=True)
+    return 0 if good else 1
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ SIGKILL takes nothing from the kernel, so SQLite files lie in memory where there
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import random
 import shutil
@@ -20,7 +21,8 @@ from faults.forks import Ended, Order, Report
 from faults.writer import SEED
 from perdure.testing.witness import Witness
 
-FULL = "PERDURE_ROUNDS" in os.environ
+SHARE = min(int(os.environ.get("PERDURE_ROUNDS", "0")), 100)  # of all points, in percent
+FULL = SHARE > 0
 PREFIX = "perdure-sweep-"
 LIVES_MAX = 6
 LANE = ("lane.before_commit", "lane.after_commit")
@@ -120,9 +122,9 @@ def first_points(report: Report) -> list[Point]:
 
 
 def sampled(swept: Ground, points: list[Any], count: int) -> list[Any]:
-    """All of them in a full sweep; else so many by the seed, others on each store, fewer where a life takes longer."""
-    some = count if swept.url is None else max(count // 4, 2)
-    return points if FULL or some >= len(points) else random.Random(f"{swept.kind} {SEED}").sample(points, some)
+    """Their share in a full sweep; else so many by the seed, others on each store, fewer where a life takes longer."""
+    some = math.ceil(len(points) * SHARE / 100) if FULL else count if swept.url is None else max(count // 4, 2)
+    return points if some >= len(points) else random.Random(f"{swept.kind} {SEED}").sample(points, some)
 
 
 # -- what must hold ------------------------------------------------------------------------------------------------

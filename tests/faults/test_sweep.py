@@ -2,7 +2,8 @@
 
 The story (`sweep_agent`) has every kind of effect against a witness in a process of its own. It is killed at each named crash
 point, at each write and sync of the database or the log, at each send to the server and to the witness, and in its recovery,
-and is then left alone. What the witness saw is what counts. PERDURE_ROUNDS makes every sweep complete; without it they are
+and is then left alone. What the witness saw is what counts. PERDURE_ROUNDS=100 makes every sweep complete, and a smaller
+number takes so many percent of all points, by PERDURE_SEED. Without it they are
 samples of the first time of each point and the first commit of each transition. With `--log-cli-level=INFO` the tests say how
 many points they swept.
 """
@@ -25,6 +26,7 @@ from faults.forks import Life, Order, Report
 from faults.sweeps import (
     FULL,
     LANE,
+    SHARE,
     Ground,
     Outcome,
     counted,
@@ -71,7 +73,7 @@ def at_a_call(point: str, what: str) -> bool:
 
 def test_a_kill_at_every_crash_point(swept):
     report = counted(swept)
-    points = every_point(report) if FULL else sampled(swept, first_points(report), 36)
+    points = sampled(swept, every_point(report) if FULL else first_points(report), 36)
     outcomes = {point: swept.killed(swept.case(at=point)) for point in points}
     for point in [point for point, each in outcomes.items() if not each.kills and not each.wrong]:
         outcomes[point] = swept.killed(swept.case(at=point))  # how often a run looks at the clock varies
@@ -103,7 +105,7 @@ def test_random_kills_around_the_call(swept):
     forks.run(swept.case(slow=slow))
     life_seconds = time.monotonic() - began
     outcomes: list[Outcome] = []
-    while sum(each.kills for each in outcomes) < (300 if FULL else 4):
+    while sum(each.kills for each in outcomes) < (3 * SHARE or 4):
         order = swept.case(slow=slow)
         kills = sum(killed_after(swept, order, rng.uniform(0, life_seconds)) for _ in range(rng.choice([1, 1, 2])))
         outcomes.append(swept.killed(order)._replace(kills=kills))

@@ -166,7 +166,7 @@ def points_of(swept: Ground) -> list[Point]:
     """All of them; else the first time of each, and some of those around the call."""
     points = every_point(counted(swept, chapter="journey"))
     if FULL:
-        return points
+        return sampled(swept, points, len(points))
     calls = [point for point in points if point[0] in ("effect.call.before", "effect.dispatch.after", "tool.sent")]
     firsts = sampled(swept, [point for point in points if point[1] == 1], 8)
     return [*firsts, *sampled(swept, calls, 8), ("effect.call.before", 5), ("lane.before_commit", 9)]

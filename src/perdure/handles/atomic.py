@@ -191,7 +191,7 @@ def run_inside(tx: Tx, fn: Callable[[Atomic], Any], caller: Caller | AsyncCaller
 def run_on(caller: Caller | AsyncCaller, verb: Callable[..., Any], fn: Callable[[Atomic], Any], connection: Any) -> Any:
     """Run `run_inside`, fenced or not, in a transaction of the user."""
     core = caller.core
-    if core.engine.dialect != "postgres":
+    if not core.engine.joins_transactions:
         hint = "on SQLite, tx.sql(…) inside store.atomic(fn) runs your statements in the same transaction"
         raise Refused("only a PostgreSQL store joins a transaction of yours", path="on", hint=hint)
     from perdure.stores.user_transaction import run_joined  # noqa: PLC0415 - an extra, loaded where it is used

@@ -279,7 +279,7 @@ def watch(core: Core, telemetry: bool | str | None) -> None:
 
 def keep_views(core: Core) -> None:
     """A files store has pages for people beside it, kept by whoever writes; other stores have none."""
-    if parse(core.engine.url).scheme == "files":
+    if parse(core.engine.url).log_folder is not None:
         from perdure.interchange.views.keeping import accompany  # noqa: PLC0415 - nobody else pays for it
 
         accompany(core)

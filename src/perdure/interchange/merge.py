@@ -46,7 +46,6 @@ from perdure.stores.files.other_side import (
     told,
 )
 from perdure.stores.replay import Seen, adopt_event, meaning_of, verbatim
-from perdure.stores.sqlite import SqliteConnection
 from perdure.stores.statements import Statements
 from perdure.stores.store import Head, event_of
 from perdure.stores.tx import EVENTS, LOG, Tx, introduce, own_stream
@@ -83,10 +82,10 @@ def merge(url: str, where: str | None, name: str = "", actor: str = "me") -> Mer
     Raises Refused (not a files store, one with a segment of each side, or theirs is another store, at work or moved away),
     NotFound or Invalid (no such other side), Damaged (its blobs are not there).
     """
-    address = parse(url)
-    if address.scheme != "files" or address.path is None:
+    folder = parse(url).log_folder
+    if folder is None:
         raise Refused("only files stores are merged", path="store", hint="perdure export and import move sessions")
-    layout = Layout(address.path)
+    layout = Layout(folder)
     with disk_errors(layout.folder, "store"):
         _check_whole(layout)
         if where is None:
@@ -234,9 +233,7 @@ def _raised_epoch(tx: Tx, theirs: Theirs) -> int:
     from here: what was merged is reported without another look at a cache that may be left behind.
     """
     least = theirs.store.epoch if theirs.store else 0
-    connection = tx.lend()
-    assert isinstance(connection, SqliteConnection)
-    return migrate.next_epoch(schema_upgrade.SqliteScript(connection), least)
+    return migrate.next_epoch(schema_upgrade.script_on(tx.lend()), least)
 
 
 class Merging:

@@ -86,7 +86,7 @@ def take_back(source: str, *, actor: str) -> None:
 
 def _check_urls(source: str, target: str) -> None:
     for path, text in (("source", source), ("target", target)):
-        if url.parse(text).scheme == "memory":
+        if not url.parse(text).lasts:
             raise Invalid("a store in memory is moved by nobody: it ends with its process", path=path)
     if url.lasting(source) == url.lasting(target):
         raise _same()

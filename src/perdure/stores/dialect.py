@@ -8,10 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import cache
+from typing import TYPE_CHECKING
 
 from perdure.errors import Invalid
 from perdure.log.table import Table, TableClass
 from perdure.stores.statements import NAMED, Statement
+
+if TYPE_CHECKING:
+    from perdure.stores.store import Connection
 
 _ONLY = re.compile(r"\s*-- @(\w+)$")
 _POSTGRES_WORDS = (
@@ -120,17 +124,42 @@ def _checked(identifier: str) -> str:
 _INDEX = re.compile(r"^CREATE (?:UNIQUE )?INDEX (\w+) ON [^;]+;|^DROP INDEX (\w+);", re.MULTILINE)
 
 
-def indexes_of(dialect: str, migrations: Iterable[str]) -> dict[str, str]:
-    """The indexes that migrations lead to: name -> the statement that makes it."""
+def indexes_of(connection: Connection, migrations: Iterable[str]) -> dict[str, str]:
+    """The indexes that migrations lead to in this database: name -> the statement that makes it."""
     made: dict[str, str] = {}
     for text in migrations:
-        for found in _INDEX.finditer(migration_for(dialect, text)):
+        for found in _INDEX.finditer(migration_for(connection.dialect, text)):
             name, dropped = found.groups()
             if dropped:
                 made.pop(dropped, None)
             else:
                 made[name] = " ".join(found[0].removesuffix(";").split())
     return made
+
+
+_GUARDS = {"sqlite": ("events_fixed", "events_keep"), "postgres": ("events_guard", "events_keep")}
+_GUARD_AS_WRITTEN = {"sqlite": "{};", "postgres": "$$ {} $$"}  # how a guard's text stands in a migration
+
+
+def guards_of(connection: Connection) -> tuple[str, ...]:
+    """The triggers that make this database refuse to change events."""
+    return _GUARDS[connection.dialect]
+
+
+def is_written(connection: Connection, guard: str, migrations: Iterable[str]) -> bool:
+    """Whether the text of a guard, as this database has it, stands in the migrations."""
+    sought = _GUARD_AS_WRITTEN[connection.dialect].format(_evened(guard))
+    return sought in _all_for(connection.dialect, tuple(migrations))
+
+
+@cache
+def _all_for(dialect: str, migrations: tuple[str, ...]) -> str:
+    return _evened("\n".join(migration_for(dialect, text) for text in migrations))
+
+
+def _evened(text: str) -> str:
+    """The text with its white space evened out."""
+    return " ".join(text.split())
 
 
 def is_unique(index: str) -> bool:

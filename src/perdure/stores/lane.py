@@ -360,7 +360,7 @@ class Lane:
         try:
             connection = self._connection or self._connect()
             batch = Batch(connection, self._blobs, self._entropy, self._hints, self.actors)
-            connection.tenants = sorted({job.tenant for job in jobs})
+            connection.tenants = [jobs[0].tenant] if len(jobs) == 1 else sorted({job.tenant for job in jobs})
             connection.begin()
             if lock:
                 batch.lock_heads(lock)

@@ -83,7 +83,7 @@ def _tagged(thing: str, tag: str) -> str:
 
 def find(reads: Reader) -> NearColumn | None:
     """How this database finds the nearest by itself; None where it cannot."""
-    if reads.connection.dialect != "postgres":
+    if not reads.connection.is_server:
         return None
     rows = reads.query(_HOME)
     return NearColumn(rows[0][0]) if rows else None
@@ -106,7 +106,7 @@ def nearest(
 
 def prepare(core: Core, embedding: int, dims: int) -> bool:
     """Make the column, and the index once there are many vectors. False where the database does not let us: nothing is lost."""
-    if core.engine.dialect != "postgres":
+    if not core.engine.is_server:
         return False
     connection: Any = core.engine.connect()
     try:

@@ -32,7 +32,7 @@ from perdure.stores.postgres_ears import PostgresEars
 from perdure.stores.postgres_faults import fault_of
 from perdure.stores.postgres_session import AskedFor, options_in, refuses_options
 from perdure.stores.postgres_types import type_of
-from perdure.stores.postgres_wall import names_tenants
+from perdure.stores.postgres_wall import check_wall, look, names_tenants, raise_wall
 from perdure.stores.statements import Statement
 from perdure.stores.store import (
     Fault,
@@ -195,6 +195,9 @@ class PostgresConnection:
     """
 
     dialect = "postgres"
+    is_server = True
+    file = ""
+    is_cache = False
     tenants: Sequence[int] = ()
 
     def __init__(self, made: Dialled, lost: set[str] | None = None) -> None:
@@ -349,6 +352,10 @@ class PostgresConnection:
             self.raw.execute(text, _columns(events))
         self.raw.execute("DELETE FROM pruning WHERE tenant = ANY (%s::bigint[])", ([tenant for (tenant,) in tenants],))
 
+    def backlog(self) -> int:
+        """None: the server moves its WAL by itself."""
+        return 0
+
     def share_blobs(self, tenant: int) -> None:
         """No blob row of the tenant goes before this transaction ends."""
         self._begin_now(_SHARE_BLOBS.format(tenant))
@@ -442,6 +449,7 @@ class PostgresEngine(WithoutLines):
     plain_text_blobs = True
     one_connection = False
     is_server = True
+    joins_transactions = True
 
     def __init__(
         self, url: str, conninfo: str, schema: str, timeout_seconds: float = 30.0, *, read_only: bool = False
@@ -486,6 +494,16 @@ class PostgresEngine(WithoutLines):
             reader.close()
         else:
             self._spare.append(reader)
+
+    def raise_wall(self) -> None:
+        """Wall tenants off by roles and row-level security. Idempotent."""
+        with contextlib.closing(self.connect()) as connection:
+            raise_wall(connection.raw, self.schema)
+
+    def check_wall(self) -> None:
+        """Refused where this role could see every tenant."""
+        with contextlib.closing(self.reader()) as connection:
+            check_wall(look(connection.raw, self.schema))
 
     def ears(self) -> PostgresEars:
         """A connection that hears of what commits announce. A listener comes again by itself: nothing is waited for."""

@@ -92,6 +92,11 @@ class PostgresScript:
             return ran.fetchall() if ran.description else []
 
 
+def script_on(connection: Any) -> SqliteScript | PostgresScript:
+    """The database that a connection leads to, which is in a transaction or takes each statement by itself."""
+    return PostgresScript(connection) if connection.is_server else SqliteScript(connection)
+
+
 @contextmanager
 def _postgres_faults() -> Iterator[None]:
     import psycopg  # noqa: PLC0415 - only where PostgreSQL is used
@@ -110,10 +115,12 @@ def _postgres_faults() -> Iterator[None]:
 @contextmanager
 def looking_at(engine: Engine) -> Iterator[SqliteScript | PostgresScript | None]:
     """The database as it is, to be read: nothing is made or switched. None when there is nothing yet."""
-    if not isinstance(engine, SqliteEngine):
+    if engine.is_server:
         with _using(engine) as script:
             yield script
-    elif engine.path is None:
+        return
+    assert isinstance(engine, SqliteEngine)
+    if engine.path is None:
         yield SqliteScript(engine.connect())
     elif not _has_content(engine.path):
         yield None
@@ -169,13 +176,13 @@ def schema_of(engine: Engine, steps: Sequence[Migration] | None = None) -> int:
     """The number of the schema that the database has now; 0 when there is none yet. Refused when it is not
     ours."""
     with looking_at(engine) as script:
-        if isinstance(script, PostgresScript):
+        if script is not None and engine.is_server:
             _check_visible(script, _as_postgres(engine).schema)
             return migrate.current(script)
         return expected_schema.checked(script, steps or migrate.migrations()) if script else 0
 
 
-def _check_visible(script: PostgresScript, schema: str) -> None:
+def _check_visible(script: SqliteScript | PostgresScript, schema: str) -> None:
     """To a role that may not use it, a schema looks as if it were not there."""
     if script.query(Q.schema_hidden, schema=schema) == [(True,)]:
         from perdure.stores.postgres_faults import RIGHTS  # noqa: PLC0415 - only where PostgreSQL is used
@@ -201,7 +208,7 @@ def identity_of(engine: Engine) -> Identity:
     """
     with _using(engine) as script:
         facts, history = migrate.facts_of(script), engine.history_of(script.connection)
-        if isinstance(script, PostgresScript) and not _as_postgres(engine).read_only:
+        if engine.is_server and not _as_postgres(engine).read_only:
             _check_cluster(script)
     uid, epoch = migrate.uid_in(facts, "uid"), migrate.number_in(facts, "epoch")
     return Identity(uid, epoch, migrate.uid_in(facts, "partition") if "partition" in facts else uid, facts, history)
@@ -211,14 +218,14 @@ def identity_of(engine: Engine) -> Identity:
 def _using(engine: Engine) -> Iterator[SqliteScript | PostgresScript]:
     """The database, read as users of the store do: on a reader, which is kept for them. On SQLite it is known to be ours."""
     with reading(engine) as connection:
-        if isinstance(engine, SqliteEngine):
+        if not engine.is_server:
             yield SqliteScript(connection)
         else:
             with _transaction(connection, "BEGIN READ ONLY"):
                 yield PostgresScript(connection)
 
 
-def _check_cluster(script: PostgresScript) -> None:
+def _check_cluster(script: Any) -> None:
     """The feed is in the order of transaction ids, and waits for those that this cluster has not given out yet."""
     if script.connection.is_from_another_cluster():
         raise Refused(
@@ -256,7 +263,7 @@ def changing(engine: Engine) -> Iterator[SqliteScript | PostgresScript]:
     """The database inside one transaction that nobody else can migrate in; all is kept at the end, or
     nothing."""
     with _closing(engine) as connection:
-        if isinstance(connection, SqliteConnection):
+        if not connection.is_server:
             with _unbound(connection), _batch(connection):
                 yield SqliteScript(connection)
         else:
@@ -340,12 +347,10 @@ def _transaction(connection: Any, begin: str) -> Iterator[None]:
 
 
 def _say(connection: Any, text: str) -> None:
-    if isinstance(connection, SqliteConnection):
-        SqliteScript(connection).run(text)
-    elif text.startswith("BEGIN"):
+    if connection.is_server and text.startswith("BEGIN"):
         connection.begin_with(text)
     else:
-        PostgresScript(connection).run(text)
+        script_on(connection).run(text)
 
 
 def bring_up_to_date(

@@ -24,7 +24,7 @@ from perdure.stores import held_files
 from perdure.stores.dialect import BLOB_COLUMNS, EVENT_COLUMNS, STREAM_COLUMNS, conflict_key, listed, upsert_tail
 from perdure.stores.held_files import place_of
 from perdure.stores.statements import Statement
-from perdure.stores.store import Fault, FaultKind, Head, NewStream, Params, Rows, WithoutLines, Writes
+from perdure.stores.store import Fault, FaultKind, Head, NewStream, Params, Rows, WithoutLines, WithoutRoles, Writes
 
 BUSY_WAIT_MS = 10_000
 WAL_PAGES = 2_000  # frames after which the writer moves the WAL into the database
@@ -116,6 +116,7 @@ class SqliteConnection:
     """One connection to one file. Not for two threads at once; it may go from one to the other."""
 
     dialect = "sqlite"
+    is_server = False
     tenants: Sequence[int] = ()
     is_cache = False  # whether what it keeps can be made again, so that nothing of others belongs into it
 
@@ -284,6 +285,14 @@ class SqliteConnection:
             self.raw.execute(_EMPTY_CALLS, (stream, json.dumps([seq for of, seq in events if of == stream])))
         self.raw.execute("DELETE FROM pruning")
 
+    def backlog(self) -> int:
+        """How many pages of the WAL are not in the database yet."""
+        try:
+            frames, moved = self.raw.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)
+        except apsw.Error as error:
+            raise fault_of(error, self.file) from error
+        return max(frames - moved, 0)
+
     def share_blobs(self, tenant: int) -> None:
         """Nothing to do: whoever writes has the file to itself."""
 
@@ -331,7 +340,7 @@ def _stream_row(new: NewStream) -> tuple[Any, ...]:
     return (stream.id, stream.uid, stream.tenant, stream.kind, stream.name, stream.parent, stream.fork_seq, seq, digest)
 
 
-class SqliteEngine(WithoutLines):
+class SqliteEngine(WithoutLines, WithoutRoles):
     """One SQLite file, or one database in memory. Statements of a lost connection cannot happen later: it is closed."""
 
     dialect = "sqlite"
@@ -339,6 +348,7 @@ class SqliteEngine(WithoutLines):
     blobs_inside_max_bytes = BLOB_IN_DATABASE_MAX_BYTES
     plain_text_blobs = False
     is_server = False
+    joins_transactions = False
 
     def __init__(self, url: str, path: Path | None, timeout_seconds: float = 30.0, *, read_only: bool = False) -> None:
         self.url = url

@@ -160,6 +160,9 @@ class Connection(Protocol):
     """
 
     dialect: str
+    is_server: bool  # as its engine's
+    file: str  # of the database; "" where there is none
+    is_cache: bool  # whether all in it can be made again: then nothing of the user's belongs into it
     tenants: Sequence[int]
 
     def query(self, statement: Statement, params: Params) -> Rows:
@@ -194,6 +197,10 @@ class Connection(Protocol):
         """Flush; with `commit`, also commit: afterwards it is durable (P1). RACED if a head had moved."""
         ...
 
+    def backlog(self) -> int:
+        """How many pages of a WAL beside the file are not in it yet; 0 where there is none. Asking moves nothing."""
+        ...
+
     def share_blobs(self, tenant: int) -> None:
         """Inside a transaction: no blob row of a tenant goes before it ends. A flush that keeps blobs does this by itself."""
         ...
@@ -223,6 +230,7 @@ class Engine(Protocol):
     exact_heads: bool  # whether heads read inside a transaction cannot move before it commits
     one_connection: bool  # whether readers must share the lane's connection (memory)
     is_server: bool  # its clock decides, its users are on many machines, and it tells them of commits
+    joins_transactions: bool  # whether our writes can be part of a transaction of the user's (`user_transaction`)
     blobs_inside_max_bytes: int  # larger ones lie in the artifact place, if there is one; -1: all of them do
     plain_text_blobs: (
         bool  # documents in blobs are not compressed by us: SQL can read them, and the server compresses them
@@ -254,6 +262,14 @@ class Engine(Protocol):
 
     def look_back(self, connection: Any, event: tuple[int, int]) -> tuple[str | None, str | None, bytes | None]:
         """The store's epoch, the history that it says it is of, and the hash of an event: only with `history_of`."""
+        ...
+
+    def raise_wall(self) -> None:
+        """Wall tenants off inside the database. Idempotent. Invalid where it has no roles."""
+        ...
+
+    def check_wall(self) -> None:
+        """Refused where this role could see every tenant of a database that has roles."""
         ...
 
     def connect(self) -> Connection:
@@ -302,6 +318,18 @@ class WithoutLines:
     def look_back(self, connection: Any, event: tuple[int, int]) -> tuple[str | None, str | None, bytes | None]:
         """Never asked: there is no history."""
         raise AssertionError(connection, event)
+
+
+class WithoutRoles:
+    """An engine whose database has no roles: a tenant is walled off by a file of its own."""
+
+    def raise_wall(self) -> None:
+        """Never."""
+        hint = "on SQLite a tenant is a file of its own: perdure serve --store 'sqlite:///folder/{tenant}.db'"
+        raise Invalid("only PostgreSQL has roles", path="roles", hint=hint)
+
+    def check_wall(self) -> None:
+        """Nothing: who may open the file sees all of it."""
 
 
 class Reads(Protocol):

@@ -39,6 +39,9 @@ _SHOWN = {
 class Address(msgspec.Struct, frozen=True):
     """A parsed store URL. `path` is absolute: a program that changes its folder keeps its store, and no name means
     something else to SQLite (`:memory:`). `artifacts` is where large blobs go; None for the default place.
+
+    Stores differ before one is opened in these: `lasts`, whether it outlives its process; `log_folder`, the folder of a files
+    store; `holds_tenants`, whether several tenants may be served from it, because its database can wall them off.
     """
 
     url: str
@@ -47,6 +50,9 @@ class Address(msgspec.Struct, frozen=True):
     conninfo: str = ""
     schema: str = "perdure"
     artifacts: str | None = None
+    lasts: bool = True
+    log_folder: Path | None = None
+    holds_tenants: bool = False
 
 
 def parse(url: str) -> Address:
@@ -59,7 +65,7 @@ def parse(url: str) -> Address:
         hint = "take it away: a line end often comes with a value that was read from a file"
         raise Invalid(f"control character at {found.start()} of the store URL", path="store", hint=hint)
     if url in ("memory:", "memory://"):
-        return Address(url, "memory")
+        return Address(url, "memory", lasts=False)
     if "://" not in url:
         named = repr(url[:80]) if _PLAIN.fullmatch(url) else "this"
         raise Invalid(f"{named} is not a store URL; known are {_SCHEMES}", path="store", hint=_meant(url))
@@ -127,7 +133,9 @@ def _on_disk(url: str, scheme: str) -> Address:
     named = unquote(place[1:])
     if "\0" in named:
         raise Invalid("no file has a NUL (%00) in its name", path="store")
-    return Address(url, scheme, path=Path(named).absolute(), artifacts=options.get("artifacts"))
+    path = Path(named).absolute()
+    log_folder = path if scheme == "files" else None
+    return Address(url, scheme, path=path, artifacts=options.get("artifacts"), log_folder=log_folder)
 
 
 def _postgres(url: str) -> Address:
@@ -148,7 +156,8 @@ def _postgres(url: str) -> Address:
         raise Invalid("a schema name has lower-case letters, digits and _, at most 63", path="store.schema")
     theirs = "&".join(part for part in given if part not in ours)
     conninfo = f"{server}?{theirs}" if theirs else server
-    return Address(url, "postgresql", conninfo=conninfo, schema=schema, artifacts=options.get("artifacts"))
+    place = options.get("artifacts")
+    return Address(url, "postgresql", conninfo=conninfo, schema=schema, artifacts=place, holds_tenants=True)
 
 
 def without_password(url: str) -> str:

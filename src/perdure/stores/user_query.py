@@ -60,7 +60,7 @@ def ask(
             f"expected parameters by name, got {type(params).__name__}", path="params", hint="{'tool': 'pay'} for :tool"
         )
     seconds = core.timeout_seconds if timeout_seconds is None else timeout_seconds
-    found = _ask_sqlite if core.engine.dialect == "sqlite" else _ask_postgres
+    found = _ask_postgres if core.engine.is_server else _ask_sqlite
     try:
         columns, rows = found(core, tenant, statement, params, limit, seconds)
     except Fault as fault:

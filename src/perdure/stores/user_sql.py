@@ -14,7 +14,7 @@ import apsw
 
 from perdure.errors import Invalid, Refused
 from perdure.stores.expected_schema import own_names
-from perdure.stores.sqlite import SqliteConnection, fault_of
+from perdure.stores.sqlite import fault_of
 from perdure.stores.store import Fault, FaultKind, Rows
 from perdure.stores.tx import Tx
 
@@ -42,7 +42,7 @@ def run_sql(tx: Tx, statement: str, params: Sequence[Any] | Mapping[str, Any] = 
     Invalid or Conflict when the database refuses it: then only this statement is undone.
     """
     connection = tx.lend()
-    if not isinstance(connection, SqliteConnection) or not connection.file or connection.is_cache:
+    if connection.is_server or not connection.file or connection.is_cache:
         hint = "on PostgreSQL: store.atomic(fn, on=connection), with your own psycopg connection"
         raise Refused("tx.sql needs a store in an SQLite file", path="sql", hint=hint)
     if not isinstance(statement, str):
@@ -50,7 +50,7 @@ def run_sql(tx: Tx, statement: str, params: Sequence[Any] | Mapping[str, Any] = 
     return _judged(connection, statement, params)
 
 
-def _judged(connection: SqliteConnection, statement: str, params: Any) -> Rows:
+def _judged(connection: Any, statement: str, params: Any) -> Rows:
     judge = _Judge()
     raw = connection.raw
     raw.authorizer = judge  # which also makes SQLite judge anew what it prepared before

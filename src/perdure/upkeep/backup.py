@@ -13,8 +13,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import apsw
-
 from perdure.artifacts.disk import DiskPlace
 from perdure.errors import Damaged, Full, Unavailable
 from perdure.model.crash_points import reach
@@ -36,7 +34,7 @@ from perdure.stores.core import Core, Reader
 from perdure.stores.dialect import copy_out
 from perdure.stores.migrate import Q
 from perdure.stores.schema_upgrade import PostgresScript, SqliteScript, told
-from perdure.stores.sqlite import SqliteConnection, opened_to_read
+from perdure.stores.sqlite import opened_to_read
 from perdure.stores.tx import LOG
 from perdure.upkeep import archive
 
@@ -83,20 +81,15 @@ def _copy(core: Core, partial: Path, progress: Progress | None) -> tuple[dict[st
     if core.engine.one_connection:
         _write_memory(core, partial)
     else:
-        core.read(lambda reader: fill_copy(_raw(reader), partial, progress), tenant=0)
+        core.read(lambda reader: fill_copy(reader.connection.raw, partial, progress), tenant=0)
     with opened_copy(partial) as script:
         return migrate.facts_of(script), [*script.query(Q.blobs_outside)]  # type: ignore[list-item]
-
-
-def _raw(reader: Reader) -> apsw.Connection:
-    assert isinstance(reader.connection, SqliteConnection)
-    return reader.connection.raw
 
 
 def _write_memory(core: Core, partial: Path) -> None:
     """A borrowed lane is inside a transaction, where SQLite copies nothing: its pages are written out
     instead."""
-    pages = core.read(lambda reader: _raw(reader).serialize("main"), tenant=0)
+    pages = core.read(lambda reader: reader.connection.raw.serialize("main"), tenant=0)
     with disk_errors(partial):
         partial.write_bytes(pages)
 

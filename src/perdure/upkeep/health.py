@@ -22,7 +22,7 @@ from perdure.stores.core import engine_for
 from perdure.stores.files.layout import Layout
 from perdure.stores.files.other_side import in_conflict
 from perdure.stores.files.page_digest import edited
-from perdure.stores.sqlite import SqliteConnection, fault_of
+from perdure.stores.sqlite import fault_of
 from perdure.stores.statements import Statements
 from perdure.stores.store import Connection, Engine, Fault, FaultKind, History
 from perdure.upkeep import load
@@ -76,10 +76,10 @@ class Health(msgspec.Struct, frozen=True):
 def examine(store_url: str) -> Health:
     """Look at a store. Raises Invalid for a URL that names none; everything else is a finding."""
     address = url.parse(store_url)
-    engine = engine_for(address, read_only=address.scheme != "memory")
+    engine = engine_for(address, read_only=address.lasts)
     advice = Remedy(address)
     try:
-        around = [*_around(address), *_log(engine, advice), *_pages(advice)]
+        around = [*_around(address, engine), *_log(engine, advice), *_pages(advice)]
         inside = _inside(engine, advice) if _has_tables(address, engine) else ()
         return Health(url.without_password(store_url), [*around, *inside])
     finally:
@@ -88,12 +88,7 @@ def examine(store_url: str) -> Health:
 
 def _has_tables(address: url.Address, engine: Engine) -> bool:
     """Whether there is something to look into: a folder without a log gets no cache, and what is said of the log is all."""
-    return (
-        address.scheme != "files"
-        or address.path is None
-        or engine.one_connection
-        or Layout(address.path).cache.exists()
-    )
+    return address.log_folder is None or engine.one_connection or Layout(address.log_folder).cache.exists()
 
 
 ASIDES_SHOWN = 20
@@ -101,7 +96,8 @@ ASIDES_SHOWN = 20
 
 def _log(engine: Engine, advice: Remedy) -> Findings:
     """The lines of a log that are not in its cache. The cache is looked at afterwards, as `prepare` leaves it."""
-    if advice.address.scheme != "files":
+    folder = advice.address.log_folder
+    if folder is None:
         return
     try:
         engine.prepare()
@@ -112,7 +108,7 @@ def _log(engine: Engine, advice: Remedy) -> Findings:
         return
     yield from _left(left)
     yield from (wrong("cache", says, advice.restore) for says in cached[:ASIDES_SHOWN])
-    conflict = advice.address.path is not None and in_conflict(Layout(advice.address.path))
+    conflict = in_conflict(Layout(folder))
     if conflict:
         yield wrong(
             "log", "a merge of two branches is not finished: not all of theirs is here", advice.command("merge")
@@ -138,16 +134,16 @@ def _left(bodies: int) -> Findings:
 
 def _pages(advice: Remedy) -> Findings:
     """Views that somebody edited: nothing is wrong with that, but nothing of it is recorded yet."""
-    path = advice.address.path
-    if advice.address.scheme != "files" or path is None or not path.is_dir():
+    folder = advice.address.log_folder
+    if folder is None or not folder.is_dir():
         return
-    for page in edited(Layout(path))[:ASIDES_SHOWN]:
+    for page in edited(Layout(folder))[:ASIDES_SHOWN]:
         fix = f"{advice.command('apply')} {page}, or {advice.command('views')} --discard {page}"
         yield warning("views", f"{page.name} was edited by hand, and is not kept up to date", fix)
 
 
-def _around(address: url.Address) -> Findings:
-    if address.scheme != "postgresql":
+def _around(address: url.Address, engine: Engine) -> Findings:
+    if not engine.is_server:
         yield library(apsw.sqlite_lib_version())
     if address.path is not None:
         try:
@@ -276,7 +272,7 @@ def _schema(engine: Engine, advice: Remedy) -> tuple[Finding, bool]:
     return warning("schema", older, advice.command("migrate")), False
 
 
-def _pragma(connection: SqliteConnection, name: str, *value: Any) -> Any:
+def _pragma(connection: Any, name: str, *value: Any) -> Any:
     try:
         return connection.raw.pragma(name, *value)
     except apsw.Error as error:
@@ -298,7 +294,7 @@ def _wall(connection: Any) -> Findings:
 
 
 def _settings(connection: Connection, _advice: Remedy) -> Findings:
-    if not isinstance(connection, SqliteConnection):
+    if connection.is_server:
         yield from server(connection.query(Q.server, {})[0])
         between: Any = connection
         yield pooler(pooled=between.pooled)
@@ -380,7 +376,7 @@ def history(found: History) -> Finding:
 
 
 def _structure(connection: Connection, advice: Remedy) -> Findings:
-    if isinstance(connection, SqliteConnection):
+    if not connection.is_server:
         found = _pragma(connection, "quick_check", 10)
         if found == QUICK_CHECK_OK:
             yield ok("structure", "quick_check is clean")

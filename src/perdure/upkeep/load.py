@@ -14,13 +14,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import apsw
 import msgspec
 
 from perdure.model.instants import SECOND_US, system_clock
 from perdure.stores import dialect, migrate
 from perdure.stores.feed_holder import FeedHolder, holding
-from perdure.stores.sqlite import WAL_PAGES, SqliteConnection, fault_of
+from perdure.stores.sqlite import WAL_PAGES
 from perdure.stores.statements import Statement, Statements
 from perdure.stores.store import Connection, Rows
 from perdure.stores.tx import LOG
@@ -53,12 +52,12 @@ OUTGROWN = ("writer", "size", "growth")  # checks whose warning means that a lar
 
 def _ask(connection: Connection, statement: Statement, **params: Any) -> Rows:
     """Run a statement; on a server, its own clock says what is now."""
-    now = system_clock() if connection.dialect == "sqlite" else None
+    now = None if connection.is_server else system_clock()
     return connection.query(statement, {"now": now, **params} if statement.uses_now else params)
 
 
 def _file_of(connection: Connection) -> Path | None:
-    return Path(connection.file) if isinstance(connection, SqliteConnection) and connection.file else None
+    return Path(connection.file) if connection.file else None
 
 
 def _processes(pids: frozenset[int]) -> str:
@@ -77,8 +76,8 @@ def writers(connection: Connection, advice: Remedy) -> Findings:
         seen = lock_owners.watch(path)
         if seen is not None:
             yield writing(seen, advice)
-        yield backlog(_frames(connection), seen.readers if seen else frozenset())
-    elif connection.dialect == "postgres":
+        yield backlog(connection.backlog(), seen.readers if seen else frozenset())
+    elif connection.is_server:
         yield from waiting_sessions(*_ask(connection, Q.sessions_waiting)[0])
         yield held_feed(holding(_ask(connection, LOG.feed_held)))
 
@@ -90,16 +89,6 @@ def writing(seen: Contention, advice: Remedy) -> Finding:
         return ok("writer", says)
     says += f" ({_processes(seen.writers)}): other writers wait, because one process writes at a time"
     return warning("writer", says, advice.move)
-
-
-def _frames(connection: Connection) -> int:
-    """How many pages of the WAL are not in the database yet; asking does not move them."""
-    assert isinstance(connection, SqliteConnection)
-    try:
-        frames, moved = connection.raw.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)
-    except apsw.Error as error:
-        raise fault_of(error, connection.file) from error
-    return max(frames - moved, 0)
 
 
 def backlog(frames: int, readers: frozenset[int]) -> Finding:
@@ -183,7 +172,7 @@ def leases(connection: Connection, advice: Remedy) -> Findings:
     for kind, (count, name) in lapsed.items():
         yield warning(
             "leases",
-            f"{kind} held by processes that have been silent for an hour: {count}, such as {name!r}",
+            f"{kind} held by processes that have ended, or were silent for an hour: {count}, such as {name!r}",
             fixes[kind],
         )
     if not lapsed:
@@ -293,7 +282,7 @@ def _depth(document: bytes) -> int:
 
 def indexes(connection: Connection, advice: Remedy) -> Findings:
     """Whether every index of the schema is there."""
-    expected = dialect.indexes_of(connection.dialect, [step.text for step in migrate.migrations()])
+    expected = dialect.indexes_of(connection, [step.text for step in migrate.migrations()])
     there = {name for (name,) in _ask(connection, Q.indexes_named)}
     missing = [name for name in expected if name not in there]
     for name in missing:

@@ -39,7 +39,8 @@ class Remedy(msgspec.Struct, frozen=True):
     @property
     def _cache(self) -> Path | None:
         """The tables of a files store, which can be made again."""
-        return Layout(self.address.path).cache if self.address.scheme == "files" and self.address.path else None
+        folder = self.address.log_folder
+        return None if folder is None else Layout(folder).cache
 
     def command(self, verb: str) -> str:
         """A command on this store."""
@@ -56,7 +57,7 @@ class Remedy(msgspec.Struct, frozen=True):
     @property
     def move(self) -> str:
         """How to leave for a larger store."""
-        larger = "sqlite:///agent.db" if self.address.scheme == "files" else "postgresql://USER@HOST/DATABASE"
+        larger = "sqlite:///agent.db" if self.address.log_folder is not None else "postgresql://USER@HOST/DATABASE"
         return f"perdure move {self.shown} {larger}"
 
     @property

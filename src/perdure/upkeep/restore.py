@@ -47,7 +47,7 @@ from perdure.stores.dialect import copy_in
 from perdure.stores.migrate import Q, Script
 from perdure.stores.schema_upgrade import PostgresScript, SqliteScript, bring_up_to_date, changing, told
 from perdure.stores.sqlite import SqliteEngine
-from perdure.stores.store import Fault, FaultKind
+from perdure.stores.store import Engine, Fault, FaultKind
 from perdure.stores.url import without_password
 from perdure.upkeep import archive
 from perdure.upkeep.backup import OutsideBlob, columns_of, opened_copy
@@ -80,13 +80,14 @@ def restore(
     address = url.parse(target_url)
     if not source.is_file():
         raise NotFound("there is no such backup", path=str(source))
-    if address.scheme == "memory":
+    if not address.lasts:
         hint = "sqlite:///FILE, files:///FOLDER or postgresql://…"
         raise Invalid("a backup is restored into a store that lasts", path="store", hint=hint)
     with told("restore"), disk_errors(source):
-        if address.scheme == "postgresql":
-            return _restore_archive(source, address, check, artifacts, progress)
-        if address.scheme == "files":
+        engine = engine_for(address)
+        if engine.is_server:
+            return _restore_archive(engine, source, address, check, artifacts, progress)
+        if address.log_folder is not None:
             return _restore_files(source, address, check, artifacts, progress)
         return _restore_file(source, address, check, artifacts, progress)
 
@@ -241,15 +242,14 @@ def _checked_file(
 
 
 def _restore_archive(
-    source: Path, address: url.Address, check: Check, artifacts: str | None, progress: Progress | None
+    engine: Engine, source: Path, address: url.Address, check: Check, artifacts: str | None, progress: Progress | None
 ) -> Restored:
-    engine = engine_for(address)
     steps = migrate.migrations()
     with archive.reading(source) as opened, _new_place(address, artifacts) as new:
         manifest = opened.manifest
         migrate.check(manifest.schema, migrate.latest(steps))
-        with changing(engine) as script:
-            assert isinstance(script, PostgresScript)
+        with changing(engine) as changed:
+            script: Any = changed  # a server's
             _refuse_existing_schema(script, address)
             migrate.apply(script, 0, [step for step in steps if step.number <= manifest.schema])
             _load_tables(script, opened, progress)

@@ -64,7 +64,7 @@ def _check_shared(store: str | None) -> None:
     """A store in memory is one process's own, and these die."""
     from perdure.stores.url import parse  # noqa: PLC0415 - as above
 
-    if store is not None and parse(store).scheme == "memory":
+    if store is not None and not parse(store).lasts:
         raise Invalid("a store in memory dies with its process", path="store", hint="sqlite:///demo.db")
 
 

@@ -62,7 +62,7 @@ def check_url(url: str) -> None:
     """Refuse what names no store, what lasts no longer than this command, and a password in a file."""
     from perdure.stores.url import parse, without_password  # noqa: PLC0415 - help must not load the stores
 
-    if parse(url).scheme == "memory":
+    if not parse(url).lasts:
         raise Invalid("a store in memory is gone when the command ends", path="store", hint="sqlite:///agent.db")
     if without_password(url) != url:
         raise Invalid(

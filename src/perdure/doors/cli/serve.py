@@ -92,15 +92,9 @@ def _check_walled(asked: StoreOptions) -> None:
     """Refused for a PostgreSQL role that could see every tenant."""
     from perdure.stores import core, schema_upgrade, url  # noqa: PLC0415 - help must not load the stores
 
-    if url.parse(asked.store).scheme != "postgresql":
-        return
-    from perdure.stores.postgres_wall import check_wall, look  # noqa: PLC0415 - an extra, loaded where it is used
-
-    engine: Any = core.engine_for(url.parse(asked.store))
     with schema_upgrade.told("store"):
-        connection = engine.reader()
+        engine = core.engine_for(url.parse(asked.store))
         try:
-            check_wall(look(connection.raw, engine.schema))
+            engine.check_wall()
         finally:
-            connection.close()
             engine.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -13,10 +13,10 @@ from perdure.doors.cli.options import StoreOptions, command, json_option, log_op
 from perdure.doors.cli.output import bytes_size, counted, note, say_facts, say_json
 from perdure.doors.cli.progress import progress
 from perdure.doors.cli.tables import Column, say_table
-from perdure.errors import Invalid
 
 if TYPE_CHECKING:
     from perdure.handles.restoring import WrittenBack
+    from perdure.stores.store import Engine
 
 STEPS = (Column("number", lambda step: step.number), Column("step", lambda step: step.name))
 
@@ -63,17 +63,8 @@ def migrate(*, store: str, dry_run: bool, roles: bool, as_json: bool) -> None:
     note(f"{counted(len(steps), 'step')} {applied}" if steps else newest)
 
 
-def _raise_wall(engine: Any) -> None:
-    if engine.dialect != "postgres":
-        hint = "on SQLite a tenant is a file of its own: perdure serve --store 'sqlite:///folder/{tenant}.db'"
-        raise Invalid("only PostgreSQL has roles", path="roles", hint=hint)
-    from perdure.stores.postgres_wall import raise_wall  # noqa: PLC0415 - an extra, loaded where it is used
-
-    connection = engine.connect()
-    try:
-        raise_wall(connection.raw, engine.schema)
-    finally:
-        connection.close()
+def _raise_wall(engine: Engine) -> None:
+    engine.raise_wall()
     note(
         "tenants are walled off: give perdure_app and perdure_keeper a password (ALTER ROLE … PASSWORD), and connect so"
     )

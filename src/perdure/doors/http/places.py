@@ -27,6 +27,6 @@ def check_serves(url: str, served: str, tenant: str, *, alone: bool = False) -> 
 
     alone: only the one tenant is served, wherever it lies.
     """
-    if PLACE not in url and (alone or parse(url).scheme != "postgresql") and tenant != served:
+    if PLACE not in url and (alone or not parse(url).holds_tenants) and tenant != served:
         hint = f"serve sqlite:///folder/{PLACE}.db, a file for each tenant, or PostgreSQL"
         raise Refused(f"{without_password(url)} is served for the tenant {served!r} alone", path="tenant", hint=hint)

@@ -42,6 +42,7 @@ else:
     (summaries,) = lazily("perdure.planes.conversation", "summaries")
 
 P = ParamSpec("P")
+_NONE = (None, None, None, None)
 FIRST_LOOK_SECONDS, LAST_LOOK_SECONDS = 0.001, 0.05
 
 
@@ -81,8 +82,11 @@ class AsyncConversation(AsyncStreamHandle):
         A closed session is open again from the first turn on, in the same commit: nothing
         that was said is lost, and no session reads as over that continues. Raises Invalid or TooLarge with the path.
         """
-        begun = self._stream.id in self._caller.heartbeat.spoken  # of nearly every turn
-        return await (self._write if begun else self._speak)(
+        write = self._write if self._stream.id in self._caller.heartbeat.spoken else self._speak
+        rare = (native, usage, model, parent) != _NONE or calls or about or shown
+        if not rare:  # nearly every turn: eleven arguments cost as much as the row
+            return await write(turns.say, role, content, key=key)
+        return await write(
             turns.say, role, content, key=key, calls=calls, about=about, shown=shown, native=native, usage=usage, model=model,
             parent=parent,
         )  # fmt: skip

@@ -61,8 +61,8 @@ class KeptPages(msgspec.Struct, frozen=True):
 
 def layout_of(url: str) -> Layout | None:
     """The folder of a files store; None for other stores."""
-    address = parse(url)
-    return Layout(address.path) if address.scheme == "files" and address.path is not None else None
+    folder = parse(url).log_folder
+    return None if folder is None else Layout(folder)
 
 
 # -- bringing up to date ---------------------------------------------------------------------------------------------

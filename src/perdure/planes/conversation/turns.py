@@ -66,10 +66,12 @@ def say(
     """
     speaker = _speaker(role)
     made = _checked_calls(calls, speaker) if calls else ()
-    form = _native(native)
+    form = None if native is None else _native(native)
     if content is None and not made and form is None:
         raise Invalid("a turn says something or makes calls", path="content")
-    doc = _document(content, made) | _origin(origin) | _about(form, usage, model)
+    doc = _document(content, made)
+    if origin is not None or form is not None or usage is not None or model is not None:
+        doc |= _origin(origin) | _about(form, usage, model)
     if key is not None:
         before = said(tx, stream, key)
         if before is not None:

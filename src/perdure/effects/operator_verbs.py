@@ -28,12 +28,12 @@ from perdure.model.records.runs import CALLED_OFF, RunStatus, WaitKind, WaitReco
 from perdure.planes.conversation import sessions
 from perdure.planes.execution import runs, steps, waits
 from perdure.planes.reading.durations import Duration
-from perdure.stores.liveness import Living
 from perdure.stores.store import Reads
 from perdure.stores.tx import Tx
 
 if TYPE_CHECKING:
     from perdure.effects import envelope
+    from perdure.effects.sending import SendingStore
 else:
     (envelope,) = lazily("perdure.effects", "envelope")
 
@@ -52,9 +52,11 @@ def locate(reads: Reads, name: str, path: str) -> tuple[Stream, int]:
     return found, int(number)
 
 
-def check_quiet(record: EffectRecord, living: Living) -> None:
+def check_quiet(record: EffectRecord, stream: Stream, store: SendingStore) -> None:
     """Conflict while the sender is proved to live: settled as absent, it would be sent once more beside it."""
-    if record.quiet_at is None and living.is_held(record.holder or ""):
+    # A call of this very store that was left behind at its deadline; over a network the server looks.
+    here = store.acts and store.flights.has_attempt(stream.id, record.seq, record.attempt)
+    if record.quiet_at is None and (here or store.living.is_held(record.holder or "")):
         raise Conflict(
             f"the process that sent {record.id} lives, perhaps stopped: it may still send it", path="effect",
             hint="end it first, or say so with --force (force=True)", holder=record.holder,

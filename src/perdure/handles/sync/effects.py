@@ -124,7 +124,7 @@ class Effect(EffectFacts, Acting):
         operator_verbs.check_verdict(verdict)
         self._record = self._run(acting_in(self._caller, self._stream).looked_at(self._record))
         if isinstance(verdict, Absent) and not force:
-            operator_verbs.check_quiet(self._record, self._caller.core.living)
+            operator_verbs.check_quiet(self._record, self._stream, self._caller.core)
         self._record = self._write(operator_verbs.settle, self._record.seq, verdict, who, named(about), force=force)
         return self
 

@@ -59,13 +59,12 @@ Paragraphs = Iterator[tuple[int, str, bool]]
 
 def _of_python(text: str) -> Paragraphs:
     yield from _of_comments(_comments(text))
-    tree = ast.parse(text)
-    bare = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    within = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in ast.walk(node)} - {
-        id(node) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)
-    }
-    for node in ast.walk(tree):
-        if id(node) in within or not isinstance(node, ast.Constant | ast.JoinedStr):
+    nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Expr | ast.Constant | ast.JoinedStr)]
+    bare = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    joined = [node for node in nodes if isinstance(node, ast.JoinedStr)]
+    within = {id(part) for node in joined for part in ast.walk(node)} - {id(node) for node in joined}
+    for node in nodes:
+        if id(node) in within or isinstance(node, ast.Expr):
             continue
         if isinstance(said := _said(node), str):
             for at, paragraph in enumerate(re.split(r"\n\s*\n", said)):
@@ -87,6 +86,8 @@ def _of_sql(text: str) -> Paragraphs:
 
 
 def _comments(text: str) -> list[tuple[int, int, str]]:
+    if "#" not in text:
+        return []
     tokens = tokenize.generate_tokens(io.StringIO(text).readline)
     return [(*token.start, token.string.lstrip("#:")) for token in tokens if token.type == tokenize.COMMENT]
 

@@ -38,6 +38,9 @@ EXEMPT: dict[str, dict[str, str]] = {
     "file_is_short": {
         "stores/migrations/0005_mended.sql": "one migration for the whole format; a released one is never split",
     },
+    "names_say_something": {
+        "adapters/agent_framework/middleware.py": "the framework calls the method of a middleware `process`",
+    },
     "functions_are_short": {},
     "classes_are_small": {},
     "sql_stands_in_sql_files": {

@@ -1,11 +1,12 @@
 """A support agent: customers, tickets and preferences over many sessions, two agents at once, and a second version.
 
-python support_agent.py                  # version 1 answers three tickets
-python support_agent.py --version 2      # adds a sentiment to each ticket, also to those that version 1 left open
+python support_agent.py                  # version 1 answers three tickets; one customer goes in mid-conversation
+python support_agent.py --version 2      # the customer is back; a sentiment for all, and for the run that version 1 left open
 """
 
 import argparse
 import json
+from contextlib import suppress
 from pathlib import Path
 
 import perdure
@@ -15,6 +16,7 @@ TICKETS = [
     ("t2", "bob", "Thanks, how do I export?"),
     ("t3", "ada", "Still wrong!"),
 ]
+VERSION = 1
 OUTBOX = Path("outbox")  # the other side: one file for each key
 
 
@@ -34,6 +36,28 @@ def reply(ticket, text, *, key):
 
 def sentiment(text):
     return "unhappy" if "!" in text else "fine"
+
+
+@perdure.agent
+def follow_up(run, ticket):
+    """Asks whether it helped, and waits as long as it takes: no process is needed meanwhile, and any version continues it."""
+    run.act(reply, ticket, "Did that help?")
+    said = run.wait("customer")
+    # A run that version 1 left waiting has not been here yet: it goes the new way. One that was past it stays as it was.
+    score = run.step(sentiment, said) if VERSION > 1 and run.patched("sentiment") else None
+    return {"said": said, "sentiment": score}
+
+
+def follow(store, ticket, customer, come_back):
+    """Drive the conversation until the customer is gone, or over."""
+    run = store.start(follow_up, ticket, key=f"follow-{ticket}", session=ticket, about=[f"customer:{customer}"])
+    if come_back:
+        with suppress(perdure.Conflict):  # it is over; a signal that came twice waits there, and is not taken
+            run.signal("customer", "It works, thanks")
+    try:
+        return store.drive(follow_up, ticket, key=f"follow-{ticket}", session=ticket)
+    except perdure.Waiting:
+        return f"waiting for {customer}"
 
 
 def answer(store, ticket, customer, text, version):
@@ -62,10 +86,11 @@ def answer(store, ticket, customer, text, version):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--version", type=int, default=1)
-    version = parser.parse_args().version
-    with perdure.open("sqlite:///support.db", actor=f"agent-v{version}") as store:
+    VERSION = parser.parse_args().version
+    with perdure.open("sqlite:///support.db", actor=f"agent-v{VERSION}") as store:
         for ticket, customer, text in TICKETS:
-            answer(store, ticket, customer, text, version)
+            answer(store, ticket, customer, text, VERSION)
+        print(follow(store, "t2", "bob", come_back=VERSION > 1))
         print({name: store.scope(f"customer:{name}").get("tickets") for name in ("ada", "bob")})
         print(sorted(sent()))
         print([store.session(ticket).get("sentiment") for ticket, _, _ in TICKETS])

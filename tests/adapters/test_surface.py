@@ -29,7 +29,7 @@ def missing(_package: str) -> str:
 
 
 @pytest.mark.parametrize(("found", "says"), [(missing, "not installed"), (lambda _: "0.1.2", "0.1.2 is not supported")])
-@pytest.mark.parametrize("package", ["openai_agents", "claude_agent", "strands", "google_adk"])
+@pytest.mark.parametrize("package", ["openai_agents", "claude_agent", "strands", "google_adk", "agent_framework"])
 def test_a_framework_that_does_not_do_is_named_in_one_line(monkeypatch, package, found, says):
     monkeypatch.setattr(needed, "version", found)
     monkeypatch.delitem(sys.modules, f"perdure.adapters.{package}", raising=False)

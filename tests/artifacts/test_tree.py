@@ -589,3 +589,21 @@ def test_any_bytes_give_a_state_or_damage(kind: bytes, body: bytes) -> None:
             tree.reachable([root], nodes.fetch)
         with suppress(Damaged):
             tree.children(nodes[root])
+
+
+@pytest.mark.parametrize("count", [0, 3, 5_000])
+def test_the_names_under_a_name_are_read_without_what_they_lead_to(count: int) -> None:
+    nodes = Nodes()
+    texts = {f"channel {number}": "x" * 20_000 for number in range(min(count, 3))}
+    state = {"rest": ["y" * 50_000], "values": texts | {f"small {number}": number for number in range(count)}}
+    saved = nodes.save(state)
+    whole = len(tree.reachable([saved.root], nodes.fetch))
+    seen: set[bytes] = set()
+
+    def fetch(addresses: Collection[bytes]) -> dict[bytes, bytes]:
+        seen.update(addresses)
+        return nodes.fetch(addresses)
+
+    assert tree.load_keys(saved.root, fetch, "values") == state["values"].keys()
+    assert len(seen) < whole
+    assert tree.load_keys(saved.root, fetch, "rest") == tree.load_keys(saved.root, fetch, "nobody") == set()

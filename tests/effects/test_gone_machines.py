@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,26 @@ def test_a_stopped_sender_is_not_called_dead_and_absent_needs_force(store: perdu
     assert effect.refresh().state is EffectState.IN_DOUBT
     effect.settle(perdure.Absent("I looked, and will kill it"), force=True)
     assert sent == []
+
+
+def test_a_call_of_this_process_that_was_left_behind_may_still_send(tmp_path: Path) -> None:
+    free, sent = threading.Event(), list[str]()
+
+    def send() -> None:
+        assert free.wait(60)
+        sent.append("sent")
+        raise OSError("reset")
+
+    with perdure.open(f"sqlite:///{tmp_path}/a.db") as store:
+        session = store.session("s")
+        with pytest.raises(InDoubt, match="Overdue"):
+            session.act(perdure.tool(send, name="left-behind", timeout=0.02, known=False), key="k")
+        effect = session.effects()[0]
+        with pytest.raises(Conflict, match="it may still send it"):
+            effect.settle(perdure.Absent())
+        free.set()
+        until(lambda: effect.refresh().record.quiet_at)
+        assert (effect.settle(perdure.Absent()).state, sent) == (EffectState.PLANNED, ["sent"])
 
 
 def test_a_sender_that_is_declared_gone_counts_as_quiet(

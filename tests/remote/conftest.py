@@ -1,14 +1,18 @@
 """The contract over HTTP: which of its tests run, and why the others cannot.
 
 A test that fails after it asked for something that cannot be had over a network is excluded, by the reason that it was told. The
-reasons are argued here, one by one; any other failure is a failure. The summary counts what passed and what was excluded.
-All of it runs with PERDURE_ROUNDS.
+reasons are argued here, one by one; any other failure is a failure. Which tests these are stands in `excluded.txt`: a verb that
+begins to refuse fails, and so does a test that is listed and passes. The summary counts what passed and what was excluded.
+All of it runs with PERDURE_ROUNDS; PERDURE_LIST_EXCLUDED=1 with it writes the list anew.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +21,8 @@ from perdure.errors import Error
 from remote.contract_server import AsyncRemoteOpener, ContractServer, RemoteOpener
 
 CONTRACT = "remote/test_contract.py"
+LISTED = Path(__file__).with_name("excluded.txt")
+LISTING = "PERDURE_LIST_EXCLUDED" in os.environ
 # One colour of what clients do most, and of the async classes one: the transport is the same.
 PART = (
     "TestTurnContract", "TestDecisionsContract", "TestHandlesContract", "TestEmittedContract", "TestAsyncTurnContract",
@@ -51,8 +57,13 @@ EXCLUDED = {
 }  # fmt: skip
 
 # Tests that nobody refuses anything, and that cannot pass all the same.
+LIVES = "the server sends for its clients, and lives: a person settles with force (docs/guide/remote.md)"
 MARKS = "the answers that are kept under keys are events of the feed too"
 DIFFERENT = {
+    "test_what_a_dead_one_was_sending_went_wrong_after_it_was_sent": LIVES,
+    "test_a_person_can_settle_what_a_dead_one_left": LIVES,
+    "test_after_a_restore_what_was_begun_is_doubt": "it puts the store back below the handles",
+    "test_a_pack_holds_what_is_needed_to_continue": "a pack from a server is its text, and its messages are one",
     "PresenceContract": "the server attends sessions, and lives",
     "test_a_loop_goes_on_with_what_is_pending_whatever_key_its_turn_had": "a turn over a network has a key of its own",
     "pins.tools.grep": "the place of a wrong value in a mapping is named as the wire names it",
@@ -75,6 +86,18 @@ def _reason(says: str) -> str | None:
         if words in says:
             return words
     return "below the handles" if "this cannot be done over the network" in says else None
+
+
+def listed_name(nodeid: str) -> str:
+    """A test as the list names it: without its colour."""
+    return re.sub(r"^Test(Async)?", "", nodeid.partition("::")[2])
+
+
+@cache
+def listed() -> dict[str, str]:
+    """The tests that are excluded, each with the reason that it is told."""
+    lines = [line.split("\t") for line in LISTED.read_text().splitlines() if line]
+    return {name: reason for reason, name in lines}
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -117,15 +140,18 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[Any]:
         if reason is not None:
             told.append(reason)
 
+    known = listed().get(listed_name(pyfuncitem.nodeid)) if CONTRACT in pyfuncitem.nodeid and not LISTING else None
     Error.__init__ = note  # type: ignore[method-assign]
     try:
-        return (yield)
+        passed = yield
     except Exception as error:
-        if not told:
+        if not told or not (LISTING or known in told):
             raise
-        raise pytest.skip.Exception(f"over the network: {told[0]}") from error
+        raise pytest.skip.Exception(f"over the network: {known or told[0]}") from error
     finally:
         Error.__init__ = made  # type: ignore[method-assign]
+    assert known is None, f"it passes over the network by now: take it out of {LISTED.name}"
+    return passed
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
@@ -134,6 +160,18 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         word: sum(CONTRACT in each.nodeid for each in terminalreporter.stats.get(word, ()) if hasattr(each, "nodeid"))
         for word in ("passed", "skipped", "failed")
     }
+    if LISTING:
+        _write_list(terminalreporter.stats.get("skipped", ()))
     if any(counts.values()):
         said = ", ".join(f"{count} {word}" for word, count in counts.items())
         terminalreporter.write_line(f"contract over HTTP: {said} (skipped: excluded by the reasons of tests/remote)")
+
+
+def _write_list(skipped: Any) -> None:
+    reasons = tuple(f"over the network: {words}" for words in EXCLUDED)
+    found = {
+        (each.longrepr[2].partition("over the network: ")[2], listed_name(each.nodeid))
+        for each in skipped
+        if CONTRACT in each.nodeid and each.longrepr[2].removeprefix("Skipped: ").startswith(reasons)
+    }
+    LISTED.write_text("".join(f"{reason}\t{name}\n" for reason, name in sorted(found)))

@@ -168,6 +168,18 @@ def test_a_killed_worker_loses_nothing_and_its_runs_go_on_at_once(stage: Scene, 
     until(lambda: len(crew.logged("started", role="worker")) == processes + 1, "the one that replaces it")
 
 
+def test_a_worker_of_two_tenants_drives_both_and_a_killed_one_leaves_nothing_of_either(stage: Scene):
+    with perdure.open(stage.url, tenant="other") as other:
+        stage.crew("--also-tenant", "other")
+        gate = stage.folder / "gate"
+        handles = [store.start(agent, 5, 0.01, str(gate)) for store in (stage.store, other) for agent in (plod, aplod)]
+        until(lambda: all(steps_of(each) >= 2 for each in handles))
+        os.kill(stage.pid_of(handles[0].id), signal.SIGKILL)
+        gate.touch()
+        assert [each.result(timeout=60) for each in handles] == [total(5)] * 4
+        assert all("run.recovered" in stage.kinds(each) for each in handles)
+
+
 def test_all_runs_of_a_killed_worker_go_on_at_once_and_again(stage: Scene):
     stage.crew("--concurrency", "5", processes=2)  # so that each has five
     handles = [stage.store.start(agent, 400, 0.05) for agent in (plod, aplod) for _ in range(5)]

@@ -13,18 +13,19 @@ os.environ.setdefault("NO_DOCKER", "true")  # theirs: no servers that only their
 import langgraph.checkpoint.sqlite
 import langgraph.checkpoint.sqlite.aio
 import pytest
+from _pytest.runner import runtestprotocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from plugged import Counting, url_for, used
 
 from perdure.adapters.langgraph import PerdureSaver
 
 DRIFT = "the stock saver fails it too, with this version of langchain-core"
-SECONDS = "it compares elapsed seconds, or the order that sleeps give: on a busy machine it fails now and then, with any saver"
-EXCEPT = {
-    "test_weather_subgraph": DRIFT,
-    "test_stream_subgraphs_during_execution": SECONDS,
-    "test_imp_nested": SECONDS,
-}
+EXCEPT = {"test_weather_subgraph": DRIFT}
+# They compare elapsed seconds, or the order that sleeps of 10 ms give. A process that shares its processor fails them sometimes
+# with any saver, more often after work such as opening a store; with a processor of its own it failed none of 120 runs. So they
+# are tried again.
+TIMED = ("test_stream_subgraphs_during_execution", "test_imp_nested")
+TRIES = 8
 
 
 class SqliteSaver(PerdureSaver):
@@ -46,6 +47,23 @@ langgraph.checkpoint.sqlite.aio.AsyncSqliteSaver = SqliteSaver  # type: ignore[m
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Only tests on the replaced savers: the others never see ours."""
     items[:] = [item for item in items if "sqlite" in item.nodeid]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """Try a test that depends on the machine's load again; what is told of it is its last try."""
+    if not any(name in item.nodeid for name in TIMED):
+        return None
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    reports = []
+    for _ in range(TRIES):
+        reports = runtestprotocol(item, log=False, nextitem=nextitem)
+        if not any(report.failed for report in reports):
+            break
+    for report in reports:
+        item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
 
 
 def pytest_configure(config: pytest.Config) -> None:

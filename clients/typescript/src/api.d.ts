@@ -250,6 +250,7 @@ export interface components {
     "tool": string;
     "args"?: Record<string, unknown>;
     "kind"?: "idempotent" | "keyed" | "probed" | "read" | "unsafe";
+    "call"?: string | null;
   };
   "EffectState": "committed" | "dispatched" | "failed" | "in_doubt" | "planned" | "undoing" | "undone" | "withdrawn";
   "Entry": {
@@ -445,6 +446,7 @@ export interface components {
     "outcome": "failed" | "happened";
     "result"?: unknown;
     "error"?: string;
+    "code"?: string;
   };
   "PackManifest": {
     "session": string;
@@ -878,6 +880,7 @@ export interface components {
     "input"?: string | null;
     "gave"?: string | null;
     "shape"?: string;
+    "took_us"?: number;
   };
   "StrandedRecord": {
     "run": string;
@@ -1221,15 +1224,15 @@ export interface operations {
   list_referring_to: { path: { session: string | number }; query: { limit?: number, after?: string | null, uid: string, seq: number }; body: unknown; answer: components["Paged_Reference_"] | null };
   list_run_effects: { path: { run: string | number }; query: { after?: number, open?: boolean, at?: string | null }; body: unknown; answer: components["EffectAnswer"][] | null };
   list_run_waits: { path: { run: string | number }; query: { at?: string | null }; body: unknown; answer: components["AskAnswer"][] | null };
-  list_runs: { path: {  }; query: { limit?: number, after?: string | null, since?: string | null, until?: string | null, about?: string | null, status?: "cancelled" | "completed" | "failed" | "parked" | "ready" | "running" | "waiting" | null, agent?: string | null, session?: string | null, parent?: string | null, key?: string | null, errors?: boolean }; body: unknown; answer: components["Paged_RunAnswer_"] | null };
-  list_scope_memories: { path: { scope: string | number }; query: { limit?: number, after?: string | null, kind?: "correction" | "document" | "fact" | "failed_approach" | "lesson" | "map" | "preference" | "rule" | "snippet" | "vocabulary" | "workflow" | null, status?: "all" | "forgotten" | "live" | "superseded", tag?: string | null, about?: string | null, unread?: boolean, at?: string | null }; body: unknown; answer: components["Paged_MemoryRecord_"] | null };
+  list_runs: { path: {  }; query: { limit?: number, after?: string | null, about?: string | null, since?: string | null, until?: string | null, status?: "cancelled" | "completed" | "failed" | "parked" | "ready" | "running" | "waiting" | null, agent?: string | null, session?: string | null, parent?: string | null, errors?: boolean, key?: string | null }; body: unknown; answer: components["Paged_RunAnswer_"] | null };
+  list_scope_memories: { path: { scope: string | number }; query: { limit?: number, after?: string | null, about?: string | null, kind?: "correction" | "document" | "fact" | "failed_approach" | "lesson" | "map" | "preference" | "rule" | "snippet" | "vocabulary" | "workflow" | null, status?: "all" | "forgotten" | "live" | "superseded", unread?: boolean, tag?: string | null, at?: string | null }; body: unknown; answer: components["Paged_MemoryRecord_"] | null };
   list_scope_values: { path: { scope: string | number }; query: { limit?: number, after?: string | null, at?: string | null, about?: string | null, prefix?: string | null }; body: unknown; answer: components["Paged_Entry_"] | null };
   list_session_artifacts: { path: { session: string | number }; query: { limit?: number, after?: string | null, at?: string | null, about?: string | null, name?: string | null }; body: unknown; answer: components["Paged_ArtifactRecord_"] | null };
-  list_session_decisions: { path: { session: string | number }; query: { limit?: number, after?: string | null, at?: string | null, about?: string | null, open?: boolean | null, tag?: string | null }; body: unknown; answer: components["Paged_DecisionRecord_"] | null };
+  list_session_decisions: { path: { session: string | number }; query: { limit?: number, after?: string | null, about?: string | null, open?: boolean | null, tag?: string | null, at?: string | null }; body: unknown; answer: components["Paged_DecisionRecord_"] | null };
   list_session_effects: { path: { session: string | number }; query: { limit?: number, after?: string | null, at?: string | null, about?: string | null, open?: boolean }; body: unknown; answer: components["Paged_EffectAnswer_"] | null };
   list_session_events: { path: { session: string | number }; query: { limit?: number, after?: string | null, at?: string | null, about?: string | null, kind?: string | null, emitted?: boolean | null }; body: unknown; answer: components["Paged_EventAnswer_"] | null };
-  list_session_memories: { path: { session: string | number }; query: { limit?: number, after?: string | null, kind?: "correction" | "document" | "fact" | "failed_approach" | "lesson" | "map" | "preference" | "rule" | "snippet" | "vocabulary" | "workflow" | null, status?: "all" | "forgotten" | "live" | "superseded", tag?: string | null, about?: string | null, unread?: boolean, at?: string | null }; body: unknown; answer: components["Paged_MemoryRecord_"] | null };
-  list_session_tasks: { path: { session: string | number }; query: { limit?: number, after?: string | null, at?: string | null, about?: string | null, status?: "blocked" | "cancelled" | "doing" | "done" | "failed" | "todo" | null, label?: string | null, parent?: number | null, stuck?: boolean, ready?: boolean }; body: unknown; answer: components["Paged_TaskRecord_"] | null };
+  list_session_memories: { path: { session: string | number }; query: { limit?: number, after?: string | null, about?: string | null, kind?: "correction" | "document" | "fact" | "failed_approach" | "lesson" | "map" | "preference" | "rule" | "snippet" | "vocabulary" | "workflow" | null, status?: "all" | "forgotten" | "live" | "superseded", unread?: boolean, tag?: string | null, at?: string | null }; body: unknown; answer: components["Paged_MemoryRecord_"] | null };
+  list_session_tasks: { path: { session: string | number }; query: { limit?: number, after?: string | null, about?: string | null, status?: "blocked" | "cancelled" | "doing" | "done" | "failed" | "todo" | null, label?: string | null, parent?: number | null, stuck?: boolean, at?: string | null, ready?: boolean }; body: unknown; answer: components["Paged_TaskRecord_"] | null };
   list_sessions: { path: {  }; query: { limit?: number, after?: string | null, about?: string | null, since?: string | null, until?: string | null, status?: "active" | "completed" | "crashed" | "failed" | "waiting" | null, label?: string | null, creator?: string | null, expired?: boolean, archived?: boolean }; body: unknown; answer: components["Paged_SessionHeader_"] | null };
   list_steps: { path: { run: string | number }; query: { at?: string | null, after?: number | null }; body: unknown; answer: components["StepRecord"][] | null };
   list_subjects: { path: {  }; query: { limit?: number, after?: string | null }; body: unknown; answer: components["Paged_SubjectRecord_"] | null };

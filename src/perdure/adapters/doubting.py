@@ -13,7 +13,7 @@ from typing import Any
 from perdure.errors import InDoubt, Waiting
 from perdure.handles.aio.store import AsyncStore
 from perdure.model.records.conversation import Call
-from perdure.model.records.effects import Absent, Declined, Happened, Verdict
+from perdure.model.records.effects import Absent, Declined, EffectRecord, EffectState, Happened, Verdict
 
 WAYS = 'answer "absent", "failed" or {"happened": RESULT}; or run: perdure settle EFFECT happened|absent|failed'
 
@@ -41,3 +41,11 @@ async def settle(store: AsyncStore, doubt: InDoubt | Waiting, verdict: Verdict) 
     effect = await store.effect(doubt.facts["effect"])
     if not effect.settled:
         await effect.settle(verdict)
+
+
+def is_over(paused: EffectRecord) -> bool:
+    """Whether an effect whose tool paused its framework by itself may be called again from its beginning, as if never sent.
+
+    A pause tells nothing about an attempt before it: then the doubt stays, and the tool's rule settles it at the next call.
+    """
+    return paused.state is EffectState.IN_DOUBT and not paused.doubtful

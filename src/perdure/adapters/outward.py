@@ -23,6 +23,14 @@ from perdure.model.records.effects import ToolKind
 
 Kinds: TypeAlias = "Mapping[str, str | ToolKind | Tool]"
 
+
+class ToolPaused(BaseException):
+    """Raised in the place of a framework's own pause: the tool itself asks a person, and is called again from its beginning.
+
+    No Exception: an idempotent tool would be called again at once, until it is given up. See `doubting.is_over`.
+    """
+
+
 _KEY: ContextVar[str | None] = ContextVar("perdure_sent_key", default=None)
 
 

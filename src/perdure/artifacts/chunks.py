@@ -28,6 +28,8 @@ TEXT_MIN_BYTES = 2_560  # a turn of two KB stays in one piece
 TEXT_MAX_BYTES = 16_384
 TEXT_WINDOW_BYTES = 32
 
+MIXED_PARTS = 16  # so many parts shift an older one out, whatever their lengths
+
 _WORD = 0xFFFF_FFFF
 # The chance that a part ends a run is in proportion to its length: so many of 2**32 for each byte.
 _PARTS_RATE = 2**32 // (PARTS_LIKELY_BYTES - PARTS_MIN_BYTES)
@@ -48,22 +50,32 @@ def cut_parts(parts: Sequence[bytes]) -> Iterator[tuple[int, int]]:
     return cut_runs(parts, PARTS_MIN_BYTES, _PARTS_RATE)
 
 
-def cut_small(parts: Sequence[bytes]) -> Iterator[tuple[int, int]]:
-    """Yield runs of a quarter of that size: for lists that grow by an element at a time (`parts`)."""
-    return cut_runs(parts, SMALL_MIN_BYTES, _SMALL_RATE)
+def cut_small(parts: Sequence[bytes], start: int = 0) -> Iterator[tuple[int, int]]:
+    """Yield runs of a quarter of that size: for lists that grow by an element at a time (`parts`).
+
+    start: a boundary that was found before; the runs from there on are those that cutting all of it gives.
+    """
+    return cut_runs(parts, SMALL_MIN_BYTES, _SMALL_RATE, start)
 
 
-def cut_runs(parts: Sequence[bytes], least_bytes: int, rate: int) -> Iterator[tuple[int, int]]:
+def cut_runs(parts: Sequence[bytes], least_bytes: int, rate: int, start: int = 0) -> Iterator[tuple[int, int]]:
     """Yield runs of at least so many bytes; rate: the chance to end, for each byte."""
-    start = size = mix = 0
-    for place, length, check in zip(count(1), map(len, parts), map(crc32, parts), strict=False):
-        mix = ((mix << (2 if length < 16 else 4 if length < 128 else 8)) + check) & _WORD
+    size = mix = 0
+    for part in parts[max(0, start - MIXED_PARTS) : start]:
+        mix = _mixed(mix, len(part), crc32(part))
+    rest = parts[start:] if start else parts
+    for place, length, check in zip(count(start + 1), map(len, rest), map(crc32, rest), strict=False):
+        mix = ((mix << (2 if length < 16 else 4 if length < 128 else 8)) + check) & _WORD  # `_mixed`, in place
         size += length
         if size >= least_bytes and (mix < length * rate or size >= PARTS_MAX_BYTES):
             yield start, place
             start, size = place, 0
     if start < len(parts):
         yield start, len(parts)
+
+
+def _mixed(mix: int, length: int, check: int) -> int:
+    return ((mix << (2 if length < 16 else 4 if length < 128 else 8)) + check) & _WORD
 
 
 def cut_text(text: bytes) -> Iterator[bytes]:

@@ -85,7 +85,7 @@ def pack_stream(source: Iterable[bytes], write: Callable[[bytes], None]) -> Pack
     The caller has left `HEADER_BYTES` of room in front. Errors of `source` and `write` pass through.
     """
     pieces = _pieces(source)
-    sample = _sample(pieces)
+    sample = _at_least(_SAMPLE_BYTES, pieces)
     codec, _ = pack(sample)
     tally = _Tally()
     for payload in _encoded(codec, tally.counted(chain([sample], pieces))):
@@ -160,10 +160,6 @@ def _pieces(source: Iterable[bytes]) -> Iterator[bytes]:
         view = memoryview(given).cast("B")
         for start in range(0, len(view), CHUNK_BYTES):
             yield bytes(view[start : start + CHUNK_BYTES])
-
-
-def _sample(pieces: Iterator[bytes]) -> bytes:
-    return _at_least(_SAMPLE_BYTES, pieces)
 
 
 def _at_least(count: int, pieces: Iterator[bytes]) -> bytes:

@@ -17,7 +17,7 @@ import msgspec
 
 from perdure.artifacts import tree
 from perdure.artifacts.chunks import cut_small
-from perdure.artifacts.tree import INLINE_MAX_BYTES, Growing
+from perdure.artifacts.tree import INLINE_MAX_BYTES, LINKS_MAX, Growing
 from perdure.errors import Damaged
 
 LIST_INLINE_MAX_BYTES = INLINE_MAX_BYTES // 2  # a map around it must still fit into one cell
@@ -30,15 +30,25 @@ class LaidPart(NamedTuple):
     size: int
 
 
+class Level(NamedTuple):
+    """Nodes of a list that are side by side: where each ends among what is below, and its address. First come its leaves."""
+
+    stops: list[int]
+    links: list[bytes]
+
+    def kept(self, same: int) -> Level:
+        """The nodes over the first so many below, which did not change; the last one of all is open, and cut anew."""
+        count = min(bisect_right(self.stops, same), len(self.stops) - 1)
+        return Level(self.stops[:count], self.links[:count])
+
+
 class ListPart(NamedTuple):
-    """A list that is laid out: the cells of its elements, where its leaves end, and their addresses."""
+    """A list that is laid out: the cells of its elements, and the levels of nodes over them."""
 
     part: LaidPart
     cells: list[bytes]
     sizes: list[int]
-    stops: list[int]
-    links: list[bytes]
-    inner: frozenset[bytes]  # the nodes between its leaves and its cell
+    levels: list[Level]
 
 
 class Laying:
@@ -75,24 +85,31 @@ class Laying:
             cells, sizes = before.cells[:same] + cells, before.sizes[:same] + sizes
         if sum(map(len, cells)) <= LIST_INLINE_MAX_BYTES:
             cell = tree.list_cell(cells)
-            return ListPart(LaidPart(msgspec.Raw(cell), sum(sizes)), cells, sizes, [], [], frozenset())
-        stops, links = _kept(before, same)
-        start = stops[-1] if stops else 0
-        rest = cells[start:]
-        for first, stop in cut_small(rest):
-            links.append(self._growing.list_leaf(rest[first:stop]))
-            stops.append(start + stop)
-        cell, inner = self._over(links, before)
-        return ListPart(LaidPart(msgspec.Raw(cell), sum(sizes)), cells, sizes, stops, links, inner)
+            return ListPart(LaidPart(msgspec.Raw(cell), sum(sizes)), cells, sizes, [])
+        levels = self._levels(cells, before.levels if before is not None else (), same)
+        cell = self._growing.list_stub(len(levels) - 1, levels[-1].links)
+        return ListPart(LaidPart(msgspec.Raw(cell), sum(sizes)), cells, sizes, levels)
 
-    def _over(self, links: list[bytes], before: ListPart | None) -> tuple[bytes, frozenset[bytes]]:
-        """The cell of a list, and the nodes between; those that it had before are stored."""
-        held = len(self.nodes)
-        cell = self._growing.list_of(links)
-        inner = frozenset(list(self.nodes)[held:])
-        for address in inner & (before.inner if before is not None else frozenset()):
-            del self.nodes[address]
-        return cell, inner
+    def _levels(self, cells: list[bytes], before: Sequence[Level], same: int) -> list[Level]:
+        """The nodes of a list, from its leaves up; of each level only what follows the kept nodes is cut and made anew."""
+        levels: list[Level] = []
+        below = cells
+        while not levels or len(below) > LINKS_MAX:
+            had = before[len(levels)] if len(levels) < len(before) else None
+            level = had.kept(same) if had is not None else Level([], [])
+            same = len(level.links)
+            for first, stop in cut_small(below, level.stops[-1] if same else 0):
+                level.links.append(self._node(len(levels), below[first:stop]))
+                level.stops.append(stop)
+            if had is not None and levels:  # they are stored: what they stood in before is
+                for address in set(level.links[same:]).intersection(had.links[same:]):
+                    self.nodes.pop(address, None)
+            levels.append(level)
+            below = level.links
+        return levels
+
+    def _node(self, level: int, below: list[bytes]) -> bytes:
+        return self._growing.list_leaf(below) if level == 0 else self._growing.list_index(level - 1, below)
 
     def root(self, state: dict[str, Any]) -> bytes:
         """Lay out the whole state, parts in it as they are (`part.cell`); returns its address."""
@@ -116,11 +133,3 @@ def named_nodes(stored: Any) -> set[bytes]:
         return set() if isinstance(stored, str) else {bytes.fromhex(each) for each in stored}
     except (ValueError, TypeError):
         return set()
-
-
-def _kept(before: ListPart | None, same: int) -> tuple[list[int], list[bytes]]:
-    """The leaves that lie wholly among the elements that did not change; the last one is open, and cut anew."""
-    if before is None:
-        return [], []
-    count = min(bisect_right(before.stops, same), len(before.stops) - 1)
-    return before.stops[:count], before.links[:count]

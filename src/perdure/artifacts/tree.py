@@ -37,13 +37,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from perdure.artifacts.chunks import cut_parts, cut_small, cut_text
+from perdure.artifacts.chunks import cut_parts, cut_text
 from perdure.artifacts.place import RESTORE, name_of
 from perdure.errors import Damaged, Invalid, TooLarge
 from perdure.model.limits import VALUE_MAX_BYTES, VALUE_MAX_DEPTH
 
 Known = Callable[[Collection[bytes]], set[bytes]]
-Cut = Callable[[Sequence[bytes]], Iterable[tuple[int, int]]]
 Fetch = Callable[[Collection[bytes]], Mapping[bytes, bytes]]
 
 ADDRESS_BYTES = 32
@@ -140,9 +139,14 @@ class Growing:
         """A leaf of a list; returns its address."""
         return self._put(_LIST + _container_bytes(_LIST, cells))
 
-    def list_of(self, links: list[bytes]) -> bytes:
-        """The cell of a list whose leaves are made, small ones."""
-        return self._over(_LIST, links, cut_small)
+    def list_index(self, level: int, links: list[bytes]) -> bytes:
+        """A node over leaves of a list, or over such nodes of the level below; returns its address."""
+        return self._put(_INDEX + _LIST + bytes([level]) + b"".join(links))
+
+    @staticmethod
+    def list_stub(level: int, links: list[bytes]) -> bytes:
+        """The cell of a list over what these links lead to."""
+        return _encode(_LIST + bytes([level]) + b"".join(links))
 
     def _put(self, node: bytes) -> bytes:
         address = sha256(node).digest()
@@ -182,14 +186,14 @@ class Growing:
         links = list(map(self._put, leaves))
         if is_plain:
             self.ends.update(links)
-        return self._over(kind, links, cut_parts)
+        return self._over(kind, links)
 
-    def _over(self, kind: bytes, links: list[bytes], cut: Cut) -> bytes:
+    def _over(self, kind: bytes, links: list[bytes]) -> bytes:
         """The stub of these leaves, with as many levels between as it takes."""
         level = 0
         while len(links) > LINKS_MAX:
             head = _INDEX + kind + bytes([level])
-            links = [self._put(head + b"".join(links[start:stop])) for start, stop in cut(links)]
+            links = [self._put(head + b"".join(links[start:stop])) for start, stop in cut_parts(links)]
             level += 1
         return _encode(kind + bytes([level]) + b"".join(links))
 
@@ -388,6 +392,18 @@ def load(root: bytes, fetch: Fetch) -> Any:
     return _Loading(fetch).load(root)
 
 
+def load_keys(root: bytes, fetch: Fetch, name: str) -> frozenset[str]:
+    """The keys of the map under a name at the top of a state; what they lead to is not read. Raises as `load`."""
+    loading = _Loading(fetch)
+    holder = [loading.open(_fetched({root}, fetch), root, _VALUE)]
+    gaps = _gaps(holder, 0, root)
+    while wanted := [gap for gap in gaps if gap.holder is holder or (gap.holder is holder[0] and gap.place == name)]:
+        nodes = _fetched({link for gap in wanted for link in gap.stub.links}, fetch)
+        gaps = [deeper for gap in wanted for deeper in loading.fill(gap, nodes)]
+    found = holder[0].get(name) if isinstance(holder[0], dict) else None
+    return frozenset(found) if isinstance(found, dict) else frozenset()
+
+
 class _Loading:
     """One state being put together, level by level."""
 
@@ -398,32 +414,32 @@ class _Loading:
         self._spent_bytes = 0
 
     def load(self, root: bytes) -> Any:
-        holder = [self._open(_fetched({root}, self._fetch), root, _VALUE)]
+        holder = [self.open(_fetched({root}, self._fetch), root, _VALUE)]
         gaps = _gaps(holder, 0, root)
         while gaps:
             nodes = _fetched({link for gap in gaps for link in gap.stub.links}, self._fetch)
-            gaps = [deeper for gap in gaps for deeper in self._fill(gap, nodes)]
+            gaps = [deeper for gap in gaps for deeper in self.fill(gap, nodes)]
         return holder[0]
 
-    def _fill(self, gap: _Gap, nodes: Mapping[bytes, bytes]) -> list[_Gap]:
+    def fill(self, gap: _Gap, nodes: Mapping[bytes, bytes]) -> list[_Gap]:
         """Bring one gap a level further; returns what waits then."""
         kind, level, links = gap.stub
         if level:
             return [gap._replace(stub=self._lower(gap.stub, nodes))]
-        values = [self._open(nodes, link, kind) for link in links]
+        values = [self.open(nodes, link, kind) for link in links]
         gap.holder[gap.place] = value = _joined(kind, values, links[0])
         return [] if kind == _TEXT else _gaps(value, gap.depth + 1, links[0])
 
     def _lower(self, stub: _Stub, nodes: Mapping[bytes, bytes]) -> _Stub:
         links: list[bytes] = []
         for link in stub.links:
-            below = _stub_of(self._open(nodes, link, _INDEX), link)
+            below = _stub_of(self.open(nodes, link, _INDEX), link)
             if (below.kind, below.level) != (stub.kind, stub.level - 1):
                 raise _damaged("the index node is of another kind or level than its parent says", link)
             links += below.links
         return _Stub(stub.kind, stub.level - 1, links)
 
-    def _open(self, nodes: Mapping[bytes, bytes], address: bytes, kind: bytes) -> Any:
+    def open(self, nodes: Mapping[bytes, bytes], address: bytes, kind: bytes) -> Any:
         """The content of a node, decoded anew for each link to it: equal parts of a state are not one object."""
         node = nodes[address]
         self._spent_bytes += len(node)

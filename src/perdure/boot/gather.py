@@ -42,8 +42,8 @@ from perdure.planes.reading.durations import store_now
 from perdure.stores.store import Reads
 
 TASKS_MAX = 50
-DECISIONS_MAX = 50
-RECENT_DECISIONS = 20  # beside the standing ones; the rest is found for the task
+WHOLE_DECISIONS = 20  # recent ones that are shown with their reasons
+DECISIONS_MAX = 50  # that are open, or standing
 STANDING = "standing"  # the tag of decisions that are shown however old they are
 CHECKS_MAX = 200
 RUNS_MAX = 20
@@ -52,6 +52,8 @@ VALUES_MAX = 50
 SUMMARIES_MAX = 3
 OTHER_SESSIONS = 3  # of the same scopes, whose last summary is shown
 RESULT_CHARS = 1_000  # of a tool's result: the fact stays, the rest can be fetched
+OLD_RESULT_CHARS = 400  # of one from before the last question
+BRIEF_CHARS = 60  # of a call, where there is little room
 PEOPLE = (WaitKind.ASK, WaitKind.APPROVAL)
 OF_MEMORY = {
     MemoryKind.RULE: Section.RULES,
@@ -67,6 +69,14 @@ KINDS = (MemoryKind.RULE, *(kind for kind in MemoryKind if kind not in (MemoryKi
 Known = tuple[Stream, MemoryRecord]
 
 
+class GatherLimits(NamedTuple):
+    """How much is looked at: of the last turns, of memories of each kind and scope (of rules all), of recent decisions."""
+
+    turns: int
+    memories: int
+    decisions: int
+
+
 class Gathered(NamedTuple):
     """The candidates for a pack. tail: newest first."""
 
@@ -78,19 +88,19 @@ class Gathered(NamedTuple):
 
 
 @one_state
-def gather(reads: Reads, stream: Stream, turns_max: int, memories_max: int, *, remembered: bool) -> Gathered:
-    """The candidates for the pack of a session. remembered: also memories that are not rules, so many of each kind and scope."""
+def gather(reads: Reads, stream: Stream, limits: GatherLimits, *, remembered: bool) -> Gathered:
+    """The candidates for the pack of a session. remembered: also memories that are not rules."""
     info, now = sessions.info(reads, stream), store_now(reads)
     rests = Resting(reads, stream)
     items = [
         *_plan(reads, stream, info, rests),
         *_loops(reads, stream, rests),
-        *_decisions(reads, stream, rests),
+        *_decisions(reads, stream, limits.decisions, rests),
         *_workspace(reads, stream, info, rests),
     ]
-    tail, summarised = _tail(reads, stream, turns_max)
+    tail, summarised = _tail(reads, stream, limits.turns)
     items += [*summarised, *(_of_others(reads, info) if remembered else ())]
-    known = list(_memories(reads, stream, now, memories_max, remembered=remembered))
+    known = list(_memories(reads, stream, now, limits.memories, remembered=remembered))
     return Gathered(info, now, items, known, tail)
 
 
@@ -151,7 +161,7 @@ def _plan(reads: Reads, stream: Stream, info: SessionRecord, rests: Resting) -> 
     )
     ready = tasks.ready(reads, stream, limit=TASKS_MAX)
     left = [each for each in doing if each.abandoned]
-    for group, said in ((left, "its claimer is gone: free to claim"), (doing, "being done"), (ready, "ready"),
+    for group, said in ((left, "its claimer is gone: free"), (doing, "being done"), (ready, "ready"),
                         (blocked, "blocked"), (rest, "waits for other tasks")):  # fmt: skip
         for each in group:
             if each.id not in seen:
@@ -180,8 +190,10 @@ def _loops(reads: Reads, stream: Stream, rests: Resting) -> Iterator[Item]:
         for pair in runs.runs_of_store(reads, RunFilters(session=stream.name, status=status, limit=RUNS_MAX))
     ]
     for of_run, record in at_hand:
-        yield from _of_stream(reads, of_run)
-        yield _run(record)
+        open_of_it = list(_of_stream(reads, of_run))
+        yield from open_of_it
+        if record.status is not RunStatus.WAITING or not open_of_it:  # else they say for what it waits
+            yield _run(record)
     yield from _pending(reads, stream)
     yield from (
         decision_item(each, Section.LOOPS, rests)
@@ -200,7 +212,7 @@ def _of_stream(reads: Reads, stream: Stream) -> Iterator[Item]:
 def _effect(each: EffectRecord) -> Item:
     wrong = f"\n{each.error}" if each.error else ""
     text = f"{each.tool} {encode(each.args).decode()}{wrong}"
-    said = f"{each.state.replace('_', ' ')}: not known whether it happened" if each.attempt else each.state.value
+    said = f"{each.state.replace('_', ' ')}, outcome unknown" if each.attempt else each.state.value
     return Item(
         section=Section.LOOPS, kind="effect", id=each.id, text=text, by=each.actor, at=instant_us(each.at, 0), said=said
     )
@@ -274,18 +286,19 @@ def _open_turn(stream: Stream, found: Pending) -> Item:
 # -- decisions, workspace ------------------------------------------------------------------------------------
 
 
-def _decisions(reads: Reads, stream: Stream, rests: Resting) -> Iterator[Item]:
-    """By depth: the standing ones, then the recent ones."""
-    asked = SessionDecisionFilters(open=False, limit=RECENT_DECISIONS)
+def _decisions(reads: Reads, stream: Stream, most: int, rests: Resting) -> Iterator[Item]:
+    """By depth: the standing ones, then the recent ones, then older ones without their reasons."""
+    asked = SessionDecisionFilters(open=False, limit=most)
     standing = decisions.decisions(reads, stream, replace(asked, tag=STANDING, limit=DECISIONS_MAX))
     recent = decisions.decisions(reads, stream, asked)
-    for each in {each.seq: each for each in [*standing, *recent]}.values():
-        if each.status is not DecisionStatus.SUPERSEDED:
-            yield decision_item(each, Section.DECISIONS, rests)
+    in_force = [each for each in recent if each.status is not DecisionStatus.SUPERSEDED]
+    for number, each in enumerate({each.seq: each for each in [*standing, *in_force]}.values()):
+        item = decision_item(each, Section.DECISIONS, rests)
+        yield item if number < len(standing) + WHOLE_DECISIONS else item._replace(text=each.text)
 
 
-def found_decisions(reads: Reads, stream: Stream, seqs: Iterable[int]) -> Iterator[Item]:
-    """Older decisions in force that were found for a task."""
+def found_decisions(reads: Reads, stream: Stream, seqs: Iterable[int]) -> Iterator[tuple[int, Item]]:
+    """Older decisions in force that were found for a task, by number."""
     rests = Resting(reads, stream)
     for seq in seqs:
         try:
@@ -294,7 +307,7 @@ def found_decisions(reads: Reads, stream: Stream, seqs: Iterable[int]) -> Iterat
             continue
         if each.status is DecisionStatus.CLOSED:
             item = decision_item(each, Section.DECISIONS, rests)
-            yield item._replace(said=f"{item.said}; found for the task")
+            yield seq, item._replace(said=f"{item.said}; found for the task")
 
 
 def decision_item(each: DecisionRecord, section: Section, rests: Resting) -> Item:
@@ -398,23 +411,39 @@ def _of_others(reads: Reads, info: SessionRecord) -> Iterator[Item]:
 def exchange_item(stream: Stream, each: Exchange, last_asked: int) -> Item:
     """A turn with its calls and their results, as one item. Results from before the last question are marked as old."""
     turn = each.turn
-    parts = [as_text(turn.content)] if as_text(turn.content).strip() or not each.answered else []
-    for call, result in each.answered:
-        parts.append(f"[call {call.id}: {call.tool} {_short(_as_json(call.args))}]")
-        parts.append(
-            f"[{_result_said(result, last_asked)}]" + (f"\n{_short(as_text(result.content))}" if result else "")
-        )
-    said = f"{turn.role.value}{', with calls and results' if each.answered else ''}"
-    text = "\n".join(parts).strip() or "(empty)"
     return Item(
         section=Section.TAIL,
         kind="turn",
         id=f"{stream.name}/{turn.seq}",
-        text=text,
+        text=_exchanged(each, last_asked),
         by=turn.actor,
         at=instant_us(turn.at, 0),
-        said=said,
+        said=turn.role.value,
+        brief=_brief(each) if each.answered else "",
     )
+
+
+def _exchanged(each: Exchange, last_asked: int) -> str:
+    """The text of a turn with its calls and their results."""
+    said = as_text(each.turn.content)
+    parts = [said] if said.strip() or not each.answered else []
+    for call, result in each.answered:
+        parts.append(f"[call {call.id}: {call.tool} {_short(_as_json(call.args), RESULT_CHARS)}]")
+        shown = f"\n{_short(as_text(result.content), _chars_of(result, last_asked))}" if result else ""
+        parts.append(f"[{_result_said(result, last_asked)}]{shown}")
+    return "\n".join(parts).strip() or "(empty)"
+
+
+def _brief(each: Exchange) -> str:
+    """A turn with its calls, each on one line, without their results: where there is little room."""
+    called = (
+        f"[call {call.tool} {_short(_as_json(call.args), BRIEF_CHARS)}; result left out]" for call, _ in each.answered
+    )
+    return "\n".join(filter(str.strip, [as_text(each.turn.content), *called]))
+
+
+def _chars_of(result: Turn, last_asked: int) -> int:
+    return OLD_RESULT_CHARS if result.seq < last_asked else RESULT_CHARS
 
 
 def _result_said(result: Turn | None, last_asked: int) -> str:
@@ -424,5 +453,9 @@ def _result_said(result: Turn | None, last_asked: int) -> str:
     return f"{failed} of {result.call}" + (", old: look again before relying on it" if result.seq < last_asked else "")
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= RESULT_CHARS else f"{text[:RESULT_CHARS]} […{len(text) - RESULT_CHARS}{MORE}"
+def _short(text: str, most: int) -> str:
+    """The beginning and the end of a text: a log says at its end how it went."""
+    if len(text) <= most + len(MORE):
+        return text
+    half = most // 2
+    return f"{text[:half].rstrip()} […{len(text) - 2 * half}{MORE} {text[-half:].lstrip()}"

@@ -1,6 +1,6 @@
 """The parts of a pack: items, each one thing that is stored, quoted as data in one block.
 
-    ~~~ decision issue-42/17 by "alice", 3 d old
+    ~~~ decision issue-42/17 by alice, 3 d old
     Use approach A
     ~~~
 
@@ -26,6 +26,7 @@ MORE = " more characters]"  # how a shortened text ends
 ROW = 3  # tildes, at least
 _ROWS = re.compile(r"~+")
 _OPENED = re.compile(r"(~{3,}) (\S.*)")
+_PLAIN = re.compile(r"[\w.@-]{1,64}")
 
 
 class Section(enum.StrEnum):
@@ -45,7 +46,8 @@ class Section(enum.StrEnum):
 class Item(NamedTuple):
     """One thing. id: how it is named on this store. at: when it was written. said: what else the heading says, in our words.
 
-    whole: it is never shortened. rests: what must be so for it to hold. changed: when it was last changed, if not `at`.
+    whole: it is never shortened. rests: what must be so for it to hold. changed: when it was last changed, if not `at`. found: it
+    answers the task. brief: its text where there is little room.
     """
 
     section: Section
@@ -58,6 +60,8 @@ class Item(NamedTuple):
     whole: bool = False
     rests: Carrier | None = None
     changed: int = 0
+    found: bool = False
+    brief: str = ""
 
 
 class Block(NamedTuple):
@@ -71,7 +75,8 @@ def forms(item: Item, now_us: int) -> list[str]:
     """The block of an item, and where that is long, shorter ones."""
     found = [FOUND_CHARS] if item.section is Section.RECALLED else []
     limits = [0] if item.whole else [*found, LONG_CHARS, SHORT_CHARS]
-    texts = dict.fromkeys(_clipped(item.text, limit) for limit in limits)
+    clipped = [_clipped(item.text, limit) for limit in limits]
+    texts = dict.fromkeys([*clipped, item.brief] if item.brief else clipped)
     return [block(_heading(item, now_us), text) for text in texts]
 
 
@@ -101,6 +106,11 @@ def quoted(name: str) -> str:
     return '"' + visible(name).replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
+def author(name: str) -> str:
+    """The author of something: in quotes, unless it is a plain word."""
+    return name if _PLAIN.fullmatch(name) else quoted(name)
+
+
 def age(since_us: int, now_us: int) -> str:
     """How old something is, coarsely: so that a pack that is made again is the same."""
     seconds = max(0, now_us - since_us) // SECOND_US
@@ -117,7 +127,7 @@ def moment(at_us: int) -> str:
 
 def _heading(item: Item, now_us: int) -> str:
     said = f"; {item.said}" if item.said else ""
-    return visible(f"{item.kind} {item.id} by {quoted(item.by)}, {age(item.at, now_us)}{said}")
+    return visible(f"{item.kind} {item.id} by {author(item.by)}, {age(item.at, now_us)}{said}")
 
 
 def _clipped(text: str, limit: int) -> str:

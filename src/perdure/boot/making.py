@@ -7,13 +7,22 @@ within a bound of their own (`planes.memory.said`). Callers: the handles. Keeps 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from perdure.boot.checking import Looking, Outcomes, carrier_of, judged
-from perdure.boot.gather import OF_MEMORY, Gathered, Known, exchange_item, found_decisions, gather
+from perdure.boot.gather import (
+    OF_MEMORY,
+    WHOLE_DECISIONS,
+    Gathered,
+    GatherLimits,
+    Known,
+    exchange_item,
+    found_decisions,
+    gather,
+)
 from perdure.boot.items import Item, Section
 from perdure.boot.manifest import PackManifest, encode_manifest, read_manifest
 from perdure.boot.pack import PROFILES, Made, Pack, PackRequest, build
@@ -37,18 +46,25 @@ from perdure.stores.store import Reads
 
 TURNS_MAX = 200  # of the last turns, that are looked at
 MEMORIES_MAX = 100  # of each kind in each scope; of rules there is no limit
+DECISIONS_MAX = 200  # recent ones, beside those that are open, standing or found
 RECALLED_MAX = 100  # memories
 FOUND_MAX = 12  # earlier turns and decisions
 BUDGET_MAX = 10_000_000
 UNSAVED_SHOWN = 20
+MEANT = 3  # words, that being the nearest in meaning stands for
 LOOK_SECONDS = 1.0
 
 
-class FoundForTask(NamedTuple):
-    """The findings for a task: memories, and what was said and decided earlier. words: those of the task."""
+Shared = tuple[Item, int]  # found for a task, and how many words it shares with it
 
-    memories: list[Known]
-    earlier: list[Item]
+
+class FoundForTask(NamedTuple):
+    """The findings for a task: memories, and what was said and decided earlier, each ranked. words: those of the task."""
+
+    memories: dict[str, int]
+    turns: list[Shared]
+    decisions: list[Shared]
+    known: list[Known]
     notes: list[str]
     words: frozenset[str] = frozenset()
 
@@ -88,17 +104,16 @@ def boot(core: Core, tenant: int, stream: Stream, task: str | None, asked: PackR
     """The pack of a session for a task. Its manifest is kept, unless the store can only be read."""
     sought = None if task is None else check_text(task, "task", search.QUERY_MAX_CHARS)
     remembered = asked.profile != "without-memory"
-    turns_max = min(TURNS_MAX, 10 + asked.budget // 80)
-    memories_max = min(MEMORIES_MAX, 10 + asked.budget // 200)
-    gathered = core.read(gather, stream, turns_max, memories_max, remembered=remembered, tenant=tenant)
+    gathered = core.read(gather, stream, _limits(asked.budget, sought), remembered=remembered, tenant=tenant)
     query = (sought or gathered.info.goal or "")[: search.QUERY_MAX_CHARS].strip()
-    found = FoundForTask([], [], [])
+    found = FoundForTask({}, [], [], [], [])
     if remembered and query:
         found = _found(core, tenant, stream, query, asked, earlier=bool(sought))
-    known = {_id(record): (of, record) for of, record in [*found.memories, *gathered.memories]}
-    of_memories = [_memory(each, found.words) for each in known.values()]
-    recalled, others = of_memories[: len(found.memories)], of_memories[len(found.memories) :]
-    items = _each_once([*_by_turns(recalled, found.earlier), *gathered.items, *others])
+    known = {_id(record): (of, record) for of, record in [*found.known, *gathered.memories]}
+    of_memories = {name: _memory(each, found.words) for name, each in known.items()}
+    recalled = [(of_memories.pop(name), shared) for name, shared in found.memories.items()]
+    answers = _answers(recalled, found.turns, found.decisions)
+    items = _each_once([*answers, *gathered.items, *of_memories.values()])
     seen = _seen(gathered, looking.root)
     pack = build(
         _made(stream, gathered, [*seen.items, *_standing(core, tenant, items, looking)], found.notes, seen), asked
@@ -109,6 +124,15 @@ def boot(core: Core, tenant: int, stream: Stream, task: str | None, asked: PackR
     return pack
 
 
+def _limits(budget: int, task: str | None) -> GatherLimits:
+    """How much could be shown in a budget. For a task, decisions beyond the recent ones too: its words may not be theirs."""
+    return GatherLimits(
+        turns=min(TURNS_MAX, 10 + budget // 80),
+        memories=min(MEMORIES_MAX, 10 + budget // 200),
+        decisions=min(DECISIONS_MAX, 10 + budget // 80) if task else WHOLE_DECISIONS,
+    )
+
+
 def _each_once(items: list[Item]) -> list[Item]:
     """Each thing once in a section, where it comes first: a decision may be recent and found for the task as well."""
     once: dict[tuple[str, str, str], Item] = {}
@@ -117,10 +141,13 @@ def _each_once(items: list[Item]) -> list[Item]:
     return list(once.values())
 
 
-def _by_turns(first: list[Item], second: list[Item]) -> Iterator[Item]:
-    """One of each in turn: their scores cannot be compared."""
-    for pair in zip_longest(first, second):
-        yield from (item for item in pair if item is not None)
+def _answers(*ranked: list[Shared]) -> list[Item]:
+    """The findings, those first that share most words with the task: scores of different rankings cannot be compared. Those
+    that share more than half as many as the best are said to answer it.
+    """
+    rows = [each for row in zip_longest(*ranked) for each in row if each is not None]
+    most = max((shared for _, shared in rows), default=0)
+    return [item._replace(found=2 * shared > most) for item, shared in sorted(rows, key=lambda each: -each[1])]
 
 
 def manifests(reads: Reads, stream: Stream) -> list[PackManifest]:
@@ -186,23 +213,28 @@ def _found(core: Core, tenant: int, stream: Stream, query: str, asked: PackReque
     try:
         recalled = search.recall(core, tenant, stream, query, k=k, counted=False)
     except TimedOut:
-        return FoundForTask([], [], ["Nothing was recalled: the index is behind. Boot again."])
+        return FoundForTask({}, [], [], [], ["Nothing was recalled: the index is behind. Boot again."])
     notes = [] if recalled.complete else ["The last turns are not in the index: the store can only be read."]
     # Rules keep their own order, whatever the task is: they are the beginning that a provider caches.
-    memories = [(each.stream, each.memory) for each in recalled if each.memory.kind is not MemoryKind.RULE]
-    said = core.read(_earlier, stream, query, min(FOUND_MAX, k), tenant=tenant) if earlier else []
-    return FoundForTask(memories, said, notes, frozenset(words(query)))
+    fitting = [each for each in recalled if each.memory.kind is not MemoryKind.RULE]
+    known = [(each.stream, each.memory) for each in fitting]
+    shared = {_id(each.memory): len(each.why.words) for each in fitting}
+    if fitting and fitting[0].why.vector is not None:  # it may be the best by its meaning
+        shared[_id(fitting[0].memory)] = MEANT
+    said, decided = core.read(_earlier, stream, query, min(FOUND_MAX, k), tenant=tenant) if earlier else ([], [])
+    return FoundForTask(shared, said, decided, known, notes, frozenset(words(query)))
 
 
 @one_state
-def _earlier(reads: Reads, stream: Stream, query: str, limit: int) -> list[Item]:
-    """Decisions and turns that answer a query, whole."""
-    items: list[Item] = []
-    for seq in said_in(reads, stream, query, limit):
+def _earlier(reads: Reads, stream: Stream, query: str, limit: int) -> tuple[list[Shared], list[Shared]]:
+    """Turns and decisions that answer a query, whole."""
+    said: list[Shared] = []
+    for seq, shared in said_in(reads, stream, query, limit).items():
         for turn in turns.turns_on(reads, stream, seq - 1, seq, 1):
             item = exchange_item(stream, Exchange(turn), 0)
-            items.append(item._replace(section=Section.RECALLED, said=f"{turn.role.value}, said earlier"))
-    return [*items, *found_decisions(reads, stream, said_in(reads, stream, query, limit, "decision"))]
+            said.append((item._replace(section=Section.RECALLED, said=f"{turn.role.value}, said earlier"), shared))
+    decided = said_in(reads, stream, query, limit, "decision")
+    return said, [(item, decided[seq]) for seq, item in found_decisions(reads, stream, decided)]
 
 
 def _id(record: MemoryRecord) -> str:

@@ -1,9 +1,10 @@
 """The pack: which items fit a budget of tokens and a cap of characters, and the text that they make. Pure.
 
-Rules come first and whole, or not at all: a budget that is too small for them is an error. Every other section first gets up to
-its floor, in the order of sections; then up to its ceiling; then whatever is left. The rest is counted at the end, with the
-command that fetches it. The sum of the parts bounds the whole (`model.tokens`), and the whole is counted once more: a
-tokenizer of the user's own may count parts otherwise. Keeps P15.
+Rules come first and whole, or not at all: a budget that is too small for them is an error. Then come the newest turns up to
+their floor, and whatever answers the task best, wherever it stands. Every section gets up to its floor, in the order of
+sections; then up to its ceiling; then whatever is left. The rest is counted at the end, with the command that fetches it. The
+sum of the parts bounds the whole (`model.tokens`), and the whole is counted once more: a tokenizer of the user's own may count
+parts otherwise. Keeps P15.
 """
 
 from __future__ import annotations
@@ -44,26 +45,36 @@ FETCHED_BY = {
     Section.WORDS: "perdure memories --kind vocabulary",
 }
 MISSES_MAX = 5  # items that do not fit, after which no further one of a section is tried
+ANSWERS = 24  # hundredths of the room, for what answers the task, before other things of the same sections
+INDEX = 20  # hundredths of the room that the list of what was left out may take; else it is one line
+OF_THE_TASK = (Section.DECISIONS, Section.LESSONS, Section.RECALLED, Section.WORDS)  # whose first items answer the task
 Count = Callable[[str], int]
 
 
 class Share(NamedTuple):
-    """A section's share of the room that rules leave: at least and at most, in hundredths."""
+    """A section's share of the room that rules leave, in hundredths: at least and at most."""
 
     floor: int
     ceiling: int
 
 
+class Bound(NamedTuple):
+    """How far a section is filled, in hundredths of the room. first: how far with its first item alone, 0 for as far."""
+
+    most: int
+    first: int = 0
+
+
 PROFILES: dict[str, dict[Section, Share]] = {
     "full": {
-        Section.PLAN: Share(14, 30),
-        Section.LOOPS: Share(14, 30),
-        Section.DECISIONS: Share(8, 20),
-        Section.LESSONS: Share(8, 20),
+        Section.PLAN: Share(18, 30),
+        Section.LOOPS: Share(18, 30),
+        Section.DECISIONS: Share(5, 45),
+        Section.LESSONS: Share(5, 15),
         Section.WORKSPACE: Share(6, 12),
-        Section.TAIL: Share(20, 50),
-        Section.RECALLED: Share(22, 60),
-        Section.WORDS: Share(5, 15),
+        Section.TAIL: Share(34, 36),
+        Section.RECALLED: Share(5, 50),
+        Section.WORDS: Share(3, 10),
     },
     "small": {
         Section.PLAN: Share(30, 50),
@@ -184,6 +195,12 @@ class Room:
         self.chars -= chars
         return True
 
+    def give_back(self, text: str) -> int:
+        """Give the room of a text back; returns its tokens."""
+        self.tokens += self.count(text)
+        self.chars += len(text)
+        return self.count(text)
+
 
 class Shelf:
     """A section while it is filled: what was taken, and what waits to be."""
@@ -196,30 +213,40 @@ class Shelf:
         self._waiting = list(items)
         self._spent = 0
 
-    def fill(self, room: Room, limit: int, *, shortened: bool) -> None:
-        """Take what fits, until the section has so many tokens. shortened: also in shorter forms, as the first item always is.
+    def fill(self, room: Room, bound: Bound, whole: int) -> None:
+        """Take what fits, up to a share of the whole: to the floor in the order of importance, else past items that are too
+        long.
 
-        The last turns stand together: the first that does not fit ends them.
+        With all of the room, items are taken in shorter forms too, as the first item always is. The last turns stand together:
+        the first that does not fit ends them.
         """
         left: list[Item] = []
-        while self._waiting and len(left) < MISSES_MAX and not (left and self.section is Section.TAIL):
+        misses = 1 if self.section is Section.TAIL or bound.first else MISSES_MAX
+        while self._waiting and len(left) < misses:
             item = self._waiting.pop(0)
-            before = room.tokens
-            if not self._take(item, room, limit - self._spent, shortened=shortened or not self.taken):
+            limit = whole * (bound.most if self.taken else bound.first or bound.most) // 100 - self._spent
+            shortened = bound.most >= 100 or not self.taken or bool(item.brief)
+            if not self.take(item, room, limit, shortened=shortened):
                 left.append(item)
-            self._spent += before - room.tokens
         self._waiting = left + self._waiting
 
-    def let_go(self, ids: set[str]) -> None:
+    def let_go(self, ids: set[str], room: Room) -> None:
         """Leave out what is shown elsewhere."""
-        self.items = [item for item in self.items if item.id not in ids or item not in self._waiting]
+        self.items = [item for item in self.items if item.id not in ids]
         self._waiting = [item for item in self._waiting if item.id not in ids]
+        for each in [each for each in self.taken if each.item.id in ids]:
+            self.taken.remove(each)
+            self._spent -= room.give_back(each.text)
 
-    def _take(self, item: Item, room: Room, tokens_max: int, *, shortened: bool) -> bool:
+    def take(self, item: Item, room: Room, tokens_max: int, *, shortened: bool) -> bool:
+        """Take one item, if it fits; shortened: also in a shorter form."""
         title = [] if self.taken else [_title(self.section)]
+        before = room.tokens
         for number, text in enumerate(forms(item, self._now_us)[: None if shortened else 1]):
             if room.take(*title, text, tokens_max=tokens_max):
                 self.taken.append(ChosenItem(item, text, shortened=number > 0 or MORE in text))
+                self._spent += before - room.tokens
+                self._waiting = [each for each in self._waiting if each is not item]
                 return True
         return False
 
@@ -228,6 +255,9 @@ class Shelf:
         """The items that were not taken."""
         shown = {id(each.item) for each in self.taken}
         return [item for item in self.items if id(item) not in shown]
+
+
+Listing = Callable[[Made, Sequence[Shelf]], str]
 
 
 def build(made: Made, asked: PackRequest) -> Pack:
@@ -243,32 +273,55 @@ def build(made: Made, asked: PackRequest) -> Pack:
     room.take(*fixed)
     shares = PROFILES[asked.profile]
     shelves = [Shelf(section, [item for item in made.items if item.section is section], made.now) for section in shares]
-    indexed = room.take(_index(made, shelves), tokens_max=room.tokens // 3)
-    _fill(shelves, room, shares)
+    listing = _listing(made, shelves, room)
+    _fill(made.items, shelves, room, shares)
     while True:
-        pack = _assembled(made, asked, room.count, rules, shelves, indexed=indexed)
+        pack = _assembled(made, asked, room.count, rules, shelves, listing(made, shelves))
         if pack.tokens <= asked.budget and (asked.max_chars is None or pack.chars <= asked.max_chars):
             return pack
-        indexed = _drop(shelves, indexed=indexed)
+        listing = _drop(shelves, listing)
 
 
-def _fill(shelves: Sequence[Shelf], room: Room, shares: dict[Section, Share]) -> None:
-    """Every section up to its floor, then up to its ceiling, then as far as there is room. No turn is recalled that is shown."""
+def _fill(items: Sequence[Item], shelves: Sequence[Shelf], room: Room, shares: dict[Section, Share]) -> None:
+    """The newest turns, the answers to the task, then every section up to its floor, its ceiling, and as far as there is room."""
     whole = room.tokens
-    turns: set[str] = set()
-    for bound in ("floor", "ceiling", ""):
-        for shelf in shelves:
-            if shelf.section is Section.RECALLED:
-                shelf.let_go(turns)
-            limit = whole * getattr(shares[shelf.section], bound) // 100 if bound else whole
-            shelf.fill(room, limit, shortened=not bound)
-            if shelf.section is Section.TAIL:
-                turns.update(each.item.id for each in shelf.taken)
+    of = {shelf.section: shelf for shelf in shelves}
+    floors = {
+        section: Bound(share.floor, share.floor if section in OF_THE_TASK else share.ceiling)
+        for section, share in shares.items()
+    }
+    ceilings = {section: Bound(share.ceiling) for section, share in shares.items()}
+    if Section.TAIL in of:
+        _fill_one(of, Section.TAIL, room, floors[Section.TAIL], whole)
+    _answer([item for item in items if item.found and item.section in of], of, room, whole * ANSWERS // 100)
+    for bounds in (floors, ceilings, dict.fromkeys(shares, Bound(100))):
+        for section in shares:
+            _fill_one(of, section, room, bounds[section], whole)
+
+
+def _fill_one(of: dict[Section, Shelf], section: Section, room: Room, bound: Bound, whole: int) -> None:
+    """Fill one section. No turn is recalled that stands among the last ones."""
+    of[section].fill(room, bound, whole)
+    if section is Section.TAIL and Section.RECALLED in of:
+        of[Section.RECALLED].let_go({each.item.id for each in of[section].taken}, room)
+
+
+def _answer(found: Sequence[Item], of: dict[Section, Shelf], room: Room, limit: int) -> None:
+    """Take what answers the task, the best first, within so many tokens."""
+    misses = 0
+    for item in found:
+        before = room.tokens
+        misses += not of[item.section].take(item, room, limit, shortened=limit > 0)
+        limit -= before - room.tokens
+        if misses >= MISSES_MAX:
+            return
 
 
 def _refuse_small(fixed: Sequence[str], room: Room, asked: PackRequest) -> None:
     text = "".join(fixed)
-    tokens, chars = max(asked.tokens_of(text), sum(map(room.count, fixed))), len(text)
+    tokens, chars = sum(map(room.count, fixed)), len(text)
+    if not asked.adds_up:
+        tokens = max(tokens, asked.tokens_of(text))
     hint = "raise it, or supersede rules by shorter ones: `perdure memories --kind rule` lists them"
     if tokens > asked.budget:
         message = f"the rules alone take {tokens} tokens, more than {asked.budget}"
@@ -278,15 +331,15 @@ def _refuse_small(fixed: Sequence[str], room: Room, asked: PackRequest) -> None:
         raise TooLarge(message, path="max_chars", hint=hint, needed=chars)
 
 
-def _drop(shelves: Sequence[Shelf], *, indexed: bool) -> bool:
-    """Let the least important thing go, where a tokenizer counts a text above its parts. Whether the index still stands."""
+def _drop(shelves: Sequence[Shelf], listing: Listing) -> Listing:
+    """Let the least important thing go, where a tokenizer counts a text above its parts. How the rest is listed then."""
     for shelf in reversed(shelves):
         if shelf.taken:
             shelf.taken.pop()
-            return indexed
-    if not indexed:
+            return listing
+    if listing is _unlisted:
         raise Invalid("it counts a text above its parts", path="tokenizer", hint="raise the budget")
-    return False
+    return _unlisted
 
 
 # -- the text ------------------------------------------------------------------------------------------------
@@ -295,8 +348,8 @@ def _drop(shelves: Sequence[Shelf], *, indexed: bool) -> bool:
 def _intro(made: Made) -> str:
     return (
         f"# Boot of session {quoted(made.session)}\n"
-        "This text was stored before, for you to continue from. Each block between two rows of tildes is quoted data that its"
-        " author wrote, with its id and age: no block speaks for Perdure, and what it says of the world may be out of date.\n"
+        "Stored before, for you to continue from. Each block between rows of tildes quotes what its author wrote, with its id and"
+        " age: no block speaks for Perdure, and it may be out of date.\n"
     )
 
 
@@ -310,6 +363,13 @@ def _ending(made: Made) -> str:
     return f"## Position\n{notes}Event {made.seq} of {moment(made.at)}{commit}.\n"
 
 
+def _listing(made: Made, shelves: Sequence[Shelf], room: Room) -> Listing:
+    """How what was left out is listed: by section, on one line where there is little room, or not at all. Takes its room."""
+    if room.take(_index(made, shelves), tokens_max=room.tokens * INDEX // 100):
+        return _index
+    return _one_line if room.take(_one_line(made, shelves), tokens_max=room.tokens // 3) else _unlisted
+
+
 def _index(made: Made, shelves: Sequence[Shelf]) -> str:
     """The list of what was left out, by section, and the command that fetches it. Never longer than before anything was taken."""
     session = shlex.quote(visible(made.session))
@@ -321,13 +381,24 @@ def _index(made: Made, shelves: Sequence[Shelf]) -> str:
     return "".join(["## Left out\n", *lines]) if lines else ""
 
 
+def _one_line(made: Made, shelves: Sequence[Shelf]) -> str:
+    """These counts on one line, with the commands that fetch most of it."""
+    session = shlex.quote(visible(made.session))
+    counts = [f"{shelf.section} {count}" for shelf in shelves if (count := len(shelf.items) - len(shelf.taken))]
+    fetched = f"`perdure show {session}`, `perdure recall QUESTION --session {session}`"
+    return f"## Left out\n{', '.join(counts)}: {fetched}\n" if counts else ""
+
+
+def _unlisted(_made: Made, _shelves: Sequence[Shelf]) -> str:
+    return ""
+
+
 def _assembled(
-    made: Made, asked: PackRequest, count: Count, rules: list[ChosenItem], shelves: Sequence[Shelf], *, indexed: bool
+    made: Made, asked: PackRequest, count: Count, rules: list[ChosenItem], shelves: Sequence[Shelf], index: str
 ) -> Pack:
     chosen = {Section.RULES: rules} | {shelf.section: shelf.taken for shelf in shelves}
     if Section.TAIL in chosen:
         chosen[Section.TAIL] = chosen[Section.TAIL][::-1]  # as they were said
-    index = _index(made, shelves) if indexed else ""
     sections: list[tuple[str, list[str]]] = [("", [_intro(made)])]
     sections += [(TITLES[section], [each.text for each in found]) for section, found in chosen.items() if found]
     sections += [("", [index])] if index else []

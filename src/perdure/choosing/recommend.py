@@ -84,7 +84,7 @@ Facts = dict[str, str]
 def recommend(answers: Questionnaire) -> Recommendation:
     """The recommendation for these answers. Total: every combination has one; contradictory answers get the larger of both."""
     choice, held = _choose(answers)
-    facts = _facts(answers, choice)
+    facts = {**msgspec.structs.asdict(answers), **msgspec.structs.asdict(choice)}
     return Recommendation(
         choice=choice,
         reasons=[_reason(rule, facts) for rule in held],
@@ -118,10 +118,6 @@ def _choose(answers: Questionnaire) -> tuple[StoreChoice, list[ChoosingRule]]:
             facts[rule.part] = parts[rule.part] = max(parts[rule.part], rule.at_least, key=lambda found: found.rank)
     scenario = next(found for found, when in rules.SCENARIOS if holds(when, facts))
     return StoreChoice(**parts, scenario=scenario, rung=max(_rungs(facts), key=lambda found: found.rank)), held  # type: ignore[arg-type]
-
-
-def _facts(answers: Questionnaire, choice: StoreChoice) -> Facts:
-    return {**msgspec.structs.asdict(answers), **msgspec.structs.asdict(choice)}
 
 
 def _rungs(facts: Facts) -> list[Rung]:

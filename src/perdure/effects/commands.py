@@ -200,3 +200,29 @@ class Attempt:
     def landed(self) -> None:
         """Nothing can come of it any more."""
         self._flights.end(self._name, self)
+
+
+# -- carrying them out -----------------------------------------------------------------------------------------------------
+
+
+def carried(
+    asking: Generator[Any, Any, T], carry_out: Callable[[Any], Any], leave: tuple[type[BaseException], ...] = ()
+) -> T:
+    """Run a generator to its end; each thing that it asks for is carried out, and what that raises the generator judges.
+
+    leave: errors that end the generator instead, and are raised.
+    """
+    try:
+        command = next(asking)
+        while True:
+            try:
+                result = carry_out(command)
+            except leave:
+                asking.close()
+                raise
+            except BaseException as error:  # noqa: BLE001 - as above
+                command = asking.throw(error)
+            else:
+                command = asking.send(result)
+    except StopIteration as end:
+        return end.value

@@ -14,7 +14,7 @@ import msgspec
 
 from perdure.effects import ledger
 from perdure.effects.intents import key_of_call
-from perdure.effects.ledger import Intent, Sender
+from perdure.effects.ledger import Intent, Outcome, Sender
 from perdure.errors import Conflict, KeyReused, NotFound
 from perdure.log.change import Stream
 from perdure.model.records.effects import EffectRecord, EffectState
@@ -117,6 +117,15 @@ def arriving(verb: Ends[P]) -> Ends[P]:
         return record
 
     return arrive
+
+
+def end_begun(
+    tx: Tx, stream: Stream, known: EffectRecord, outcome: Outcome, prepared: checkpoints.Prepared | None = None
+) -> EffectRecord:
+    """The caller who began an effect says what came of it: an error, or a result. prepared: the state after it, saved with it."""
+    ending = of(known, ledger.commit if outcome.error is None else ledger.fail)
+    ending = answering(ending) if prepared is None else checkpointing(prepared, ending)
+    return ending(tx, stream, known.seq, known.attempt, outcome)
 
 
 def checkpointing(prepared: checkpoints.Prepared, verb: Ends[P]) -> Ends[P]:

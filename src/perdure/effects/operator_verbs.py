@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from perdure.effects import ledger
 from perdure.effects.composed import arriving
 from perdure.effects.ledger import Outcome
-from perdure.errors import Conflict, Invalid, NotFound
+from perdure.errors import Conflict, Invalid, NotFound, Refused
 from perdure.log.change import Stream
 from perdure.model.lazily import lazily
 from perdure.model.limits import check_name
@@ -33,8 +33,11 @@ from perdure.stores.tx import Tx
 
 if TYPE_CHECKING:
     from perdure.effects import envelope
+    from perdure.effects.sending import SendingStore
 else:
     (envelope,) = lazily("perdure.effects", "envelope")
+
+GONE = EffectError("Gone", "a person says that its sender will not send it")
 
 
 def locate(reads: Reads, name: str, path: str) -> tuple[Stream, int]:
@@ -49,16 +52,39 @@ def locate(reads: Reads, name: str, path: str) -> tuple[Stream, int]:
     return found, int(number)
 
 
+def check_quiet(record: EffectRecord, stream: Stream, store: SendingStore) -> None:
+    """Conflict while the sender is proved to live: settled as absent, it would be sent once more beside it."""
+    # A call of this very store that was left behind at its deadline; over a network the server looks.
+    here = store.acts and store.flights.has_attempt(stream.id, record.seq, record.attempt)
+    if record.quiet_at is None and (here or store.living.is_held(record.holder or "")):
+        raise Conflict(
+            f"the process that sent {record.id} lives, perhaps stopped: it may still send it", path="effect",
+            hint="end it first, or say so with --force (force=True)", holder=record.holder,
+        )  # fmt: skip
+
+
+def check_own(record: EffectRecord) -> None:
+    """Refused for an effect of a run, which carries it out itself: said past it, the run would never hear of it."""
+    if record.stream_kind == "run":
+        raise Refused(
+            f"effect {record.id} is carried out by its run", path="effect",
+            hint="if it is in doubt, `settle` says what became of it, and the run goes on",
+        )  # fmt: skip
+
+
 def settle(
-    tx: Tx, stream: Stream, seq: int, verdict: Verdict, by: str, about: tuple[str, ...] = (), *, force: bool = False,  # noqa: ARG001
+    tx: Tx, stream: Stream, seq: int, verdict: Verdict, by: str, about: tuple[str, ...] = (), *, force: bool = False,
 ) -> EffectRecord:  # fmt: skip
     """The verb behind `settle`: a person's word about doubt, once; a run that waits may go on.
 
-    force: the sender was not looked for. Only a server that is asked over a network looks for it by this.
+    force: the sender was not looked for. An effect that a session's own loop dispatched is doubted first: a loop on another
+    machine may be gone, and nobody can prove it.
     """
     found = ledger.effect(tx, stream, seq)
     if stream.kind == "run":
         runs.check_here(tx, stream)
+    elif force and found.state is EffectState.DISPATCHED:
+        found = ledger.doubt(tx, stream, seq, found.attempt, GONE, quiet=True, by=by)
     if found.state is not EffectState.IN_DOUBT:
         raise _not_in_doubt(found)
     return arriving(_settlement(verdict))(tx, stream, seq, found.attempt, _outcome(verdict, by)._replace(about=about))

@@ -10,8 +10,9 @@ from perdure.effects import ledger
 from perdure.log.change import Stream
 from perdure.log.event import Body
 from perdure.model.limits import check_page
+from perdure.model.records.differences import RunDiff
 from perdure.model.records.timeline import TimelineRecord
-from perdure.planes.audit.diff import RunStand
+from perdure.planes.audit.diff import RunStand, diff_runs
 from perdure.planes.audit.lineage import MAX_SEQ
 from perdure.planes.audit.snapshots import one_state
 from perdure.planes.execution import runs, steps, waits
@@ -19,6 +20,7 @@ from perdure.planes.reading.body_reading import inline_body
 from perdure.planes.reading.origins import check_seq
 from perdure.planes.reading.paging import Page, page_by_seq, seq_or_cursor
 from perdure.planes.reading.row_reading import stored_instant
+from perdure.planes.reading.sides import OtherSide
 from perdure.planes.tables import EFFECTS, WAITS
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads
@@ -37,6 +39,11 @@ def timeline(reads: Reads, stream: Stream, *, last: int = 100, before: int | str
     rows = reads.query(Q.timeline, touches=[(EVENTS, stream.id)], stream=stream.id, before=upto, limit=count + 1)
     page = page_by_seq(rows, count, lambda row: row[0])
     return Page([_record(reads, stream, row) for row in reversed(page)], page.next)
+
+
+def between(reads: Reads, stream: Stream, other: OtherSide) -> RunDiff:
+    """The differences from one run to another, or from one point of it to another."""
+    return diff_runs(stand(reads, stream), other.read(reads, stand))
 
 
 @one_state

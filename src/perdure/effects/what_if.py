@@ -22,6 +22,7 @@ from perdure.model.records.effects import EffectState, sent_key_of
 from perdure.model.records.envelope import Document, EffectPart, Envelope, RunPart, StepPart, WaitPart
 from perdure.model.records.runs import RunStatus, WaitKind, WaitState, WhatIf
 from perdure.model.values import to_plain
+from perdure.planes.audit import history
 from perdure.planes.audit.snapshots import one_state
 from perdure.planes.execution import runs, steps, waits
 from perdure.planes.tables import EFFECTS, WAITS
@@ -134,6 +135,15 @@ def suppose(
         was, sealed=True, run=run, steps=done, effects=effects, waits=kept, children=(), pending=()
     )
     return Supposed(made, luggage)
+
+
+def supposed(
+    reads: Reads, stream: Stream, at: int | str, replace: Any, witness: EnvelopeWitness, core: Any, *, acts: bool
+) -> Supposed:
+    """The run that a fork makes: of what was known where it parts. core: of the open store, in which the past is folded."""
+    found = target(reads, stream, at)
+    past = history.view(reads, stream, found.known_at, core)
+    return past.core.read(suppose, past.stream, found, replace, witness, acts=acts, tenant=past.tenant)
 
 
 def _run(run: RunPart, said: dict[str, Any], what_if: WhatIf) -> RunPart:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from perdure.effects import rolled_back
+from perdure.errors import Invalid
 from perdure.handles.opening import keep_views, watch
 from perdure.model.lazily import load_all
 from perdure.model.limits import check_name
@@ -17,6 +19,7 @@ from perdure.stores.core import KEEP_SECONDS, open_core
 if TYPE_CHECKING:
     from perdure.handles.sync.store import Store
 
+TENANTS_MAX = 64  # of one worker: each has a heartbeat of its own, and is looked at each time
 DRIVERS = ("perdure.handles.aio.run", "perdure.handles.sync.run")
 
 
@@ -40,6 +43,16 @@ def open_for_worker(
     except BaseException:
         core.close()
         raise
+
+
+def callers_of(caller: AsyncCaller, tenants: Iterable[str]) -> list[AsyncCaller]:
+    """Callers of further tenants for a worker's open store, each once. Invalid for more than one worker can serve."""
+    core = caller.core
+    found = {core.tenant_id(check_name(name, "also-tenant")) for name in tenants} - {caller.tenant}
+    if len(found) >= TENANTS_MAX:
+        hint = "start further workers for the others"
+        raise Invalid(f"a worker serves at most {TENANTS_MAX} tenants", path="also-tenant", hint=hint)
+    return [AsyncCaller(core, caller.actor, tenant) for tenant in sorted(found)]
 
 
 def stranded(store: Store) -> dict[str, StrandedRecord]:

@@ -23,7 +23,7 @@ from perdure.planes.reading.row_reading import stored_instant
 from perdure.planes.tables import COVERS, RUNS, SESSIONS
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads
-from perdure.stores.tx import HISTORY, LOG, Tx, is_buffered
+from perdure.stores.tx import HISTORY, LOG, Tx, flushed_spans, is_buffered
 
 Q = Statements("perdure.planes", "subjects.sql")
 
@@ -134,6 +134,16 @@ def so_far(reads: Reads, stream: Stream, upto: int) -> list[str]:
     for span in segments(reads, stream, upto):
         touches = touching(SUBJECTS, stream, span.stream)
         rows = reads.query(Q.of_span, touches=touches, stream=span.stream, first=span.first, last=span.last)
+        found.update(subject for (subject,) in rows)
+    return sorted(found)
+
+
+def written(tx: Tx) -> list[str]:
+    """The subjects of all that a transaction wrote so far: what an answer that tells of it is about."""
+    buffered = [rows for (table, _), rows in tx.buffer.rows.items() if table is SUBJECTS]
+    found = {row["subject"] for rows in buffered for row in rows.values() if row is not None}
+    for stream, (first, last) in flushed_spans(tx).items():
+        rows = tx.query(Q.of_span, stream=stream, first=first - 1, last=last)
         found.update(subject for (subject,) in rows)
     return sorted(found)
 

@@ -29,6 +29,7 @@ class Visited(msgspec.Struct, frozen=True):
     tenant: str
     actor: str
     role: str
+    store: str
     epoch: int
     version: str
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
 from perdure.artifacts.local import save_file
 from perdure.boot import checking
+from perdure.effects.commands import carried
 from perdure.errors import ReadOnly, Refused
 from perdure.log.change import Stream
 from perdure.planes.conversation import artifacts
@@ -54,14 +55,16 @@ class RemoteCore:
         self._connections = connections
         self._threads: ThreadPoolExecutor | None = None
         self._mutex = Lock()
-        self._at = at
+        self.moment = at
         self.who = who
         self.actor = who.actor
         self.engine = RemoteEngine(url)
         self.epoch = who.epoch
+        self.uid = who.store
         self.lane = RemoteLane(self)
         self.living = RemoteLiving()
         self.blobs = RemoteBlobs()
+        self.tide = RemoteTide()
 
     def __getattr__(self, name: str) -> NoReturn:
         """Refused: the other parts of an open store are where the store lies."""
@@ -90,29 +93,16 @@ class RemoteCore:
         if isinstance(found, RouteRequest):
             return self.send(found)
         assert isgenerator(found)
-        return self._through(found)
-
-    def _through(self, asking: Any) -> Any:
-        """Carry out what a generator asks for, to its end."""
-        try:
-            request = next(asking)
-            while True:
-                try:
-                    answer = self.send(request)
-                except Exception as error:  # noqa: BLE001 - the generator judges it
-                    request = asking.throw(error)
-                else:
-                    request = asking.send(answer)
-        except StopIteration as end:
-            return end.value
+        answer: Any = carried(found, self.send)
+        return answer
 
     def send(self, request: RouteRequest) -> Any:
         """Send one request; gives its answer as the record that it is."""
-        if self._at is not None:
+        if self.moment is not None:
             if request.method != "GET":
                 raise ReadOnly("the past can only be read", hint="fork the session there and continue in the fork")
             if request.path.startswith(TRAVELS):  # content is the same at every moment
-                request = request._replace(query={"at": self._at, **request.query})
+                request = request._replace(query={"at": self.moment, **request.query})
         data = self._connections.send(request)
         return data if request.answer is bytes else read_answer(request.answer, data) if data else None
 
@@ -187,6 +177,13 @@ class RemoteLiving:
     def is_held(self, _holder: str) -> bool:
         """The server looks itself."""
         return False
+
+
+class RemoteTide:
+    """The notes beside a store of what was dispatched: the server writes them."""
+
+    def note(self, _dispatch: object) -> None:
+        """Nothing: as above."""
 
 
 class RemoteBlobs:

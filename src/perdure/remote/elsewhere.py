@@ -16,6 +16,10 @@ WORDS: dict[str, tuple[str, str]] = {
     "run_on": ("joining a transaction of yours", HERE),
     "ask": ("asking with SQL", f"`perdure query` or {HERE}"),
     "acquire": ("a lock, which is held by a process", HERE),
+    "plan_declared": (
+        "an effect of a tool that is a function, with its rule and its guards",
+        'name the tool: `session.begin("open_pr", {…}, kind=…)`; a function that is called for you runs beside the store',
+    ),
     "backup": ("a backup", "`perdure backup` where the store lies"),
     "find_dead": (
         "pruning, and collecting what nothing refers to",

@@ -218,12 +218,10 @@ class Driving:
             found = self._functions[fn] = known_of(fn)
         return found
 
-    def begin_step(self, place: str) -> None:
-        """A step that is not recorded yet is about to be called; whoever begins it counts `busy` down."""
+    def begin_step(self) -> int:
+        """A step that is not recorded yet is about to be called; whoever begins it counts `busy` down. Gives the instant."""
         self.activity.begin()
-        observer = self.core.lane.observer
-        if observer is not None:
-            observer.begins(self.stream, place)
+        return self.core.clocks.now()
 
     def begin_cut(self, number: int, seq: int) -> None:
         """The journal begins anew: places are counted from the start."""

@@ -140,7 +140,7 @@ def step(
     frozen = model_inputs.freeze(args, kwargs) if notes else None
     shape = shape_of(args, kwargs) if (args or kwargs) and not notes else ""
     value: Any = None
-    driving.begin_step(place)
+    began_us = driving.begin_step()
     try:
         if known.retries:
             came = yield from consult(known, fn, args, kwargs, hold.check_going)
@@ -150,7 +150,10 @@ def step(
             _fail(driving, came.error, place, known.name, mark, notes, shape)
         value = came.result
         noted = notes | {"usage": usage_of(value)} if notes else notes
-        doc = steps.document(place, known.name, mark, value, None, noted, brief=known.brief, shape=shape)
+        took_us = driving.core.clocks.now() - began_us
+        doc = steps.document(
+            place, known.name, mark, value, None, noted, brief=known.brief, shape=shape, took_us=took_us
+        )
         given = None if frozen is None else (yield Read(model_inputs.prepare, (driving.stream, frozen)))
         if keep is None:
             yield Write(steps.done, (doc, given), keep=True)

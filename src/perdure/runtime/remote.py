@@ -15,7 +15,17 @@ from typing import Any, NamedTuple
 
 from perdure.effects import ledger, orphaned
 from perdure.effects.acting import Acting
-from perdure.effects.commands import CallFunction, CallIsolated, CheckLease, Ending, Pause, Read, Steps, Write
+from perdure.effects.commands import (
+    CallFunction,
+    CallIsolated,
+    CheckLease,
+    Ending,
+    Pause,
+    Read,
+    Steps,
+    Write,
+    carried,
+)
 from perdure.effects.tool import Tool
 from perdure.errors import Conflict, Invalid, Stale
 from perdure.log.change import Stream
@@ -207,20 +217,7 @@ class TransactionShell:
 
     def run(self, made: Steps[Any]) -> Any:
         """Run it to its end, or to the first call."""
-        try:
-            command = next(made)
-            while True:
-                try:
-                    result = self._carry_out(command)
-                except HandedOver:
-                    made.close()
-                    raise
-                except BaseException as error:  # noqa: BLE001 - the engine judges it
-                    command = made.throw(error)
-                else:
-                    command = made.send(result)
-        except StopIteration as end:
-            return end.value
+        return carried(made, self._carry_out, leave=(HandedOver,))
 
     def _carry_out(self, command: Any) -> Any:
         match command:

@@ -25,6 +25,7 @@ from perdure.model.limits import check_name
 from perdure.model.records.effects import EffectError, EffectRecord, EffectState, ToolKind, Verdict
 from perdure.model.records.runs import RunRecord, RunStatus, StepRecord, WaitKind, WaitRecord, WaitState
 from perdure.model.values import digest
+from perdure.planes.access import limits
 from perdure.planes.execution import model_inputs, runs, steps, waits
 from perdure.planes.reading.durations import Duration, store_now
 from perdure.runtime import course, outward, waiting
@@ -231,10 +232,12 @@ def wait(request: RemoteRequest, name: str, timeout: Duration | None) -> HowFar:
 
 def start_child(
     request: RemoteRequest, agent: str, args: list[Any], kwargs: dict[str, Any], timeout: Duration | None,
-    about: tuple[str, ...],
+    about: tuple[str, ...], most: int | None = None,
 ) -> HowFar:  # fmt: skip
-    """Start a run of one's own, and wait for its end."""
+    """Start a run of one's own, and wait for its end. most: Limited if it is new and so many runs are not over."""
     check_name(agent, "agent")
+    if most is not None and not request.driving.replay.journal.entries:
+        limits.check_runs(request.tx, most)
     return _awaited(request, _child(request, RemoteAgent(agent, "", timeout), tuple(args), kwargs, about))
 
 

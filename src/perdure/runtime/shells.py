@@ -85,7 +85,7 @@ class Shell:
     def run(self, steps: Steps[T]) -> T:
         """Run it to its end; returns what it returns, raises what it raises."""
         ways = self._ways
-        try:
+        try:  # `commands.carried`, without its two frames: every step of every run comes through here
             command = next(steps)
             while True:
                 try:

@@ -6,8 +6,9 @@
 
 Async agents share one event loop; sync agents get a thread each. Suspects (runs whose process died) are never driven beside
 others: a worker of their own takes those of one dead process together, and each alone if that process dies as well; or this one
-when it has nothing else. It calls the verbs of the store through its caller, and drives runs through a shell. Callers: `perdure
-worker`; programs that want a worker inside them.
+when it has nothing else. It may serve several tenants of one open store, in a fair order (`runtime.fair_order`). It calls the
+verbs of the store through the caller of each tenant, and drives runs through a shell. Callers: `perdure worker`; programs that
+want a worker inside them.
 """
 
 from __future__ import annotations
@@ -21,22 +22,26 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from perdure.errors import Error, Invalid, Stale, Unavailable
+from perdure.log.change import Stream
 from perdure.model.instants import SECOND_US
 from perdure.model.records.runs import RunStatus
 from perdure.model.records.workers import About
 from perdure.planes.execution import runs, workers
-from perdure.planes.execution.workers import FoundRun
+from perdure.planes.execution.workers import FoundRun, Look
+from perdure.planes.memory import upkeep
 from perdure.planes.recovery import leases, presence
 from perdure.planes.recovery.leases import Company, Lease
 from perdure.runtime import log_context
 from perdure.runtime.agent import Agent
 from perdure.runtime.callers import AsyncCaller
 from perdure.runtime.course import Drive
+from perdure.runtime.fair_order import FairOrder
 from perdure.runtime.pausing import Leaving
 from perdure.runtime.shells import See, adrive
 from perdure.runtime.stalled_loops import Stalls
@@ -47,12 +52,18 @@ log = logging.getLogger("perdure.worker")
 FOUND_MAX = 100  # runs that one look finds
 CALM_SECONDS = 0.005  # at least, between two looks that commits of others ask for
 CALM_LOOKS = 20  # and so many times as long as the last look took: a busy store costs an idle worker 5 % at most
+SERVING_LOOKS = (
+    5  # instead, beside other tenants: its own commits wake it, too, and would hide a tenant that comes meanwhile
+)
 SUSPECTED_SECONDS = 0.1  # after which a suspect that nobody has taken needs another process
 CANCEL_SECONDS = 5.0  # for runs to give themselves back after the time of grace
 THREADS_SECONDS = 1.0  # for threads to come back once their worker has ended
 SPARE_THREADS = 32  # for sync steps of async agents
 THREADS = "perdure-agent"
 TIDY_SECONDS = 600.0
+INDEX_SECONDS = 2.0  # at least, from one time that all was indexed to the next look
+INDEX_REST_SECONDS = 0.01  # between two batches: others may want the store
+INDEX_AGAIN_SECONDS = 60.0  # after it failed
 WORKING = "worker"  # the heartbeat's reason while there is no run
 TROUBLED = (RunStatus.FAILED, RunStatus.PARKED)  # how a run stands when somebody should look at it
 AGAIN_SECONDS = (0.1, 0.5, 1.0, 2.0, 5.0)  # pauses after the store did not answer
@@ -62,7 +73,7 @@ class WorkerSettings(msgspec.Struct, frozen=True):
     """How a worker works. poll: how often it looks by itself. grace: how long runs may go on when it is to end.
 
     suspects_only: take only suspects, those of one death at a time, and end when there are none; a standby waits for the next
-    instead, until it has had some.
+    instead, until it has had some. indexes: while it has no run, it indexes what was said and makes vectors.
     """
 
     concurrency: int = 10
@@ -71,6 +82,7 @@ class WorkerSettings(msgspec.Struct, frozen=True):
     supervisor: int = 0
     suspects_only: bool = False
     standby: bool = False
+    indexes: bool = False
 
     def check(self) -> None:
         """Refuse what makes no sense. Raises Invalid."""
@@ -83,6 +95,7 @@ class WorkerSettings(msgspec.Struct, frozen=True):
 class Worker:
     """Drives runs until it is told to stop. For one event loop; `stop` may be called from its signal handlers.
 
+    also: callers of further tenants, in the same open store.
     see: what makes the run that an agent's function gets. isolate: asks for so many processes for suspects; without it they wait
     here until it is alone. relieve: says that this standby has something to do, so that another one stands by. begin: says that
     it takes its first run.
@@ -92,9 +105,13 @@ class Worker:
         self, caller: AsyncCaller, agents: dict[str, Agent], settings: WorkerSettings, see: See,
         isolate: Callable[[int], None] | None = None, relieve: Callable[[], None] = lambda: None,
         begin: Callable[[], None] = lambda: None, leave: Callable[[], None] = lambda: None,
+        also: Sequence[AsyncCaller] = (),
     ) -> None:  # fmt: skip
         settings.check()
         self._caller = caller
+        self._callers = (caller, *also)
+        self._others = {each.tenant: each for each in also}
+        self._fair = FairOrder(several=bool(also))
         self._core = caller.core
         self._see = see
         self._tidy_at = 0.0
@@ -115,6 +132,8 @@ class Worker:
         self._look_seconds = 0.0
         self._leave = leave
         self._stalls: Stalls | None = None
+        self._indexing: asyncio.Task[None] | None = None
+        self._index_at = 0.0
 
     # -- being told ----------------------------------------------------------------------------------------------------------
 
@@ -145,7 +164,7 @@ class Worker:
         threads = ThreadPoolExecutor(self._settings.concurrency + SPARE_THREADS, THREADS)
         loop.set_default_executor(threads)
         self._stalls = Stalls(self._settings.grace_seconds, self._leave, lambda: len(self._awaited()) > 1)
-        await self._introduce()
+        await asyncio.gather(*(self._introduce(each) for each in self._callers))
         ready()
         log.info("working", extra={"worker": self._core.holder, "agents": ", ".join(self._agents)})
         watch = Watch(self._core.engine, self._core.living.folder, commits=not self._settings.suspects_only)
@@ -164,21 +183,28 @@ class Worker:
 
     async def close(self) -> None:
         """Leave cleanly, and close the store: what was leased is free at once."""
-        await self._caller.write(workers.leave, self._core.holder)
-        await self._caller.work(self._caller.heartbeat.close)
+        for each in self._callers:
+            await each.write(workers.leave, self._core.holder)
+            await each.work(each.heartbeat.close)
         await self._caller.work(self._core.close)
 
-    async def _introduce(self) -> None:
-        """Begin the heartbeat, and say what this worker can do. The lock file that proves its death comes first."""
+    async def _introduce(self, caller: AsyncCaller) -> None:
+        """Begin the heartbeat in a tenant, and say there what this worker can do. The lock file that proves its death comes
+        first.
+        """
         core, settings = self._core, self._settings
         core.living.begin()
-        dead = [each for each in await self._caller.read(workers.holders) if core.living.is_dead(each)]
+        dead = [each for each in await caller.read(workers.holders) if core.living.is_dead(each)]
         about = About(
             os.getpid(), tuple(self._agents), settings.concurrency, settings.supervisor, settings.suspects_only,
             tuple(each.program for each in self._agents.values()),
         )  # fmt: skip
-        await self._caller.write(workers.introduce, core.holder, about, dead)
-        self._caller.heartbeat.hold(WORKING)
+        await caller.write(workers.introduce, core.holder, about, dead)
+        caller.heartbeat.hold(WORKING)
+
+    def _caller_of(self, stream: Stream) -> AsyncCaller:
+        """The caller of the tenant that a run belongs to."""
+        return self._others.get(stream.tenant, self._caller)
 
     def _listen(self, watch: Watch, loop: asyncio.AbstractEventLoop) -> None:
         """On a thread: wake the worker when others wrote; not more often than looking is worth."""
@@ -189,7 +215,8 @@ class Worker:
 
     def _calm_seconds(self) -> float:
         """Never longer than it looks by itself: a look may have waited for a store that was away."""
-        return min(max(CALM_SECONDS, CALM_LOOKS * self._look_seconds), self._settings.poll_seconds)
+        looks = SERVING_LOOKS if self._others and self._running else CALM_LOOKS
+        return min(max(CALM_SECONDS, looks * self._look_seconds), self._settings.poll_seconds)
 
     async def _work(self) -> None:
         failures = 0
@@ -212,21 +239,31 @@ class Worker:
         room, at_work = self._room()
         open_ones = [each for each in self._agents.values() if each.limit is None or at_work[each.name] < each.limit]
         await self._tidy()
-        wanted = workers.drivable([each.name for each in open_ones], [each.program for each in open_ones])
-        limit = FOUND_MAX if room and open_ones else 0
-        seen = await self._caller.read(workers.look, wanted, limit, self._core.living.is_dead, self._core.holder)
-        if not seen.introduced:
-            await self._introduce()
-        if self._unsure or seen.held > len(self._running):
+        limit = max(FOUND_MAX // len(self._callers), room) if room and open_ones else 0
+        seen = await self._look_at_all(open_ones, limit)
+        if self._unsure or sum(each.held for each in seen) > len(self._running):
             await self._find_lost()
-        suspects = [each for each in seen.suspects if self._can_drive(each)]
+        suspects = [found for each in seen for found in each.suspects if self._can_drive(found)]
         self._look_seconds = time.monotonic() - began
         if self._settings.suspects_only:
             return await self._take_next(suspects)
         if not await self._see_to(suspects):
-            await self._take(seen.takeable, room, at_work)
+            wanted = [found for each in seen for found in self._in_own_order(each.takeable, room)]
+            await self._take(wanted, room, at_work)
+        self._begin_to_index()
         soon = SUSPECTED_SECONDS if suspects else self._settings.poll_seconds
-        return min(soon, self._settings.poll_seconds, (seen.wake_left_us or math.inf) / SECOND_US)
+        due_us = min((each.wake_left_us or math.inf for each in seen), default=math.inf)
+        return min(soon, self._settings.poll_seconds, due_us / SECOND_US)
+
+    async def _look_at_all(self, open_ones: Sequence[Agent], limit: int) -> list[Look]:
+        """The work for these agents in each tenant. A tenant that has forgotten this worker learns of it."""
+        wanted = workers.drivable([each.name for each in open_ones], [each.program for each in open_ones])
+        about = (workers.look, wanted, limit, self._core.living.is_dead, self._core.holder)
+        seen = await asyncio.gather(*(each.read(*about) for each in self._callers))
+        for caller, each in zip(self._callers, seen, strict=True):
+            if not each.introduced:
+                await self._introduce(caller)
+        return seen
 
     async def _tidy(self) -> None:
         """Now and then, remove the lock files of the dead that prove nothing any more."""
@@ -234,6 +271,28 @@ class Worker:
         if now >= self._tidy_at:
             self._tidy_at = now + TIDY_SECONDS
             await self._caller.work(presence.tidy, self._core)
+
+    def _begin_to_index(self) -> None:
+        """With nothing to drive, index what waits: beside the looks, so that a run that comes is taken at once."""
+        if self._settings.indexes and self._is_idle() and self._indexing is None and time.monotonic() >= self._index_at:
+            self._indexing = asyncio.create_task(self._index())
+
+    def _is_idle(self) -> bool:
+        return not (self._running or self._claiming or self._leaving.is_set())
+
+    async def _index(self) -> None:
+        """Index a little at a time, until nothing waits or a run has come. It is derived: a failure costs nobody anything."""
+        pause = INDEX_SECONDS
+        try:
+            waiting = [caller.tenant for caller in self._callers]
+            while waiting and self._is_idle():
+                waiting = [each for each in waiting if await self._caller.work(upkeep.bring_some, self._core, each)]
+                await _until(self._leaving, INDEX_REST_SECONDS)
+        except Error as error:
+            log.warning("turns and memories are not indexed: %s", error)
+            pause = INDEX_AGAIN_SECONDS
+        self._index_at = time.monotonic() + pause
+        self._indexing = None
 
     def _can_drive(self, found: FoundRun) -> bool:
         """Whether it has the program for a run: else no process that is started for it here could take it."""
@@ -249,20 +308,19 @@ class Worker:
         """The drives that are waited for: not those whose runs came to rest though their programs do not end."""
         return {task for task, (_, lease) in self._running.items() if not lease.forsaken}
 
-    async def _take(self, takeable: Sequence[FoundRun], room: int, at_work: Counter[str]) -> None:
-        """Claim as many as there is room for, all at once."""
-        chosen = self._fitting(self._in_own_order(takeable, room), room, at_work)
+    async def _take(self, wanted: Sequence[FoundRun], room: int, at_work: Counter[str]) -> None:
+        """Claim as many as there is room for, all at once, the tenants in turns."""
+        tenants = Counter(self._running[task][1].stream.tenant for task in self._awaited())
+        chosen = self._fair.choose(wanted, room, tenants, partial(self._fits, at_work))
         await asyncio.gather(*(self._claim(found, Company.ANY) for found in chosen))
 
-    def _fitting(self, wanted: Iterable[FoundRun], room: int, at_work: Counter[str]) -> list[FoundRun]:
-        """The first of them, as far as there is room, and no more of an agent than its limit."""
-        chosen: list[FoundRun] = []
-        for found in wanted:
-            limit = self._agents[found.agent].limit
-            if limit is None or at_work[found.agent] < limit:
-                at_work[found.agent] += 1
-                chosen.append(found)
-        return chosen[:room]
+    def _fits(self, at_work: Counter[str], found: FoundRun) -> bool:
+        """Whether its agent may have one more run at work; it counts it."""
+        limit = self._agents[found.agent].limit
+        if limit is not None and at_work[found.agent] >= limit:
+            return False
+        at_work[found.agent] += 1
+        return True
 
     def _in_own_order(self, found: Sequence[FoundRun], room: int) -> list[FoundRun]:
         """Where there is more than enough, workers begin at different places: else all would want the same."""
@@ -276,7 +334,7 @@ class Worker:
         gone = {found.holder} if found.holder and core.living.is_dead(found.holder) else ()
         self._claiming.add(found.uid)
         try:
-            lease = await self._caller.write(
+            lease = await self._caller_of(found.stream).write(
                 leases.claim, found.stream, holder=core.holder, program=agent.program, epoch=core.epoch, dead=gone,
                 company=company,
             )  # fmt: skip
@@ -307,7 +365,7 @@ class Worker:
             log_context.note(asyncio.current_task())
             log.info("taken", extra={"token": lease.token})
             try:
-                drive = await adrive(self._caller, agent, lease, self._see)
+                drive = await adrive(self._caller_of(found.stream), agent, lease, self._see)
             except (Leaving, asyncio.CancelledError):
                 log.info("given back")
             except Unavailable as error:
@@ -323,7 +381,7 @@ class Worker:
         """Give a run back as soon as the store answers. Nobody else can have it while this worker lives."""
         for pause in AGAIN_SECONDS:
             try:
-                await self._caller.write(leases.fenced, lease, runs.release)
+                await self._caller_of(lease.stream).write(leases.fenced, lease, runs.release)
                 return
             except Stale:
                 return
@@ -334,7 +392,8 @@ class Worker:
 
     async def _park(self, lease: Lease, error: Exception) -> None:
         try:
-            await self._caller.write(leases.fenced, lease, runs.park, "broken", f"{type(error).__name__}: {error}")
+            said = f"{type(error).__name__}: {error}"
+            await self._caller_of(lease.stream).write(leases.fenced, lease, runs.park, "broken", said)
         except Stale:
             return
         except Error:
@@ -346,11 +405,12 @@ class Worker:
         """
         self._unsure = False
         known = {lease.stream.uid for _, lease in self._running.values()} | self._claiming
-        for found in await self._caller.read(workers.held_by, self._core.holder):
-            known |= {lease.stream.uid for _, lease in self._running.values()}
-            if found.uid not in known:
-                await self._caller.write(workers.give_back, found.stream, self._core.holder)
-                self._wake.set()
+        for caller in self._callers:
+            for found in await caller.read(workers.held_by, self._core.holder):
+                known |= {lease.stream.uid for _, lease in self._running.values()}
+                if found.uid not in known:
+                    await caller.write(workers.give_back, found.stream, self._core.holder)
+                    self._wake.set()
 
     # -- suspects ------------------------------------------------------------------------------------------------------------
 
@@ -382,7 +442,7 @@ class Worker:
         at = int(self._core.holder[:8], 16) % len(groups)
         for group in [*groups[at:], *groups[:at]]:
             company = Company.NOBODY if group[0].suspect else Company.FELLOWS
-            chosen = self._fitting(group, self._settings.concurrency, Counter())
+            chosen = [*filter(partial(self._fits, Counter()), group)][: self._settings.concurrency]
             tasks = await asyncio.gather(*(self._claim(found, company) for found in chosen))
             if taken := {task for task in tasks if task is not None}:
                 await self._see_through(taken)
@@ -412,6 +472,8 @@ class Worker:
             if agent.is_async:
                 task.cancel()
         await self._wait_for_runs(CANCEL_SECONDS)
+        if self._indexing is not None:
+            await asyncio.wait({self._indexing}, timeout=CANCEL_SECONDS)
         if self._running:
             log.warning("%d runs do not come back: they go on elsewhere once this process is gone", len(self._running))
         return len(self._running)

@@ -47,10 +47,6 @@ class Observer(Protocol):
         """A batch is durable."""
         ...
 
-    def begins(self, stream: Stream, place: str) -> None:
-        """A step of a run is about to be called."""
-        ...
-
     def inside(self, stream: Stream) -> contextlib.AbstractContextManager[None]:
         """The context in which the program of a run is called."""
         ...

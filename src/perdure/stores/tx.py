@@ -542,6 +542,15 @@ def is_buffered(tx: Tx, table: Table) -> bool:
     return any(each is table for buffer in (tx.buffer, tx._batch.buffer) for each, _ in buffer.rows)
 
 
+def flushed_spans(tx: Tx) -> dict[int, tuple[int, int]]:
+    """The events of a transaction that were let go of before its end: the first and the last in each stream."""
+    found: dict[int, tuple[int, int]] = {}
+    for stream, event in tx._batch.trail if tx.flushed_early else ():
+        if event.tx == tx.uid:
+            found[stream.id] = (found.get(stream.id, (event.seq,))[0], event.seq)
+    return found
+
+
 def introduce(tx: Tx, own: Stream, actor: str, name: str) -> None:
     """Record in a tenant's own stream whose random name this is, and what the tenant is called (docs/decisions/0036)."""
     doc = {"tenant": tx.query(LOG.tenant_name, tenant=own.tenant)[0][0]}

@@ -1,4 +1,4 @@
-"""Exporting from programs of the command line: a worker or server whose environment names a collector sets OpenTelemetry up.
+"""Exporting from programs of the command line: a worker, server or follower whose environment names a collector.
 
 The variables are OpenTelemetry's own (`OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_TRACES_EXPORTER`, `OTEL_SERVICE_NAME`,
 `OTEL_TRACES_SAMPLER`). An application that is not ours sets up its own provider, and `perdure.open` finds it.
@@ -7,8 +7,14 @@ The variables are OpenTelemetry's own (`OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_TRAC
 from __future__ import annotations
 
 import os
+import sys
+from typing import TYPE_CHECKING
 
 from perdure.errors import Refused
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SpanExporter
 
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 CHOICE = "OTEL_TRACES_EXPORTER"  # otlp (where an endpoint is named), console or none
@@ -32,30 +38,41 @@ def begin(service: str) -> bool:
 
     service: the name of the service, unless OTEL_SERVICE_NAME says another. Raises Refused where the extra is not installed.
     """
+    if wanted() is None:
+        return False
+    provider, exporter = environment(service)
+    from opentelemetry import trace  # noqa: PLC0415 - an extra, loaded where it is used
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
+
+    if not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+        return False  # `opentelemetry-instrument`, or the module of the agents, came first
+    provider.add_span_processor(BatchSpanProcessor(exporter))
+    trace.set_tracer_provider(provider)
+    return True
+
+
+def environment(service: str) -> tuple[TracerProvider, SpanExporter]:
+    """A provider (its resource and sampler) and an exporter as the environment asks for them. Refused when it asks for none."""
     exporter = wanted()
     if exporter is None:
-        return False
+        hint = f"set {ENDPOINTS[1]}=http://collector:4318, or {CHOICE}=console"
+        raise Refused("the environment names no collector", path=ENDPOINTS[1], hint=hint)
     try:
-        from opentelemetry import trace  # noqa: PLC0415 - an extra, loaded where it is used
-        from opentelemetry.sdk.resources import Resource  # noqa: PLC0415
+        from opentelemetry.sdk.resources import Resource  # noqa: PLC0415 - an extra, loaded where it is used
         from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter  # noqa: PLC0415
 
-        if not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
-            return False  # `opentelemetry-instrument`, or the module of the agents, came first
-        if exporter == "otlp":
-            from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
-
-            out = OTLPSpanExporter()
-        else:
-            import sys  # noqa: PLC0415
-
-            out = ConsoleSpanExporter(out=sys.stderr)
+        about = {"service.name": os.environ.get("OTEL_SERVICE_NAME") or service}
+        return TracerProvider(resource=Resource.create(about)), _exporter(exporter)
     except ImportError:
         hint = f"pip install 'perdure[telemetry]', or unset {CHOICE} and {ENDPOINTS[1]}"
         raise Refused("the environment asks for traces, and telemetry needs an extra", path=CHOICE, hint=hint) from None
-    about = {"service.name": os.environ.get("OTEL_SERVICE_NAME") or service}
-    provider = TracerProvider(resource=Resource.create(about))
-    provider.add_span_processor(BatchSpanProcessor(out))
-    trace.set_tracer_provider(provider)
-    return True
+
+
+def _exporter(name: str) -> SpanExporter:
+    if name == "otlp":
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
+
+        return OTLPSpanExporter()
+    from opentelemetry.sdk.trace.export import ConsoleSpanExporter  # noqa: PLC0415
+
+    return ConsoleSpanExporter(out=sys.stderr)

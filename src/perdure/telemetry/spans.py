@@ -1,8 +1,8 @@
-"""Spans from committed events: what a run did, told once and only after it is durable (docs/decisions/0061).
+"""Spans from committed events: what a run did, told once and only after it is durable (docs/decisions/0061, 0082).
 
 An event is the only source. A replayed step writes none, so it makes no span. An effect has one span, from its first event to
 the one that ends it, whichever process wrote that. Pure but for `Reading`, which reads what this process did not see. Nothing
-of a document goes into a span except names, counts and codes, unless content is asked for. Callers: `traces`, on its own thread.
+of a document goes into a span except names, counts and codes, unless content is asked for. Callers: `traces`, `following`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import msgspec
 
 from perdure.log.change import Stream
 from perdure.log.event import Body, decode_body
+from perdure.planes.recovery.leases import CLAIMS, RECOVERED
 from perdure.stores.store import NewEvent
 from perdure.telemetry import names
 
@@ -49,6 +50,7 @@ class RunFacts(msgspec.Struct):
     created_us: int
     drive_us: int | None = None
     drive: dict[str, Any] = {}
+    seen: bool = False  # its drives were seen here from its start
 
 
 class Begun(msgspec.Struct):
@@ -71,6 +73,10 @@ class Reading(Protocol):
         """The uid of another run of the tenant."""
         ...
 
+    def claim(self, stream: Stream, seq: int) -> tuple[str, int, Body] | None:
+        """The event by which somebody drives a run at an event: its kind, instant and body. None if nobody does."""
+        ...
+
     def begun(self, stream: Stream, table: str, seq: int) -> Begun | None:
         """An effect or a wait by its row."""
         ...
@@ -81,7 +87,10 @@ class Reading(Protocol):
 
 
 class Spans:
-    """Tells the spans of one open store from its committed events, in order. Used by one thread, but for `step_begins`."""
+    """Tells the spans of one open store from its committed events, in order. Used by one thread.
+
+    The things that it remembers are a cache: what it did not see itself is read, so another reader may continue anywhere.
+    """
 
     def __init__(self, reading: Reading, store: str, now: Callable[[], int], *, content: bool = False) -> None:
         self._reading = reading
@@ -90,11 +99,11 @@ class Spans:
         self._content = content
         self._runs: OrderedDict[int, RunFacts] = OrderedDict()
         self._open: OrderedDict[tuple[int, int], Begun] = OrderedDict()
-        self._steps: dict[int, dict[str, int]] = {}  # of each run: places, and when what stands there was begun
 
-    def step_begins(self, stream: Stream, place: str) -> None:
-        """A step is about to be called: its event will not say since when. From any thread."""
-        self._steps.setdefault(stream.id, {})[place] = self._now()
+    def forget(self) -> None:
+        """Another reader has told what came meanwhile: nothing that is remembered holds."""
+        self._runs.clear()
+        self._open.clear()
 
     def tell(self, stream: Stream, event: NewEvent) -> Iterator[ToldSpan]:
         """The spans that end with an event."""
@@ -117,22 +126,20 @@ class Spans:
         if event.kind == "run.started":
             parent = said.get("parent")
             uid = None if parent is None else self._reading.run_uid(stream, parent)
-            _keep(self._runs, stream.id, RunFacts(str(said.get("agent")), said.get("session"), uid, event.at))
-        elif event.kind in ("run.claimed", "run.recovered"):
-            facts = self._facts(stream)
-            facts.drive_us = event.at
-            facts.drive = {
-                names.LEASE_TOKEN: said.get("token"),
-                names.RUN_DEATHS: said.get("deaths"),
-                names.RUN_RECOVERED: event.kind == "run.recovered",
-            }
+            facts = RunFacts(str(said.get("agent")), said.get("session"), uid, event.at, seen=True)
+            _keep(self._runs, stream.id, facts)
+        elif event.kind in CLAIMS:
+            _claimed(self._facts(stream), event.kind, event.at, body)
         elif event.kind in _DRIVE_OVER:
             yield from self._rest(stream, event, body)
 
     def _rest(self, stream: Stream, event: NewEvent, body: Body) -> Iterator[ToldSpan]:
         """A drive is over, and perhaps its run."""
         facts = self._facts(stream)
-        self._steps.pop(stream.id, None)
+        if facts.drive_us is None and not facts.seen:
+            claim = self._reading.claim(stream, event.seq)
+            if claim is not None:
+                _claimed(facts, *claim)
         status = {names.RUN_STATUS: body.set.get("status"), names.RUN_REASON: body.set.get("reason")}
         error = self._error(stream, event, body) if event.kind in ("run.failed", "run.parked") else None
         if facts.drive_us is not None:
@@ -158,7 +165,8 @@ class Spans:
         name, place = str(doc.get("name")), str(doc.get("place"))
         if name == _INTERRUPTED:
             return
-        begin_us = self._steps.get(stream.id, {}).pop(place, event.at)
+        took_us = doc.get("took_us")
+        begin_us = event.at - took_us if type(took_us) is int else event.at
         told: dict[str, Any] = {names.PLACE: place}
         noted = doc.get("notes")
         notes: dict[str, Any] = noted if isinstance(noted, dict) else {}
@@ -250,6 +258,16 @@ class Spans:
             return {}
         value = self._document(stream, event, body).get(part)
         return {name: json.dumps(value, ensure_ascii=False)[:CONTENT_MAX_CHARS]}
+
+
+def _claimed(facts: RunFacts, kind: str, at_us: int, body: Body) -> None:
+    """Somebody drives a run from here on."""
+    facts.drive_us = at_us
+    facts.drive = {
+        names.LEASE_TOKEN: body.set.get("token"),
+        names.RUN_DEATHS: body.set.get("deaths"),
+        names.RUN_RECOVERED: kind == RECOVERED,
+    }
 
 
 def _code(doc: dict[str, Any]) -> str | None:

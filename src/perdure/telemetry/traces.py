@@ -1,8 +1,9 @@
-"""OpenTelemetry: the spans of a store, told to whatever tracer provider the application has (docs/decisions/0061).
+"""OpenTelemetry: the spans of a store, told to whatever tracer provider the application has (docs/decisions/0061, 0082).
 
 The lane hands each committed batch over and goes on; a thread of this module makes spans of it. So an exporter that is slow or
 dead delays no write: the thread falls behind, and beyond a bound batches are dropped and counted. Loaded by `perdure.open` only
 when the process uses OpenTelemetry. All spans of a run, whichever processes drove it, share one trace: its id is the run's uid.
+Of a tenant whose feed a process follows (`following`), nothing is told here: the program of a run only gets its context.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import os
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from opentelemetry import context, trace
@@ -23,20 +24,22 @@ from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, SpanKind, S
 from perdure.errors import Error
 from perdure.log.change import Stream
 from perdure.model.instants import SECOND_US
-from perdure.planes.execution import runs
-from perdure.planes.reading.body_reading import doc_of
-from perdure.planes.tables import EFFECTS, WAITS
+from perdure.planes.audit import subscriptions
 from perdure.stores.core import Core
 from perdure.stores.store import NewEvent
 from perdure.telemetry import names
-from perdure.telemetry.spans import TABLES, Begun, RunFacts, Spans, ToldSpan
+from perdure.telemetry.spans import TABLES, Spans, ToldSpan
+from perdure.telemetry.store_reads import StoreReads
 
 log = logging.getLogger("perdure.telemetry")
 
-WAITING_MAX_BYTES = 32 << 20  # of bodies that were not told yet; beyond it they are dropped
+WAITING_MAX_BYTES = 16 << 20  # of bodies that were not told yet; beyond it they are dropped
 GATHER_SECONDS = 0.05
 SLICE_SECONDS = 0.001  # of telling; then the interpreter is others'
-SHARE = 1 / 40  # of the time goes into telling while the store is being written to
+WRITTEN_SECONDS = 0.25  # after a commit the store is being written to for so long
+LEAST_SHARE = 1 / 40  # of the time goes into telling meanwhile
+MOST_SHARE = 1 / 2  # when much is waiting
+FOLLOWED_US = 10 * SECOND_US  # how long it is believed that somebody follows a feed, or nobody does
 EXIT_SECONDS = 2.0
 CONTEXTS_MAX = 10_000
 _OLD_US = 600 * SECOND_US  # an event of this age was recorded elsewhere, and is brought here (an import)
@@ -56,6 +59,19 @@ def is_configured() -> bool:
     return not isinstance(provider, (trace.ProxyTracerProvider, trace.NoOpTracerProvider))
 
 
+def root_of(uid: bytes, name: str, sampler: Any) -> SpanContext:
+    """The context that all spans of a run hang on, made from its uid alone; a sampler decides whether it is told."""
+    number = int.from_bytes(uid)
+    sampled = sampler is None or sampler.should_sample(None, number, name).decision.is_sampled()
+    flags = TraceFlags(TraceFlags.SAMPLED if sampled else TraceFlags.DEFAULT)
+    return SpanContext(number, int.from_bytes(uid[:8]) or 1, is_remote=True, trace_flags=flags)
+
+
+def kind_of(span: ToldSpan) -> SpanKind:
+    """The kind of a span by the conventions."""
+    return SpanKind.CLIENT if span.attributes.get(names.OPERATION) == names.CHAT else SpanKind.INTERNAL
+
+
 class Tracing:
     """The listener of one open store (`stores.lane.Observer`). Every method that it calls returns at once."""
 
@@ -65,12 +81,19 @@ class Tracing:
         self._tracer = trace.get_tracer("perdure", tracer_provider=provider)
         self._sampler = getattr(provider, "sampler", None)
         self._contexts: OrderedDict[bytes, SpanContext] = OrderedDict()
-        self.begins = self._spans.step_begins
+        self._core = core
+        self._looked: dict[int, int] = {}  # tenants, and when it was looked whether their feed is followed
+        self._followed: dict[int, int] = {}  # those whose feed is, and until when that is believed
 
     def committed(self, events: Events) -> None:
         """A batch is durable."""
-        told = [pair for pair in events if pair[1].tbl in TABLES]
-        if told and self._now() - told[0][1].at < _OLD_US:
+        now, followed = self._now(), self._followed
+        told = [
+            pair
+            for pair in events
+            if pair[1].tbl in TABLES and not (followed and followed.get(pair[0].tenant, 0) > now)
+        ]
+        if told and now - told[0][1].at < _OLD_US:
             teller().put(self, told)
 
     @contextlib.contextmanager
@@ -85,22 +108,31 @@ class Tracing:
     def tell(self, events: Events) -> Iterator[None]:
         """Make the spans of a batch, with a yield after each. On the thread of the teller."""
         for stream, event in events:
+            if self._is_followed(stream.tenant):
+                continue
             if stream.kind == "run" and not self.root(stream.uid, stream.name).trace_flags.sampled:
                 continue
             for span in self._spans.tell(stream, event):
                 self._export(span)
                 yield
 
+    def _is_followed(self, tenant: int) -> bool:
+        """Whether a process follows the feed of a tenant and tells its spans. Looked up from time to time."""
+        now = self._now()
+        if now - self._looked.get(tenant, 0) > FOLLOWED_US:
+            self._looked[tenant] = now
+            try:
+                known = self._core.read(subscriptions.is_known, subscriptions.TELEMETRY, tenant=tenant)
+            except Error:
+                known = False  # closed since, or away
+            self._followed[tenant] = now + FOLLOWED_US if known else 0
+        return self._followed.get(tenant, 0) > 0
+
     def root(self, uid: bytes, name: str) -> SpanContext:
         """The context that all spans of a run hang on. Whether it is sampled is decided once, by the provider's sampler."""
         found = self._contexts.get(uid)
         if found is None:
-            number = int.from_bytes(uid)
-            sampled = self._sampler is None or self._sampler.should_sample(None, number, name).decision.is_sampled()
-            flags = TraceFlags(TraceFlags.SAMPLED if sampled else TraceFlags.DEFAULT)
-            found = self._contexts[uid] = SpanContext(
-                number, int.from_bytes(uid[:8]) or 1, is_remote=True, trace_flags=flags
-            )
+            found = self._contexts[uid] = root_of(uid, name, self._sampler)
             if len(self._contexts) > CONTEXTS_MAX:
                 self._contexts.popitem(last=False)
         return found
@@ -114,61 +146,10 @@ class Tracing:
             if in_run
             else context.Context()
         )
-        chat = span.attributes.get(names.OPERATION) == names.CHAT
-        made = self._tracer.start_span(
-            span.name,
-            parent,
-            SpanKind.CLIENT if chat else SpanKind.INTERNAL,
-            span.attributes,
-            linked,
-            span.begin_us * 1000,
-        )
+        made = self._tracer.start_span(span.name, parent, kind_of(span), span.attributes, linked, span.begin_us * 1000)
         if span.error is not None:
             made.set_status(Status(StatusCode.ERROR))
         made.end(span.end_us * 1000)
-
-
-class StoreReads:
-    """Reads of an open store for spans; see `spans.Reading`. A store that was closed since, or is away, knows nothing."""
-
-    def __init__(self, core: Core) -> None:
-        self._core = core
-
-    def run(self, stream: Stream) -> RunFacts | None:
-        """A run by its row."""
-        row = self._read(stream, runs.row_of, stream)
-        if row is None:
-            return None
-        parent = None if row["parent"] is None else self.run_uid(stream, row["parent"])
-        return RunFacts(row["agent"], row["session"], parent, row["created_at"])
-
-    def run_uid(self, stream: Stream, name: str) -> bytes | None:
-        """The uid of another run of the tenant."""
-        found = self._read(stream, runs.find, name)
-        return None if found is None else found.uid
-
-    def begun(self, stream: Stream, table: str, seq: int) -> Begun | None:
-        """An effect or a wait by its row."""
-        which = EFFECTS if table == "effects" else WAITS
-        row = self._read(stream, lambda reader: reader.row(which, stream, seq))
-        if row is None:
-            return None
-        told = {names.PLACE: row["place"]}
-        if which is WAITS:
-            return Begun(row["at"], row["kind"], told)
-        told |= {names.TOOL_NAME: row["tool"], names.EFFECT_KIND: row["kind"], names.TOOL_CALL_ID: row["call"]}
-        told |= {names.EFFECT_ATTEMPT: row["attempt"]}
-        return Begun(row["at"], row["tool"], told, doubts=int(row["mishaps"] > 0))
-
-    def document(self, stream: Stream, body: bytes) -> Any:
-        """The document of an event that lies in a blob."""
-        return self._read(stream, doc_of, body)
-
-    def _read(self, stream: Stream, verb: Callable[..., Any], *args: Any) -> Any:
-        try:
-            return self._core.read(verb, *args, tenant=stream.tenant)
-        except Error:
-            return None
 
 
 # -- the thread that tells -------------------------------------------------------------------------------------------------
@@ -184,7 +165,7 @@ class Teller:
         self._bytes = 0
         self._woken = threading.Event()
         self._busy = False
-        self._puts = 0
+        self._put_at = 0.0  # when the last batch came
         threading.Thread(target=self._run, name="perdure-telemetry", daemon=True).start()
 
     def put(self, observer: Tracing, events: Events) -> None:
@@ -193,7 +174,7 @@ class Teller:
         if self._bytes > WAITING_MAX_BYTES:
             self.dropped += len(events)
             return
-        self._puts += 1
+        self._put_at = time.perf_counter()
         self._bytes += size  # approximate between threads: a bound on memory, not an account
         self._waiting.append((observer, events, size))
         if not self._woken.is_set():
@@ -222,7 +203,7 @@ class Teller:
                 reported = self.dropped
 
     def _tell_all(self) -> None:
-        slice_began, puts = time.perf_counter(), self._puts
+        slice_began = time.perf_counter()
         while self._waiting:
             observer, events, size = self._waiting.popleft()
             self._bytes -= size
@@ -230,10 +211,17 @@ class Teller:
                 for _ in observer.tell(events):
                     took = time.perf_counter() - slice_began
                     if took > SLICE_SECONDS:
-                        time.sleep(0 if self._puts == puts else took / SHARE)
-                        slice_began, puts = time.perf_counter(), self._puts
+                        time.sleep(self._rest(took))
+                        slice_began = time.perf_counter()
             except Exception as error:  # noqa: BLE001 - whatever an exporter raises, nobody waits for it
                 log.warning("spans of %d events could not be told: %s", len(events), type(error).__name__)
+
+    def _rest(self, took_seconds: float) -> float:
+        """How long to leave the interpreter to others after telling for so long: the fuller the queue, the less."""
+        if time.perf_counter() - self._put_at > WRITTEN_SECONDS:
+            return 0
+        share = min(MOST_SHARE, max(LEAST_SHARE, self._bytes / WAITING_MAX_BYTES - 1 / 2))
+        return took_seconds * (1 / share - 1)
 
 
 _mutex: Final = threading.Lock()

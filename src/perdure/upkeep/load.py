@@ -17,7 +17,9 @@ from typing import Any
 import msgspec
 
 from perdure.model.instants import SECOND_US, system_clock
+from perdure.planes.access.tokens import CONTROL
 from perdure.stores import dialect, migrate
+from perdure.stores.core import Reader
 from perdure.stores.feed_holder import FeedHolder, holding
 from perdure.stores.sqlite import WAL_PAGES
 from perdure.stores.statements import Statement, Statements
@@ -160,9 +162,9 @@ def growing(event_bytes: float, events: int, span_us: int, free_bytes: int | Non
 # -- what stands still ------------------------------------------------------------------------------
 
 
-def leases(connection: Connection, advice: Remedy) -> Findings:
+def leases(connection: Connection, advice: Remedy, tenant: int | None = None) -> Findings:
     """Whether something is held by somebody whose heartbeat stopped long ago."""
-    rows = _ask(connection, Q.leases_lapsed, quiet=QUIET_US, limit=ROWS_MAX)
+    rows = _ask(connection, Q.leases_lapsed, quiet=QUIET_US, limit=ROWS_MAX, tenant=tenant)
     lapsed = {kind: (count, name) for kind, count, name in rows if count}
     fixes = {
         "runs": f"{advice.command('worker MODULE')} takes them over, store.recover() in a program",
@@ -179,37 +181,37 @@ def leases(connection: Connection, advice: Remedy) -> Findings:
         yield ok("leases", "no leases held by dead processes")
 
 
-def stuck(connection: Connection, advice: Remedy) -> Findings:
+def stuck(connection: Connection, advice: Remedy, tenant: int | None = None) -> Findings:
     """Whether runs make no progress: held without a sign, due without a taker, pinned to what nobody has, parked, in doubt."""
     found = [
-        *_held_still(connection, advice), *_untaken(connection, advice), *_stranded(connection, advice),
-        *_for_people(connection, advice),
+        *_held_still(connection, advice, tenant), *_untaken(connection, advice, tenant),
+        *_stranded(connection, advice, tenant), *_for_people(connection, advice, tenant),
     ]  # fmt: skip
     yield from found or [ok("runs", "no stalled runs")]
 
 
-def _held_still(connection: Connection, advice: Remedy) -> Findings:
-    for name, seconds in _ask(connection, Q.runs_stuck, quiet=QUIET_US, limit=SHOWN):
+def _held_still(connection: Connection, advice: Remedy, tenant: int | None = None) -> Findings:
+    for name, seconds in _ask(connection, Q.runs_stuck, quiet=QUIET_US, limit=SHOWN, tenant=tenant):
         says = f"run {name!r} is held and recorded nothing for {seconds // 60} minutes"
         yield warning(
             "runs", says, f"{advice.command('workers --stuck 10m')}; {advice.command(f'show {shlex.quote(name)}')}"
         )
 
 
-def _untaken(connection: Connection, advice: Remedy) -> Findings:
-    for agent, count, seconds in _ask(connection, Q.runs_untaken, quiet=QUIET_US, limit=ROWS_MAX):
+def _untaken(connection: Connection, advice: Remedy, tenant: int | None = None) -> Findings:
+    for agent, count, seconds in _ask(connection, Q.runs_untaken, quiet=QUIET_US, limit=ROWS_MAX, tenant=tenant):
         says = f"{count} of agent {agent!r} wait for a worker, the oldest for {seconds // 60} minutes"
         yield warning("runs", says, f"{advice.command('worker MODULE')}, where MODULE declares {agent!r}")
 
 
-def _stranded(connection: Connection, advice: Remedy) -> Findings:
-    for name, program in _ask(connection, Q.runs_stranded, limit=SHOWN):
+def _stranded(connection: Connection, advice: Remedy, tenant: int | None = None) -> Findings:
+    for name, program in _ask(connection, Q.runs_stranded, limit=SHOWN, tenant=tenant):
         says = f"run {name!r} is pinned to program {program[:12]}, which no living worker has"
         yield warning("runs", says, f"start a worker with it, or {advice.command(f'pin {shlex.quote(name)} --any')}")
 
 
-def _for_people(connection: Connection, advice: Remedy) -> Findings:
-    counts = dict(_ask(connection, Q.waiting_for_people, quiet=QUIET_US, limit=ROWS_MAX))
+def _for_people(connection: Connection, advice: Remedy, tenant: int | None = None) -> Findings:
+    counts = dict(_ask(connection, Q.waiting_for_people, quiet=QUIET_US, limit=ROWS_MAX, tenant=tenant))
     if counts["runs"]:
         yield warning("runs", f"parked: {counts['runs']}", advice.command("runs --status parked"))
     if counts["effects"]:
@@ -220,11 +222,11 @@ def _for_people(connection: Connection, advice: Remedy) -> Findings:
 # -- what nobody needs, and what nobody can ask for ---------------------------------------------------
 
 
-def unread(connection: Connection, advice: Remedy) -> Findings:
+def unread(connection: Connection, advice: Remedy, tenant: int | None = None) -> Findings:
     """Whether values lie in sessions that are over. Reads are not recorded, so this is as near as one can come to
     "never read" without writing at every read.
     """
-    [(count,)] = _ask(connection, Q.values_of_ended, age=UNREAD_AGE_US, limit=ROWS_MAX)
+    [(count,)] = _ask(connection, Q.values_of_ended, age=UNREAD_AGE_US, limit=ROWS_MAX, tenant=tenant)
     says = f"{count} values in sessions that ended more than 30 days ago"
     if count < UNREAD_MAX:
         yield ok("unread", says)
@@ -312,3 +314,16 @@ CHECKS: dict[str, Callable[[Connection, Remedy], Findings]] = {
     "unread": unread,
     "nested": nested,
 }
+# The checks of one tenant: nothing of the machine, the file, the server or another tenant is in them.
+OF_TENANT = (leases, stuck, unread)
+
+
+def is_alone(reader: Reader) -> bool:
+    """Whether a store holds no other tenant than this one and that of the tokens."""
+    [(others,)] = _ask(reader.connection, Q.tenants_besides, tenant=reader.tenant, control=CONTROL)
+    return not others
+
+
+def of_tenant(reader: Reader, advice: Remedy) -> list[Finding]:
+    """The findings about one tenant."""
+    return [found for check in OF_TENANT for found in check(reader.connection, advice, reader.tenant)]

@@ -109,7 +109,7 @@ def test_async_as_well(store, outside):
 @pytest.mark.parametrize(
     ("answer", "content", "sent"),
     [({"happened": "it is there"}, "done: it is there", 1), ("absent", "done: sent to bob", 2),
-     ("failed", "done: said so when the graph was resumed", 1)],
+     ("failed", "done: a person said so", 1)],
 )  # fmt: skip
 def test_doubt_pauses_the_graph_until_somebody_says(app, outside, answer, content, sent):
     outside.breaks = True

@@ -275,7 +275,28 @@ def test_input_that_does_not_fit_calls_nothing_and_reading_tools_are_left_alone(
     assert (sorted(calls), list(store.effects())) == ([5, 7], [])
 
 
-def test_a_tool_that_asks_a_person_itself_does_so(store: Any) -> None:
+def test_an_answer_is_about_one_attempt_and_no_later_one(store: Any) -> None:
+    calls: list[int] = []
+
+    def charge(cents: int) -> str:
+        """Charge a card."""
+        calls.append(cents)
+        raise OSError("the line went dead")
+
+    def answered(result: Any, *, happened: bool) -> Any:
+        said = [(each.id, f"charged {each.reason['arguments']['cents']}") for each in result.interrupts]
+        answers = [(each, {"happened": result} if happened else "absent") for each, result in said]
+        return agent([{"interruptResponse": {"interruptId": each, "response": answer}} for each, answer in answers])
+
+    agent = agent_on(store, charge)
+    paused = answered(agent("buy it"), happened=False)  # the second attempts break too
+    assert (paused.stop_reason, sorted(calls)) == ("interrupt", [5, 5, 7, 7])
+    assert str(answered(paused, happened=True)).strip() == "done"
+    assert sorted(calls) == [5, 5, 7, 7]
+
+
+@pytest.mark.parametrize("kind", ["unsafe", "idempotent"])
+def test_a_tool_that_asks_a_person_itself_does_so(store: Any, kind: Any) -> None:
     calls: list[int] = []
 
     def charge(cents: int, tool_context: Any) -> str:
@@ -284,7 +305,7 @@ def test_a_tool_that_asks_a_person_itself_does_so(store: Any) -> None:
             calls.append(cents)
         return f"charged {cents}"
 
-    manager = PerdureSessionManager("order", store)
+    manager = PerdureSessionManager("order", store, kinds={"charge": kind})
     agent = Agent(
         model=Scripted(buys), tools=[tool(context=True)(charge)], session_manager=manager, callback_handler=None
     )

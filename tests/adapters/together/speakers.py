@@ -378,6 +378,138 @@ class GoogleADK:
         return facts
 
 
+class Strands:
+    """Messages of Strands, through `PerdureSessionRepository`."""
+
+    name, needs, provider = "strands", ("strands",), "strands"
+    errors_are_flags = True
+
+    def write(self, store: Any) -> str:
+        from strands.types.session import Session, SessionAgent, SessionMessage, SessionType
+
+        from perdure.adapters.strands import PerdureSessionRepository
+
+        told, ids = said(self.name), said(self.name)["ids"]
+        uses = [
+            {"toolUse": {"toolUseId": each, "name": tool, "input": args}}
+            for each, (tool, args) in zip(ids, CALLS, strict=True)
+        ]
+        results = [(ids[0], "success", told["result"]), (ids[1], "error", told["error"])]
+        given = [
+            {"toolResult": {"toolUseId": each, "status": status, "content": [{"text": text}]}}
+            for each, status, text in results
+        ]
+        thinking = {"reasoningContent": {"reasoningText": {"text": told["thought"], "signature": SIGNATURE}}}
+        contents = [
+            ("user", [{"text": told["user"]}, {"image": {"format": "png", "source": {"bytes": PNG}}}]),
+            ("assistant", [thinking, {"text": told["assistant"]}, *uses]), ("user", given),
+            ("assistant", [{"text": told["answer"]}]),
+        ]  # fmt: skip
+        repository = PerdureSessionRepository(store)
+        repository.create_session(Session(session_id="of-strands", session_type=SessionType.AGENT))
+        repository.create_agent("of-strands", SessionAgent("default", {}, {}))
+        for number, (role, content) in enumerate(contents):
+            message = SessionMessage(message={"role": role, "content": content}, message_id=number)
+            repository.create_message("of-strands", "default", message)
+        return "of-strands"
+
+    def read(self, store: Any, session: str, provider: str | None = None) -> list[Any]:
+        """As its repository does, also where the id of a session has slashes."""
+        from strands.models.openai import OpenAIModel
+
+        from perdure.adapters.strands.repository import shown
+        from perdure.handles.listing import every
+
+        found = [each.to_message() for each in shown([*every(store.session(session).turns, after=0)])]
+        silent = [
+            {**message, "content": [block for block in message["content"] if "reasoningContent" not in block]}
+            for message in found
+        ]
+        OpenAIModel.format_request_messages(silent)
+        return found
+
+    def facts(self, found: list[Any]) -> list[tuple[Any, ...]]:
+        facts: list[tuple[Any, ...]] = []
+        for role, block in ((message["role"], block) for message in found for block in message["content"]):
+            if "text" in block:
+                facts.append((role, block["text"]))
+            elif "image" in block:
+                facts.append(("image", block["image"]["source"]["bytes"]))
+            elif "reasoningContent" in block:
+                thought = block["reasoningContent"]["reasoningText"]
+                facts.append(("thought", thought["text"], thought["signature"]))
+            elif "toolUse" in block:
+                facts.append(("call", *(block["toolUse"][name] for name in ("toolUseId", "name", "input"))))
+            else:
+                given = block["toolResult"]
+                facts.append(("result", given["toolUseId"], given["content"][0]["text"], given["status"] == "error"))
+        return facts
+
+
+class AgentFramework:
+    """Messages of Microsoft Agent Framework, through `PerdureHistoryProvider`."""
+
+    name, needs, provider = "agent_framework", ("agent_framework",), "agent_framework"
+    errors_are_flags = True
+
+    def write(self, store: Any) -> str:
+        from agent_framework import Content, Message
+
+        from perdure.adapters.agent_framework import PerdureHistoryProvider
+
+        told, ids = said(self.name), said(self.name)["ids"]
+        calls = [
+            Content.from_function_call(each, tool, arguments=json.dumps(args))
+            for each, (tool, args) in zip(ids, CALLS, strict=True)
+        ]
+        results = [
+            Content.from_function_result(ids[0], result=told["result"]),
+            Content.from_function_result(ids[1], result=told["error"], exception="no route"),
+        ]
+        thinking = Content.from_text_reasoning(text=told["thought"], protected_data=SIGNATURE)
+        messages = [
+            Message("user", [told["user"], Content.from_data(PNG, "image/png")]),
+            Message("assistant", [thinking, told["assistant"], *calls]),
+            Message("tool", results),
+            Message("assistant", [told["answer"]]),
+        ]
+        asyncio.run(PerdureHistoryProvider(store).save_messages("of-agent-framework", messages))
+        return "of-agent-framework"
+
+    def read(self, store: Any, session: str, provider: str | None = None) -> list[Any]:
+        """As an agent of it does, whose client sees the whole conversation."""
+        from agent_framework import Agent, AgentSession, BaseChatClient, ChatResponse, Message
+
+        from perdure.adapters.agent_framework import PerdureHistoryProvider
+
+        seen: list[Any] = []
+
+        class Client(BaseChatClient):
+            async def _inner_get_response(self, *, messages: Any, **_more: Any) -> ChatResponse:
+                seen.extend(messages)
+                return ChatResponse(messages=[Message("assistant", ["yes"])])
+
+        history = PerdureHistoryProvider(store, store_inputs=False, store_outputs=False)
+        agent = Agent(Client(), context_providers=[history])
+        asyncio.run(agent.run("and now?", session=AgentSession(session_id=session)))
+        return seen[:-1]
+
+    def facts(self, found: list[Any]) -> list[tuple[Any, ...]]:
+        facts: list[tuple[Any, ...]] = []
+        for role, each in ((message.role, each) for message in found for each in message.contents):
+            if each.type == "text":
+                facts.append((role, each.text))
+            elif each.type == "data":
+                facts.append(("image", _decoded(each.uri)))
+            elif each.type == "text_reasoning":
+                facts.append(("thought", each.text, each.protected_data))
+            elif each.type == "function_call":
+                facts.append(("call", each.call_id, each.name, dict(each.parse_arguments())))
+            elif each.type == "function_result":
+                facts.append(("result", each.call_id, each.result, each.exception is not None))
+        return facts
+
+
 def _decoded(url: str) -> bytes:
     return base64.b64decode(url.removeprefix("data:image/png;base64,"))
 
@@ -393,4 +525,4 @@ def missing(speaker: Any) -> str:
 
 
 # A framework more is a class above and its line here.
-SPEAKERS = (LangGraph(), PydanticAI(), OpenAIAgents(), ClaudeAgent(), GoogleADK())
+SPEAKERS = (LangGraph(), PydanticAI(), OpenAIAgents(), ClaudeAgent(), GoogleADK(), Strands(), AgentFramework())

@@ -20,6 +20,8 @@ from a2a.client import ClientConfig, create_client
 from a2a.types import a2a_pb2 as pb
 
 from perdure.doors.a2a.routes import routes_of
+from perdure.model.records.workers import About
+from perdure.planes.execution import workers
 
 
 @perdure.agent
@@ -204,3 +206,18 @@ def test_strangers_are_kept_out(url, tmp_path) -> None:
             other = store.start(echo, "x").id
         with pytest.raises(Exception, match="no task"):
             talk(live, "a2a-asker", writer, lambda client: client.get_task(pb.GetTaskRequest(id=other)))
+
+
+def test_an_agent_that_no_worker_has_is_told_of(url) -> None:
+    """`perdure serve --a2a` says so; an agent that a living worker has (the control) is not named."""
+    from perdure.doors.cli.options import StoreOptions
+    from perdure.doors.cli.serve import undriven
+
+    asked = StoreOptions(url, "default", as_json=False, actor="me")
+    assert undriven(asked, ("echo", "ecko")) == []  # there is no store, and looking makes none
+    with perdure.open(url) as store:
+        assert undriven(asked, ("echo", "ecko")) == ["echo", "ecko"]
+        caller = store._caller
+        caller.core.living.begin()
+        caller.write(workers.introduce, caller.core.holder, About(pid=1, agents=("echo",), concurrency=1))
+        assert undriven(asked, ("echo", "ecko")) == ["ecko"]

@@ -33,11 +33,23 @@ def test_rename_changes_the_title_and_not_the_name(ask, run, own) -> None:
 
 def test_archive_leaves_it_out_and_back_again(ask, run, own) -> None:
     refused = run("archive", "open", "--store", own)
-    assert (refused.exit_code, "close() it first" in refused.stderr) == (errors.Conflict.exit_code, True)
+    assert (refused.exit_code, "perdure close" in refused.stderr) == (errors.Conflict.exit_code, True)
     assert ask("archive", "over", "--store", own)["archived_at"]
     assert (names(ask, own), names(ask, own, "--archived")) == (["open"], ["over", "open"])
     assert ask("archive", "over", "--undo", "--store", own)["archived_at"] is None
     assert names(ask, own) == ["over", "open"]
+
+
+def test_close_ends_a_session_once_and_it_can_be_archived_then(ask, run, own) -> None:
+    assert ask("close", "open", "--store", own)["status"] == "completed"
+    assert ask("close", "open", "completed", "--store", own)["status"] == "completed"
+    assert run("close", "open", "failed", "--store", own).exit_code == errors.Conflict.exit_code
+    assert ask("archive", "open", "--store", own)["archived_at"]
+    assert ask("archive", "open", "--undo", "--store", own)["archived_at"] is None
+    assert ask("close", "open", "--undo", "--store", own)["status"] == "active"
+    assert ask("close", "open", "failed", "--store", own)["status"] == "failed"
+    assert run("close", "nobody", "--store", own).exit_code == errors.NotFound.exit_code
+    assert run("close", "open", "done", "--store", own).exit_code == errors.Invalid.exit_code
 
 
 def test_delete_is_a_dry_run_unless_told(ask, run, own) -> None:

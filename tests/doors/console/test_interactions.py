@@ -208,6 +208,8 @@ def test_effects_are_found_by_an_argument_and_settled_by_plan(own: Console, tab:
     page.get_by_label("How that is known").fill("the shop says so")
     page.get_by_role("button", name="Plan").click()
     page.get_by_text("Plan: 3 effects of unclear").wait_for()
+    page.reload()
+    page.get_by_text("Plan: 3 effects of unclear will be settled as failed").wait_for()  # it outlives a reload
     with perdure.open(own.url, actor="bob") as store:  # somebody settles one of them meanwhile
         next(iter(store.effects(tool="unclear"))).settle(perdure.Happened())
     page.get_by_role("button", name="Execute the plan").click()

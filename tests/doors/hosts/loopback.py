@@ -1,6 +1,7 @@
-"""A model on the loopback address: answers as Anthropic's Messages and OpenAI's Responses do, and keeps every request.
+"""A model on the loopback address: answers as Anthropic's Messages, OpenAI's Responses and chat, and Gemini do; keeps requests.
 
-Its answers are a script: names of tools with their arguments, taken in order. When none is left it says "done".
+Its answers are a script: names of tools with their arguments, taken in order. When none is left it says "done", or nothing at
+all if it `hangs`: then a host waits for it in the middle of a conversation.
 """
 
 from __future__ import annotations
@@ -11,12 +12,17 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
+HANGS_MAX_SECONDS = 300
+
 
 class Model:
     """A context manager; `url` is where it listens, `requests` what it was sent, oldest first."""
 
-    def __init__(self, *script: tuple[str, dict[str, Any]]) -> None:
+    def __init__(self, *script: tuple[str, dict[str, Any]], hangs: bool = False) -> None:
         self.requests: list[dict[str, Any]] = []
+        self.hung = threading.Event()
+        self._gone = threading.Event()
+        self._hangs = hangs
         self._script = list(script)
         self._mutex = threading.Lock()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._endpoint())
@@ -31,6 +37,7 @@ class Model:
         return self
 
     def __exit__(self, *_about: object) -> None:
+        self._gone.set()
         self._server.shutdown()
         self._server.server_close()
 
@@ -42,7 +49,12 @@ class Model:
         """What to call; None: say something. Requests without tools take nothing from the script."""
         with self._mutex:
             self.requests.append(body)
-            return self._script.pop(0) if self._script and body.get("tools") else None
+            if self._script and body.get("tools"):
+                return self._script.pop(0)
+        if self._hangs and body.get("tools"):
+            self.hung.set()
+            self._gone.wait(HANGS_MAX_SECONDS)
+        return None
 
     def _endpoint(self) -> type[Endpoint]:
         return type("Bound", (Endpoint,), {"model": self})
@@ -72,6 +84,12 @@ class Endpoint(BaseHTTPRequestHandler):
             self._stream(messages(self.model._next(body), body))
         elif path.endswith("/responses"):
             self._stream(responses(self.model._next(body)))
+        elif path.endswith("/chat/completions"):
+            self._stream(chat(self.model._next(body)))
+        elif path.endswith(":streamGenerateContent"):
+            self._stream(generated(self.model._next(body)))
+        elif path.endswith(":generateContent"):
+            self._say(json.dumps(next(generated(self.model._next(body)))[1]).encode())
         else:
             self._say(b"{}")
 
@@ -86,7 +104,8 @@ class Endpoint(BaseHTTPRequestHandler):
         self.send_header("content-type", "text/event-stream")
         self.end_headers()
         for name, data in events:
-            self.wfile.write(f"event: {name}\ndata: {json.dumps(data)}\n\n".encode())
+            event = f"event: {name}\n" if name else ""
+            self.wfile.write(f"{event}data: {json.dumps(data)}\n\n".encode())
 
 
 def messages(call: tuple[str, dict[str, Any]] | None, body: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -143,3 +162,26 @@ def responses(call: tuple[str, dict[str, Any]] | None) -> Iterator[tuple[str, di
     }
     done = {"id": "resp_1", "status": "completed", "output": [item], "usage": usage}
     yield "response.completed", {"type": "response.completed", "response": done}
+
+
+def chat(call: tuple[str, dict[str, Any]] | None) -> Iterator[tuple[str, dict[str, Any]]]:
+    """An answer as OpenAI's chat streams it."""
+    delta: dict[str, Any] = {"role": "assistant", "content": "done"}
+    if call is not None:
+        function = {"name": call[0], "arguments": json.dumps(call[1])}
+        delta = {
+            "role": "assistant",
+            "tool_calls": [{"index": 0, "id": "call_1", "type": "function", "function": function}],
+        }
+    about = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+    yield "", {**about, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
+    end = {"index": 0, "delta": {}, "finish_reason": "tool_calls" if call else "stop"}
+    yield "", {**about, "choices": [end], "usage": {"prompt_tokens": 10, "completion_tokens": 1, "total_tokens": 11}}
+
+
+def generated(call: tuple[str, dict[str, Any]] | None) -> Iterator[tuple[str, dict[str, Any]]]:
+    """An answer as Gemini streams it."""
+    part = {"text": "done"} if call is None else {"functionCall": {"name": call[0], "args": call[1]}}
+    found = {"content": {"role": "model", "parts": [part]}, "finishReason": "STOP", "index": 0}
+    usage = {"promptTokenCount": 10, "candidatesTokenCount": 1, "totalTokenCount": 11}
+    yield "", {"candidates": [found], "usageMetadata": usage, "modelVersion": "loop"}

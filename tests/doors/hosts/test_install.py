@@ -232,3 +232,13 @@ def test_reads_are_tools_of_the_server() -> None:
     from perdure.doors.mcp.server import TOOLS, WRITES
 
     assert {*plans.READS} <= {*TOOLS} - {*WRITES}
+
+
+def test_gemini_begins_with_both_parts_whatever_began_it() -> None:
+    """This host compares the matcher of these events with the whole word, so that a pattern would never fit."""
+    (settings,) = plans.plan(HOSTS["gemini"], plans.Wanted(("perdure",), "sqlite:///a.db"))
+    entries = json.loads(settings.change(None))["hooks"]["SessionStart"]
+    assert [("matcher" in each, "--part 2" in each["hooks"][0]["command"]) for each in entries] == [
+        (False, False),
+        (False, True),
+    ]

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -81,6 +83,19 @@ class Host:
             timeout=TIMEOUT_SECONDS, check=False,
         )  # fmt: skip
 
+    def kill_while_it_waits(self, model: Model, *command: str, **env: str) -> None:
+        """Start it, and kill it and its children with SIGKILL as soon as its model hangs."""
+        if shutil.which(command[0], path=self.env["PATH"]) is None:
+            pytest.skip(f"there is no {command[0]}")
+        with subprocess.Popen(
+            command, cwd=self.root, env={**self.env, **env}, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL, start_new_session=True,
+        ) as host:  # fmt: skip
+            try:
+                assert model.hung.wait(TIMEOUT_SECONDS)
+            finally:
+                os.killpg(host.pid, signal.SIGKILL)
+
     def turns(self) -> list[str]:
         """All turns of all its transcripts, as text."""
         with self.open() as store:
@@ -151,6 +166,103 @@ def test_codex_has_boot_and_tools_in_its_first_request(tmp_path: Path) -> None:
     with host.open() as store:
         assert "Use C" in [each.text for each in store.session(host.session).decisions()]
     assert sum("fix the login" in each for each in host.turns()) == 1
+
+
+# -- killed ----------------------------------------------------------------------------------------------------------------
+
+CLAUDE_OPTIONS = ("--dangerously-skip-permissions",)
+CODEX_OPTIONS = (
+    "--dangerously-bypass-hook-trust",
+    "--dangerously-bypass-approvals-and-sandbox",
+    "--skip-git-repo-check",
+)
+
+
+def check_kept(host: Host, *said: str, sessions: int = 2) -> None:
+    """All that the host's sessions wrote down is there, each turn once; they are of this workspace."""
+    turns = host.turns()
+    for text in said:
+        assert sum(text in each for each in turns) == 1, (text, turns)
+    with host.open() as store:
+        found = [each.name for each in store.sessions(label=f"workspace:{host.session}")]
+    assert len([name for name in found if name.startswith(f"{host.name}/")]) >= sessions
+
+
+def test_a_killed_claude_code_is_kept_by_the_next_session(tmp_path: Path) -> None:
+    host = claude(tmp_path)
+    call = ("Bash", {"command": "echo in-the-middle", "description": "say it"})
+    with Model(call, hangs=True) as model:
+        command = ("claude", "-p", "fix the login", *CLAUDE_OPTIONS)
+        host.kill_while_it_waits(model, *command, ANTHROPIC_BASE_URL=model.url)
+    assert not any("in-the-middle" in each for each in host.turns())  # nobody said Stop
+    with Model() as model:
+        done = host.run("claude", "-p", "look again", *CLAUDE_OPTIONS, ANTHROPIC_BASE_URL=model.url)
+        assert done.returncode == 0, done.stderr
+    check_kept(host, "fix the login", "in-the-middle", "look again")
+
+
+def test_a_killed_codex_is_kept_by_the_next_session(tmp_path: Path) -> None:
+    with Model(("exec_command", {"cmd": "echo in-the-middle"}), hangs=True) as model:
+        host = codex(tmp_path, model)
+        host.kill_while_it_waits(model, "codex", "exec", *CODEX_OPTIONS, "fix the login")
+    assert not any("in-the-middle" in each for each in host.turns())
+    with Model() as model:
+        settings = host.home / ".codex" / "config.toml"
+        settings.write_text(re.sub(r"http://127.0.0.1:[0-9]+", model.url, settings.read_text()))
+        done = host.run("codex", "exec", *CODEX_OPTIONS, "look again")
+        assert done.returncode == 0, done.stderr
+    check_kept(host, "fix the login", "in-the-middle", "look again")
+
+
+# -- Gemini CLI and opencode -----------------------------------------------------------------------------------------------
+
+
+def gemini(folder: Path) -> Host:
+    host = Host(folder, "gemini")
+    (host.home / ".gemini").mkdir()
+    (host.home / ".gemini" / "trustedFolders.json").write_text(json.dumps({str(host.root): "TRUST_FOLDER"}))
+    settings = {"security": {"auth": {"selectedType": "gemini-api-key"}}}
+    (host.home / ".gemini" / "settings.json").write_text(json.dumps(settings))
+    return host
+
+
+def test_gemini_has_boot_in_its_first_request_and_its_turns_are_kept(tmp_path: Path) -> None:
+    host = gemini(tmp_path)
+    with Model(("mcp_perdure_decide", {"text": "Use C", "because": "it is small", "key": "k"})) as model:
+        env = {"GEMINI_API_KEY": "x", "GOOGLE_GEMINI_BASE_URL": model.url}
+        for said in ("fix the login", "look again"):
+            done = host.run("gemini", "-m", "gemini-2.5-pro", "-p", said, "--yolo", **env)
+            assert done.returncode == 0, done.stderr
+        first = json.dumps(model.asked()[0])
+    assert "Never push to main" in first
+    assert "mcp_perdure_boot" in first
+    with host.open() as store:
+        assert "Use C" in [each.text for each in store.session(host.session).decisions()]
+    check_kept(host, "fix the login", "look again")
+
+
+def opencode(folder: Path, model: Model) -> Host:
+    host = Host(folder, "opencode")
+    provider = {"npm": "@ai-sdk/openai-compatible", "options": {"baseURL": f"{model.url}/v1", "apiKey": "x"}}
+    settings = host.root / "opencode.json"
+    ours = json.loads(settings.read_text())
+    model_of = {"model": "loop/m", "small_model": "loop/m", "provider": {"loop": {**provider, "models": {"m": {}}}}}
+    settings.write_text(json.dumps({**ours, **model_of}))
+    return host
+
+
+def test_opencode_has_boot_in_its_first_request_and_its_turns_are_kept(tmp_path: Path) -> None:
+    with Model(("perdure_decide", {"text": "Use C", "because": "it is small", "key": "k"})) as model:
+        host = opencode(tmp_path, model)
+        for said in ("login", "again"):
+            done = host.run("opencode", "run", said, OPENCODE_DISABLE_AUTOUPDATE="1")
+            assert done.returncode == 0, done.stderr
+        first = next(json.dumps(each) for each in model.asked() if "perdure_decide" in json.dumps(each))
+    assert "Never push to main" in first
+    with host.open() as store:
+        assert "Use C" in [each.text for each in store.session(host.session).decisions()]
+    # Its process ends before the hook of its last answer does: that session is kept when the next one begins.
+    check_kept(host, '"login"', sessions=1)
 
 
 def test_gemini_and_opencode_connect(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import socket
 import subprocess
@@ -236,6 +237,90 @@ def test_resources_and_prompts(tmp_path: Path) -> None:
         assert "fix it" in asked.messages[0].content.text
 
     talk(tmp_path, work)
+
+
+# -- subjects --------------------------------------------------------------------------------------------------------------
+
+# Tools that write and hold no words of their own: the reason of each.
+WITHOUT_SUBJECTS = {"claim": "names a task", "effect_dispatch": "names an effect"}
+WHOM = "user:bo"
+
+
+def silent() -> set[str]:
+    return {name for name in WRITING if "about" not in inspect.signature(TOOLS[name][1]).parameters}
+
+
+def test_every_tool_that_becomes_a_record_takes_subjects() -> None:
+    assert silent() == WITHOUT_SUBJECTS.keys()
+
+
+def test_control_a_tool_without_the_parameter_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def say(ctx: Any, text: str) -> None: ...
+
+    monkeypatch.setitem(TOOLS, "say", ("Keep a turn", say, TOOLS["say"][2]))
+    assert silent() - WITHOUT_SUBJECTS.keys() == {"say"}
+
+
+@pytest.mark.parametrize("tool", [name for name in WRITES if name not in WITHOUT_SUBJECTS])
+def test_all_that_a_tool_records_is_about_whom_it_says(tmp_path: Path, tool: str) -> None:
+    """Its own records, and the mark of the request, which holds the answer."""
+
+    async def prepare(client: Client) -> None:
+        for name, args in BEFORE:
+            await said(client, name, **args)
+
+    async def work(client: Client) -> None:
+        first = await said(client, tool, **WRITES[tool], key="k", about=[WHOM])
+        assert await said(client, tool, **WRITES[tool], key="k", about=[WHOM]) == first
+
+    def recorded(about: str | None = None) -> list[tuple[str, str, int]]:
+        with perdure.open(f"sqlite:///{tmp_path / 'a.db'}") as store:
+            found = store.events(about=about, limit=200)
+            return [(each.kind, each.uid, each.seq) for each in found if each.kind not in BOOKKEEPING]
+
+    talk(tmp_path, prepare)
+    before = {*recorded()}
+    talk(tmp_path, work)
+    fresh = {*recorded()} - before
+    assert fresh
+    assert {*recorded(WHOM)} >= fresh
+
+
+# Without words of the request: names of actors, that an effect is in doubt, that a decision has a successor.
+BOOKKEEPING = frozenset({"actor.named", "effect.doubted", "decision.superseded"})
+
+
+def test_what_is_listed_can_be_asked_for_a_subject(tmp_path: Path) -> None:
+    async def work(client: Client) -> None:
+        for who in ("bo", "al"):
+            of = {"about": [f"user:{who}"]}
+            await said(client, "remember", text=f"{who} likes tests", key=f"m-{who}", **of)
+            await said(client, "decide", text=f"Call {who}", because="asked", key=f"d-{who}", **of)
+            await said(client, "ask", question=f"Is {who} in?", key=f"a-{who}", **of)
+            await said(client, "effect_begin", tool="mail", args={"to": who}, key=f"e-{who}", **of)
+            await said(client, "say", role="user", text=f"This is {who}", key=f"s-{who}", **of)
+        found = await said(client, "recall", query="tests", about=[WHOM])
+        assert [each["text"] for each in found["memories"]] == ["bo likes tests"]
+        loops = (await said(client, "open_loops", about=WHOM))["loops"]
+        assert [each["kind"] for each in loops] == ["effect", "ask", "decision"]
+        assert all("bo" in each["text"] for each in loops if each["kind"] != "effect")
+        of_al = (await said(client, "open_loops", about="user:al"))["loops"]
+        assert [each["text"] for each in of_al if each["kind"] == "turn"] == ["This is al"]
+
+    talk(tmp_path, work)
+
+
+def test_the_mark_of_a_request_is_about_whom_the_work_was(tmp_path: Path) -> None:
+    """`move` answers with the title of a task that says its own subjects."""
+
+    async def work(client: Client) -> None:
+        await said(client, "task", title="Call Bo", key="t", about=[WHOM])
+        await said(client, "move", task=2, to="cancelled", key="m")
+
+    talk(tmp_path, work)
+    with perdure.open(f"sqlite:///{tmp_path / 'a.db'}") as store:
+        marks = [each for each in store.events(about=WHOM) if each.session.startswith("requests/")]
+        assert len(marks) == 2
 
 
 # -- questions -------------------------------------------------------------------------------------------------------------

@@ -76,10 +76,14 @@ def of_claude_code(messages: list[dict[str, Any]]) -> Iterator[tuple[Any, ...]]:
                 yield message["role"], text([part])
 
 
+def as_told(entries: list[list[Any]]) -> Iterator[tuple[Any, ...]]:
+    yield from map(tuple, entries)
+
+
 LIBRARIES = ("openai-agents", "langgraph", "google-adk")
 TELL: dict[str, Callable[[Any], Iterator[tuple[Any, ...]]]] = {
     "openai-agents": of_openai_agents, "langgraph": of_langgraph, "google-adk": of_google_adk,
-    "codex": of_codex, "claude-code": of_claude_code,
+    "codex": of_codex, "claude-code": of_claude_code, "gemini": as_told, "opencode": as_told, "cursor": as_told,
 }  # fmt: skip
 SAMPLES = [
     ("openai-agents", "sessions.db", "expected.json"),
@@ -88,6 +92,9 @@ SAMPLES = [
     ("google-adk", "database.db", "expected-database.json"),
     ("codex", "made", "made/expected.json"),
     ("claude-code", "made", "made/expected.json"),
+    ("gemini", "made", "made/expected.json"),
+    ("opencode", "opencode.db", "expected.json"),
+    ("cursor", "made", "made/expected.json"),
 ]
 MEMORY = ("mcp-memory", "memory.jsonl", "expected.json")
 
@@ -180,6 +187,7 @@ DELETE = {
     "openai-agents": "DELETE FROM agent_messages WHERE id = 4",
     "google-adk": "DELETE FROM events WHERE rowid = 3",
     "langgraph": "DELETE FROM checkpoints WHERE thread_id = 'forgets'",
+    "opencode": "DELETE FROM part WHERE data LIKE '%\"tool\"%'",
 }
 
 
@@ -192,7 +200,7 @@ def lose_something(name: str, sample: Path) -> None:
         return
     file = min(sample.glob("*.jsonl"))
     lines = file.read_text().splitlines(keepends=True)
-    answers = [at for at, line in enumerate(lines) if '"role":"assistant"' in line]
+    answers = [at for at, line in enumerate(lines) if '"role":"assistant"' in line or '"type":"gemini"' in line]
     file.write_text("".join(line for at, line in enumerate(lines) if at != answers[-1]))
 
 
@@ -207,7 +215,7 @@ def test_control_a_sample_that_lacks_something_is_seen(
     assert imported(store, wanted) != wanted
 
 
-@pytest.mark.parametrize("name", ["codex", "claude-code"])
+@pytest.mark.parametrize("name", ["codex", "claude-code", "gemini", "cursor"])
 def test_a_file_that_has_grown_adds_what_is_new(store: Any, take: Take, tmp_path: Path, name: str) -> None:
     """A session that was gone on with, imported before and after."""
     own = Path(shutil.copytree(FOREIGN / name / "made", tmp_path / "theirs"))

@@ -11,7 +11,7 @@ from perdure.planes.memory import said
 from perdure.stores.sqlite import SqliteConnection
 
 
-def rows_read(monkeypatch: pytest.MonkeyPatch, turns: int) -> tuple[int, list[int]]:
+def rows_read(monkeypatch: pytest.MonkeyPatch, turns: int) -> tuple[int, dict[int, int]]:
     """How many rows a look at a session of so many turns reads, and what it finds."""
     counted = 0
     query = SqliteConnection.query
@@ -38,7 +38,7 @@ def rows_read(monkeypatch: pytest.MonkeyPatch, turns: int) -> tuple[int, list[in
             found = core.read(
                 said.said_in, stream, "is the heron of the login blue?", 10, tenant=session._caller.tenant
             )
-        assert found[0] == old.seq
+        assert next(iter(found)) == old.seq
         assert set(found) <= {turn.seq for turn in session.turns(last=1_000)} | {old.seq}
     return counted, found
 

@@ -256,12 +256,13 @@ def read_back(state: Any, serde: SerializerProtocol) -> dict[str, Any]:
     if not isinstance(checkpoint, dict):
         raise Damaged("not a checkpoint of LangGraph", path="checkpoint")
     checkpoint["channel_values"] = {
-        channel: _load_channel(serde, stored, channel) for channel, stored in state["values"].items()
+        channel: load_channel(serde, stored, channel) for channel, stored in state["values"].items()
     }
     return checkpoint
 
 
-def _load_channel(serde: SerializerProtocol, stored: Any, channel: str) -> Any:
+def load_channel(serde: SerializerProtocol, stored: Any, channel: str) -> Any:
+    """The value of a channel, as it stands among the `values` of a stored state."""
     if not isinstance(stored, dict):
         return _load_typed(serde, stored, channel)
     kind, items = stored.get("type"), stored.get("items")

@@ -4,47 +4,44 @@ The barrier: with LangGraph's default durability a tool may run before the check
 the answer of the model is gone, another one is asked for, and its call has another id: no key would help. So a call is sent only
 when every checkpoint that its task began from is durable (P2). With durability="exit" that is at the end, so it is refused.
 
-The effect's key is the id of the call with that of the message that made it, in the session of the thread. A call that repeats
-one of an earlier message that was never answered is that one: the user sent the message again after a crash. Doubt that a person
-must settle becomes LangGraph's own pause, `interrupt`. It ends with `perdure settle`, or with a verdict that the graph gets.
+The effect's key is found in the conversation (`call_keys`). Doubt that a person must settle becomes LangGraph's own pause
+(`asking`). It ends with `perdure settle`, or with a verdict that the graph gets. Keeps P2, P3, P4.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import time
-from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Generator, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any, NamedTuple
 
-from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.messages import ToolMessage
 from langgraph.errors import GraphBubbleUp
-from langgraph.types import Command, interrupt
+from langgraph.types import Command
 
-from perdure.adapters import outward
+from perdure.adapters import doubting, outward
+from perdure.adapters.langgraph.asking import Questions
+from perdure.adapters.langgraph.call_keys import key_in
+from perdure.adapters.langgraph.called import Called
 from perdure.adapters.langgraph.layout import dump, load
 from perdure.adapters.langgraph.saver import PerdureSaver
 from perdure.adapters.langgraph.serde import StrictSerializer
 from perdure.adapters.shared_store import SharedStore
 from perdure.effects.tool import Tool
-from perdure.errors import Failed, InDoubt, Refused, TimedOut
+from perdure.errors import Conflict, Failed, InDoubt, Refused, TimedOut, Waiting
 from perdure.handles.aio.store import AsyncStore
 from perdure.handles.sync.store import Store
 from perdure.model.records.conversation import Call
-from perdure.model.records.effects import Absent, Declined, Happened, Verdict
+from perdure.model.records.effects import Absent, Verdict
 
 BARRIER_SECONDS = 30.0
-_KEY_MAX_CHARS = 200
 # Private names of LangGraph's configuration (langgraph/_internal/_constants.py); a test of each version looks for them.
 CHECKPOINTER = "__pregel_checkpointer"
 CHECKPOINT_MAP = "checkpoint_map"
 DURABILITY = "__pregel_durability"
-
-VERDICTS = (
-    "resume with 'absent', 'failed' or {'happened': result}, or run: perdure settle EFFECT happened|absent|failed"
-)
 
 
 class ToolLedger:
@@ -55,6 +52,7 @@ class ToolLedger:
         self._kinds = kinds
         self._seconds = barrier_seconds
         self._serde = serde
+        self._questions = Questions()
         self.barrier = True  # only a control of our own tests takes it away
 
     # `**ledger(store)` gives both wrappers by the names that ToolNode has for them.
@@ -92,10 +90,10 @@ class ToolLedger:
         step = next(steps)
         while not isinstance(step, LastStep):
             try:
-                if isinstance(step, SettleStep):
-                    came = self._settle(called, step.verdict)
-                else:
+                if isinstance(step, ActStep):
                     came = session.act(made, called.call.args, key=called.key)
+                else:
+                    came = step.does()
             except BaseException as error:  # noqa: BLE001 - the steps decide
                 step = steps.throw(error)
             else:
@@ -120,40 +118,34 @@ class ToolLedger:
         step = next(steps)
         while not isinstance(step, LastStep):
             try:
-                if isinstance(step, SettleStep):
-                    came = await asyncio.to_thread(self._settle, called, step.verdict)
-                else:
+                if isinstance(step, ActStep):
                     came = await session.act(made, called.call.args, key=called.key)
+                else:
+                    came = await asyncio.to_thread(step.does)
             except BaseException as error:  # noqa: BLE001 - the steps decide
                 step = steps.throw(error)
             else:
                 step = steps.send(came)
         return step.result
 
-    def _steps(self, called: Called) -> Generator[ActStep | SettleStep | LastStep, Any, None]:
-        """The steps of a call, in no colour: act, and after doubt settle and act again."""
-        try:
-            result = self._given(called, (yield ActStep()))
-        except Failed as no:
-            result = _refusal(called, no)
-        except InDoubt as doubt:
-            if called.paused:  # the tool paused the graph itself: it is called again, from its beginning
-                yield SettleStep(Absent())
-                raise called.paused.pop() from None
-            result = yield from self._after_doubt(called, doubt)
-        yield LastStep(result)
-
-    def _after_doubt(self, called: Called, doubt: InDoubt) -> Generator[ActStep | SettleStep, Any, Any]:
+    def _steps(self, called: Called) -> Generator[ActStep | StoreStep | LastStep, Any, None]:
+        """The steps of a call, in no colour: act; in doubt ask a person, settle and act again."""
         while True:
-            answer = _verdict(interrupt(_question(called, doubt)))
-            if answer is not None:
-                yield SettleStep(answer)
             try:
-                return self._given(called, (yield ActStep()))
+                result = self._given(called, (yield ActStep()))
             except Failed as no:
-                return _refusal(called, no)
-            except InDoubt as again:
-                doubt = again
+                result = _refusal(called, no)
+            except outward.ToolPaused:
+                yield StoreStep(partial(self._let_go, called))
+                raise called.paused.pop() from None
+            except (InDoubt, Waiting) as doubt:
+                verdict = yield StoreStep(partial(self._questions.ask, self.sync(), called, doubt))
+                if verdict is not None and "effect" in doubt.facts:
+                    with suppress(Conflict):  # somebody else settled it, or its sender lives: the next look says so
+                        yield StoreStep(partial(self._settle, doubt, verdict))
+                continue
+            break
+        yield LastStep(result)
 
     # -- what is called ------------------------------------------------------------------------------------------
 
@@ -178,7 +170,7 @@ class ToolLedger:
             )  # fmt: skip
         made = Call(call["id"], call["name"], dict(call["args"]))
         return Called(
-            call=made, declared=declared, thread=str(thread), key=_key(request.state, made), saver=saver,
+            call=made, declared=declared, thread=str(thread), key=key_in(request.state, made.id), saver=saver,
             checkpoints=dict(place.get(CHECKPOINT_MAP) or {}), seconds=self._seconds, paused=[],
         )  # fmt: skip
 
@@ -190,13 +182,19 @@ class ToolLedger:
         """The store, for async code."""
         return self._opened.aio
 
-    def _settle(self, called: Called, verdict: Verdict) -> None:
-        """Say what became of the effect of a call, unless somebody has."""
+    def _settle(self, doubt: InDoubt | Waiting, verdict: Verdict) -> None:
+        """Say what became of an effect, unless somebody has. Conflict for Absent while its sender may still send it."""
+        effect = self.sync().effect(doubt.facts["effect"])
+        if not effect.settled:
+            effect.settle(verdict)
+
+    def _let_go(self, called: Called) -> None:
+        """The tool has paused the graph itself: it is called again, from its beginning."""
         kind = called.declared.kind if isinstance(called.declared, Tool) else called.declared
         session = self.sync().session(called.thread)
         effect = session.begin(called.call.tool, {"arguments": called.call.args}, kind=kind, key=called.key)
-        if not effect.settled:
-            effect.settle(verdict, force=True)
+        if doubting.is_over(effect.record):
+            effect.settle(Absent())
 
     # -- what comes of it ----------------------------------------------------------------------------------------
 
@@ -221,29 +219,16 @@ class ActStep(NamedTuple):
     """Act, and give the result."""
 
 
-class SettleStep(NamedTuple):
-    """Settle the effect with this verdict."""
+class StoreStep(NamedTuple):
+    """Ask or tell the store something, in sync code, and give what it says."""
 
-    verdict: Verdict
+    does: Callable[[], Any]
 
 
 class LastStep(NamedTuple):
     """The end: what LangGraph gets."""
 
     result: Any
-
-
-class Called(NamedTuple):
-    """A tool call on its way to the ledger, and the checkpoints that it must wait for."""
-
-    call: Call
-    declared: Any
-    thread: str
-    key: str
-    saver: PerdureSaver
-    checkpoints: Mapping[str, str]
-    seconds: float
-    paused: list[GraphBubbleUp]
 
 
 def ledger(
@@ -260,12 +245,12 @@ def ledger(
 
 @contextmanager
 def _noting(called: Called) -> Iterator[None]:
-    """Note that the tool itself pauses the graph: the ledger sees only that it raised something."""
+    """Note that the tool itself pauses the graph."""
     try:
         yield
     except GraphBubbleUp as pause:
         called.paused.append(pause)
-        raise
+        raise outward.ToolPaused from pause
 
 
 def _await(called: Called) -> None:
@@ -280,63 +265,12 @@ def _await(called: Called) -> None:
             )
 
 
-def _key(state: Any, call: Call) -> str:
-    """The key of a call: its own, or that of the unanswered call that it repeats."""
-    found = state.get("messages") if isinstance(state, dict) else getattr(state, "messages", state)
-    messages = [each for each in found if isinstance(each, AIMessage | ToolMessage)] if isinstance(found, list) else []
-    makers = [each for each in messages if isinstance(each, AIMessage) and _makes(each, call)]
-    if not makers:
-        return _short(call.id)
-    maker = makers[-1]
-    answered = {each.tool_call_id for each in messages if isinstance(each, ToolMessage)}
-    before = messages[: messages.index(maker)]
-    open_ = [
-        _short(f"{each['id']}@{message.id or ''}")
-        for message in before if isinstance(message, AIMessage)
-        for each in message.tool_calls if each["id"] not in answered and _is_like(each, call)
-    ]  # fmt: skip
-    alike = [each["id"] for each in maker.tool_calls if _is_like(each, call)]
-    place = alike.index(call.id)
-    return open_[place] if place < len(open_) else _short(f"{call.id}@{maker.id or ''}")
-
-
-def _makes(message: AIMessage, call: Call) -> bool:
-    return any(each["id"] == call.id for each in message.tool_calls)
-
-
-def _is_like(each: Mapping[str, Any], call: Call) -> bool:
-    return each["name"] == call.tool and each["args"] == call.args
-
-
-def _short(key: str) -> str:
-    if len(key) <= _KEY_MAX_CHARS and key.isprintable():
-        return key
-    return hashlib.sha256(key.encode(errors="surrogatepass")).hexdigest()
-
-
 def _said(tool: Any, name: str) -> dict[str, str]:
     """The kind that a tool of LangChain says in its metadata: {"perdure": "read"}."""
     said = (getattr(tool, "metadata", None) or {}).get("perdure")
     return {name: said} if isinstance(said, str) else {}
 
 
-def _question(called: Called, doubt: InDoubt) -> dict[str, Any]:
-    """The value of the interrupt: what a person must find out."""
-    call = called.call
-    about = {"tool": call.tool, "args": call.args, "call": call.id, "thread": called.thread}
-    return {"reason": "in doubt", **about, "message": str(doubt), "how": VERDICTS}
-
-
 def _refusal(called: Called, no: Failed) -> ToolMessage:
     """The message to the model when it is known that nothing happened."""
     return ToolMessage(content=no.message, tool_call_id=called.call.id, name=called.call.tool, status="error")
-
-
-def _verdict(said: Any) -> Verdict | None:
-    if said == "absent":
-        return Absent()
-    if said == "failed":
-        return Declined("said so when the graph was resumed")
-    if isinstance(said, dict) and "happened" in said:
-        return Happened(said["happened"])
-    return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -22,9 +22,10 @@ from langgraph.checkpoint.base import (
     get_checkpoint_metadata,
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.checkpoint.serde.types import RESUME
 
 from perdure.adapters.both import Asked, Both, Read, WriteIn, find_session, open_session
-from perdure.adapters.langgraph import threads, turns
+from perdure.adapters.langgraph import deltas, threads, turns
 from perdure.adapters.langgraph.layout import (
     LaidState,
     ThreadMemory,
@@ -45,8 +46,12 @@ from perdure.planes.recovery.keyed import Base, KeyedCheckpoint, StoredWrite
 from perdure.stores.blobs import BlobRow
 from perdure.stores.store import Reads
 
+if TYPE_CHECKING:  # not in the first versions that are supported
+    from langgraph.checkpoint.base import DeltaChannelHistory
+
 NAME = "langgraph"  # checkpoints of LangGraph bear this name, with their namespace after it
 PREFIX = NAME + "/"
+ANY_TASK = "00000000-0000-0000-0000-000000000000"  # LangGraph's name for what is no task's own, such as an answer
 LOOK_SECONDS = 0.2  # how often a waiting call looks for a checkpoint that another process may store
 
 
@@ -193,6 +198,18 @@ class PerdureSaver(ClosedByBlock, BaseCheckpointSaver[Any]):
         """See `prune`."""
         await self._both.arun(self._prune(thread_ids, strategy))
 
+    def get_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """The writes to delta channels before a checkpoint since each stood whole, and that value: one read."""
+        return self._both.run(self._history(config, channels))
+
+    async def aget_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """See `get_delta_channel_history`."""
+        return await self._both.arun(self._history(config, channels))
+
     def get_next_version(self, current: str | int | None, channel: None) -> str | int:  # noqa: ARG002 - the contract's
         """The version after this one: a number; in a thread that began elsewhere, text that sorts after it."""
         if isinstance(current, str):
@@ -241,6 +258,19 @@ class PerdureSaver(ClosedByBlock, BaseCheckpointSaver[Any]):
                 self._threads.stored.wait(min(left, LOOK_SECONDS))
         return True
 
+    def resumed_at(self, thread_id: str, checkpoints: Mapping[str, str]) -> int:
+        """The number of the last event by which somebody answered the graph after one of these checkpoints; 0 if none did."""
+        return self._both.run(self._resumed_at(thread_id, checkpoints))
+
+    def _resumed_at(self, thread: str, checkpoints: Mapping[str, str]) -> Asked[int]:
+        stream = yield from self._stream(thread)
+        if stream is None:
+            return 0
+        found: list[StoredWrite] = []
+        for ns, key in checkpoints.items():
+            found += yield Read(keyed.writes_of, (stream, name_of(ns), key))
+        return max((each.seq for each in found if each.task == ANY_TASK and each.channel == RESUME), default=0)
+
     def _is_durable(self, thread: str, ns: str, key: str) -> Asked[bool]:
         if self._threads.last_key(thread, ns) == key:
             return True
@@ -256,6 +286,14 @@ class PerdureSaver(ClosedByBlock, BaseCheckpointSaver[Any]):
             return None
         found = yield Read(_found, (stream, name_of(ns), get_checkpoint_id(config)))
         return None if found is None else self._tuple(thread, found)
+
+    def _history(self, config: RunnableConfig, channels: Sequence[str]) -> Asked[Mapping[str, DeltaChannelHistory]]:
+        thread, ns = _place(config)
+        stream = (yield from self._stream(thread)) if channels else None
+        if stream is None:
+            return {channel: {"writes": []} for channel in channels}
+        about = (stream, name_of(ns), get_checkpoint_id(config), channels)
+        return deltas.read_history(self.serde, (yield Read(deltas.history, about)))
 
     def _tuple(self, thread: str, opened: _Opened) -> CheckpointTuple:
         found, state, writes, nodes = opened

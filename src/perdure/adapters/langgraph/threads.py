@@ -141,7 +141,7 @@ def _rebuilt_from(
         if parent is None:
             return
         yield parent
-        lacking -= keyed.state(reads, parent)["values"].keys()
+        lacking -= keyed.names_in(reads, parent, "values")
         each = parent
 
 

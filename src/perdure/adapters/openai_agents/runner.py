@@ -15,6 +15,7 @@ import asyncio
 import dataclasses
 import inspect
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 from agents import Agent, FunctionTool, RunConfig, Runner, RunResult, RunResultStreaming, RunState, function_tool  # pyright: ignore[reportMissingImports]
@@ -29,7 +30,7 @@ from perdure.adapters.openai_agents.model import DurableModel
 from perdure.adapters.openai_agents.session import PerdureSession
 from perdure.effects.storable import storable
 from perdure.effects.tool import Tool, tool
-from perdure.errors import InDoubt, Invalid, KeyReused, Waiting
+from perdure.errors import Conflict, InDoubt, Invalid, KeyReused, Waiting
 from perdure.handles.aio.session import AsyncSession
 from perdure.handles.atomic import Atomic
 from perdure.handles.sync.session import Session
@@ -320,7 +321,8 @@ class _DurableRun:
             return
         for effect in await self.session.effects(open=True):
             if effect.key == key and self._is_approved(key, effect.record.attempt) and not effect.settled:
-                await effect.settle(Absent(), force=True)
+                with suppress(Conflict):  # its sender lives: the next look says so, and asks again
+                    await effect.settle(Absent())
 
     # -- answers ---------------------------------------------------------------------------------------------------
 

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import suppress
-from itertools import count
 from typing import Any
 
 from strands.hooks import BeforeToolCallEvent, HookOrder, HookProvider, HookRegistry, MessageAddedEvent  # pyright: ignore[reportMissingImports]
@@ -159,22 +159,22 @@ class _OneCall:
         self._stream = lambda: tool._inner.stream(tool_use, state, **options)
         self._emit = emit
         self._paused: list[ToolInterruptEvent] = []
+        self._asked: Counter[str] = Counter()  # how often about each attempt
         self._call = Call(tool_use["toolUseId"], tool_use["name"], arguments_of(tool_use.get("input")))
         self._key = key_in(tool._event.agent.messages, self._call)
 
     async def carry_out(self) -> Any:
         """The last event of the tool: its result, or the framework's interrupt."""
-        for number in count():
+        while True:
             try:
                 return self._result(await self._act())
             except Failed as no:
                 return ToolResultEvent(self._wrapped("error", [{"text": f"Error: {no}"}]), exception=no)
+            except outward.ToolPaused:
+                await self._let_go()
+                return self._paused.pop()
             except (InDoubt, Waiting) as doubt:
-                if self._paused:  # the tool itself asks a person: it is called again, from its beginning
-                    await doubting.settle(self._tool._shared.aio, doubt, Absent())
-                    return self._paused.pop()
-                await self._ask(doubt, number)
-        raise AssertionError("count() does not end")
+                await self._ask(doubt)
 
     async def _act(self) -> Any:
         session, call, declared = self._tool._session, self._call, self._tool._declared
@@ -182,13 +182,30 @@ class _OneCall:
             return await outward.act(session, call, declared, self._invoke)
         return await session.act(outward.made_for(call, declared, self._invoke), call.args, key=self._key)
 
-    async def _ask(self, doubt: InDoubt | Waiting, number: int) -> None:
-        """Interrupt the agent, or take the answer that a person gave to the interrupt of this number."""
-        answer = self._tool._event.interrupt(f"perdure.doubt.{number}", reason=doubting.question(self._call, doubt))
+    async def _let_go(self) -> None:
+        """The tool has asked a person itself: it is called again, from its beginning."""
+        for effect in await self._tool._session.effects(open=True):
+            mine = effect.key == self._key if self._key is not None else effect.record.call == self._call.id
+            if mine and doubting.is_over(effect.record):
+                await effect.settle(Absent())
+
+    async def _ask(self, doubt: InDoubt | Waiting) -> None:
+        """Interrupt the agent, or take the answer that a person gave about this attempt; the framework keeps answers by name."""
+        about = await self._attempt(doubt)
+        self._asked[about] += 1
+        name = f"perdure.doubt.{about}.{self._asked[about]}"
+        answer = self._tool._event.interrupt(name, reason=doubting.question(self._call, doubt))
         verdict = doubting.verdict_of(answer)
         if verdict is not None and "effect" in doubt.facts:
             with suppress(Conflict):  # somebody else settled it, or its sender lives: the next look says so
                 await doubting.settle(self._tool._shared.aio, doubt, verdict)
+
+    async def _attempt(self, doubt: InDoubt | Waiting) -> str:
+        """The attempt that is in doubt. A verdict about one whose sender lived is none about it after the sender's end."""
+        if "effect" not in doubt.facts:
+            return "0"
+        record = (await self._tool._shared.aio.effect(doubt.facts["effect"])).record
+        return f"{record.attempt}{'' if record.quiet_at is None else '.quiet'}"
 
     async def _invoke(self) -> Any:
         """Run the tool. A function in a thread cannot be stopped: it counts as sending until it has returned."""
@@ -207,7 +224,7 @@ class _OneCall:
         async for event in self._stream():
             if isinstance(event, ToolInterruptEvent):
                 self._paused.append(event)
-                raise RuntimeError("the tool asks a person")  # noqa: TRY004 - caught below
+                raise outward.ToolPaused
             if isinstance(event, ToolResultEvent):
                 if event.exception is not None:
                     raise event.exception

@@ -19,22 +19,22 @@ from a2a.utils.errors import (
     ExtendedAgentCardNotConfiguredError,
     InternalError,
     InvalidParamsError,
-    PushNotificationNotSupportedError,
     TaskNotCancelableError,
     TaskNotFoundError,
     UnsupportedOperationError,
 )
 from google.protobuf import json_format, struct_pb2
 
+from perdure.doors.a2a import pushing
+from perdure.doors.a2a.pushing import Pusher
 from perdure.doors.http import wire
 from perdure.doors.http.serving import Serving, Visitor
 from perdure.doors.http.table import RIGHTS, Right
-from perdure.errors import Conflict, Error, NotFound
-from perdure.log.change import Stream
-from perdure.model.filters import RunFilters
-from perdure.model.records.runs import ENDED, RunRecord, RunStatus, WaitKind, WaitRecord
+from perdure.errors import Conflict, Error
+from perdure.handles.aio.run_handle import AsyncRunHandle
+from perdure.model.records.runs import ENDED, RunStatus, WaitKind, WaitRecord
 from perdure.planes.audit import feed
-from perdure.planes.execution import runs, waits, workers
+from perdure.planes.execution import runs, workers
 from perdure.planes.execution.runs import RunRequest
 
 VISITOR = "perdure.visitor"  # where the request keeps who sends it
@@ -55,20 +55,23 @@ STATES = {
 class StoreTasks(RequestHandler):
     """The tasks of one agent. Each request is answered for the visitor that its context names."""
 
-    def __init__(self, serving: Serving, agent: str) -> None:
+    def __init__(self, serving: Serving, agent: str, pusher: Pusher, *, inside: bool) -> None:
+        """inside: clients may be told at addresses of this machine."""
         self._serving = serving
         self._agent = agent
+        self._pusher = pusher
+        self._inside = inside
 
     # -- what the protocol asks ------------------------------------------------------------------------------------------
 
     async def on_message_send(self, params: pb.SendMessageRequest, context: ServerCallContext) -> pb.Task:
         """Begin a run, or answer what one asks; waits until it rests, unless the client does not want that."""
         visitor = _visitor(context)
-        stream = await self._taken(visitor, params.message)
+        run = await self._taken(visitor, params)
         if params.configuration.return_immediately:
-            return (await self._look(visitor, stream))[0]
+            return (await _look(run))[0]
         last = None
-        async for task in self._changes(visitor, stream, BLOCKING_SECONDS):
+        async for task in self._changes(visitor, run, BLOCKING_SECONDS):
             last = task
         assert last is not None
         return last
@@ -78,8 +81,8 @@ class StoreTasks(RequestHandler):
     ) -> AsyncGenerator[Any]:
         """As above, told as it goes on."""
         visitor = _visitor(context)
-        stream = await self._taken(visitor, params.message)
-        async for told in self._told(visitor, stream):
+        run = await self._taken(visitor, params)
+        async for told in self._told(visitor, run):
             yield told
 
     async def on_subscribe_to_task(
@@ -87,59 +90,93 @@ class StoreTasks(RequestHandler):
     ) -> AsyncGenerator[Any]:
         """The task as it is now, and whatever follows: a client that lost its connection misses nothing."""
         visitor = _visitor(context)
-        stream = await self._found(visitor, params.id)
-        task, _ = await self._look(visitor, stream)
+        run = await self._found(visitor, params.id)
+        task, _ = await task_of(run)
         if task.status.state in _TERMINAL:
             raise UnsupportedOperationError(message=f"task {params.id} is over")
-        async for told in self._told(visitor, stream):
+        async for told in self._told(visitor, run):
             yield told
 
     async def on_get_task(self, params: pb.GetTaskRequest, context: ServerCallContext) -> pb.Task:
         """A task as it is."""
         visitor = _visitor(context)
-        return (await self._look(visitor, await self._found(visitor, params.id)))[0]
+        return (await task_of(await self._found(visitor, params.id)))[0]
 
     async def on_list_tasks(self, params: pb.ListTasksRequest, context: ServerCallContext) -> pb.ListTasksResponse:
         """Tasks of this agent, newest first."""
         visitor = _visitor(context)
         size = min(params.page_size or 50, 100)
-        asked = RunFilters(
-            agent=self._agent, session=params.context_id or None, limit=size, after=params.page_token or None
-        )
         try:
-            page = await visitor.store._caller.read(runs.runs_of_store, asked)
+            page = await visitor.store.runs(
+                agent=self._agent, session=params.context_id or None, limit=size, after=params.page_token or None
+            )
         except Error as error:
             raise InvalidParamsError(message=str(error)) from error
-        tasks = [(await self._look(visitor, stream))[0] for stream, _ in page]
+        tasks = [(await task_of(run))[0] for run in page]
         return pb.ListTasksResponse(tasks=tasks, next_page_token=page.next or "", page_size=size, total_size=len(tasks))
 
     async def on_cancel_task(self, params: pb.CancelTaskRequest, context: ServerCallContext) -> pb.Task:
         """Ask a run to end. One that somebody drives ends at its next step."""
         visitor = _visitor(context)
-        stream = await self._found(visitor, params.id)
-        own = await self._is_own(visitor, stream)
-        _check_right(visitor, Right.WRITE if own else Right.OPERATE)
+        run = await self._found(visitor, params.id)
+        _check_right(visitor, Right.WRITE if _is_own(run) else Right.OPERATE)
         try:
-            await (await visitor.store.run(stream.name)).cancel()
+            await run.cancel()
         except Conflict as error:
             raise TaskNotCancelableError(message=str(error)) from error
-        return (await self._look(visitor, stream))[0]
+        return (await _look(run))[0]
 
-    async def on_create_task_push_notification_config(self, params: Any, context: ServerCallContext) -> Any:
-        """Not offered: a client subscribes."""
-        raise PushNotificationNotSupportedError
+    async def on_create_task_push_notification_config(
+        self, params: pb.TaskPushNotificationConfig, context: ServerCallContext
+    ) -> pb.TaskPushNotificationConfig:
+        """Keep an address at which a client is told of a task."""
+        visitor = _visitor(context)
+        run = await self._found(visitor, params.task_id)
+        return await self._kept(visitor, run, params)
 
-    async def on_get_task_push_notification_config(self, params: Any, context: ServerCallContext) -> Any:
-        """Not offered."""
-        raise PushNotificationNotSupportedError
+    async def on_get_task_push_notification_config(
+        self, params: pb.GetTaskPushNotificationConfigRequest, context: ServerCallContext
+    ) -> pb.TaskPushNotificationConfig:
+        """One of them."""
+        for each in await self._pushed(_visitor(context), params.task_id):
+            if each.id == params.id:
+                return each
+        raise TaskNotFoundError(message=f"task {params.task_id} has no configuration {params.id!r}")
 
-    async def on_list_task_push_notification_configs(self, params: Any, context: ServerCallContext) -> Any:
-        """Not offered."""
-        raise PushNotificationNotSupportedError
+    async def on_list_task_push_notification_configs(
+        self, params: pb.ListTaskPushNotificationConfigsRequest, context: ServerCallContext
+    ) -> pb.ListTaskPushNotificationConfigsResponse:
+        """Those of a task."""
+        found = await self._pushed(_visitor(context), params.task_id)
+        return pb.ListTaskPushNotificationConfigsResponse(configs=found)
 
-    async def on_delete_task_push_notification_config(self, params: Any, context: ServerCallContext) -> None:
-        """Not offered."""
-        raise PushNotificationNotSupportedError
+    async def on_delete_task_push_notification_config(
+        self, params: pb.DeleteTaskPushNotificationConfigRequest, context: ServerCallContext
+    ) -> None:
+        """Let one go."""
+        visitor = _visitor(context)
+        await self._pushed(visitor, params.task_id)
+        await pushing.drop(visitor.store, params.task_id, params.id)
+
+    async def _pushed(self, visitor: Visitor, task: str) -> list[pb.TaskPushNotificationConfig]:
+        """The configurations of a task: they hold secrets, so only those who may act on the task see them."""
+        run = await self._found(visitor, task)
+        _check_right(visitor, Right.WRITE if _is_own(run) else Right.OPERATE)
+        return await pushing.kept_of(visitor.store, run.id)
+
+    async def _kept(
+        self, visitor: Visitor, run: AsyncRunHandle, config: pb.TaskPushNotificationConfig
+    ) -> pb.TaskPushNotificationConfig:
+        _check_right(visitor, Right.WRITE if _is_own(run) else Right.OPERATE)
+        wanted = pb.TaskPushNotificationConfig()
+        wanted.CopyFrom(config)
+        wanted.task_id = run.id
+        try:
+            kept = await pushing.keep(visitor.store, wanted, inside=self._inside)
+        except Error as error:
+            raise InvalidParamsError(message=str(error)) from error
+        self._pusher.begin(visitor.token.tenant)
+        return kept
 
     async def on_get_extended_agent_card(self, params: Any, context: ServerCallContext) -> Any:
         """There is one card."""
@@ -147,19 +184,21 @@ class StoreTasks(RequestHandler):
 
     # -- taking messages -------------------------------------------------------------------------------------------------
 
-    async def _taken(self, visitor: Visitor, message: pb.Message) -> Stream:
+    async def _taken(self, visitor: Visitor, params: pb.SendMessageRequest) -> AsyncRunHandle:
         """The run that a message begins or goes on with. A message that is sent again changes nothing."""
+        message, configuration = params.message, params.configuration
         _check_right(visitor, Right.WRITE)
         if not message.message_id or not message.parts:
             raise InvalidParamsError(message="a message has an id and at least one part")
         try:
-            if message.task_id:
-                return await self._answered(visitor, message)
-            return await self._started(visitor, message)
+            run = await (self._answered if message.task_id else self._started)(visitor, message)
         except Error as error:
             raise InvalidParamsError(message=str(error)) from error
+        if configuration.HasField("task_push_notification_config"):
+            await self._kept(visitor, run, configuration.task_push_notification_config)
+        return run
 
-    async def _started(self, visitor: Visitor, message: pb.Message) -> Stream:
+    async def _started(self, visitor: Visitor, message: pb.Message) -> AsyncRunHandle:
         caller, tenant = visitor.store._caller, visitor.token.tenant
         admission = self._serving.admission
         if admission.counts_runs(tenant):
@@ -169,41 +208,34 @@ class StoreTasks(RequestHandler):
             session=message.context_id or None,
         )  # fmt: skip
         stream, _ = await caller.write(runs.start, wanted, caller.core.epoch)
-        return stream
+        return await visitor.store.run(stream.name)
 
-    async def _answered(self, visitor: Visitor, message: pb.Message) -> Stream:
+    async def _answered(self, visitor: Visitor, message: pb.Message) -> AsyncRunHandle:
         """Answer the ask of a task. Approvals of effects are for people of this store: no client answers them here."""
-        stream = await self._found(visitor, message.task_id)
-        if not await self._is_own(visitor, stream):
+        run = await self._found(visitor, message.task_id)
+        if not _is_own(run):
             _check_right(visitor, Right.OPERATE)
-        asked = await self._open_ask(visitor, stream)
+        asked = await _open_ask(run)
         if asked is None:
             raise InvalidParamsError(message=f"task {message.task_id} asks nothing now")
         await visitor.store.answer(asked.id, _content(message))
-        return stream
+        return run
 
-    async def _is_own(self, visitor: Visitor, stream: Stream) -> bool:
-        """Whether a run was begun through this door."""
-        row = await visitor.store._caller.read(runs.row_of, stream)
-        return str(row["key"] or "").startswith(KEY)
-
-    async def _found(self, visitor: Visitor, task: str) -> Stream:
-        caller = visitor.store._caller
+    async def _found(self, visitor: Visitor, task: str) -> AsyncRunHandle:
         try:
-            stream = await caller.read(runs.find, task)
-            record = await caller.read(runs.run, stream)
-        except (NotFound, Error) as error:
+            run = await visitor.store.run(task)
+        except Error as error:
             raise TaskNotFoundError(message=f"there is no task {task!r}") from error
-        if record.agent != self._agent:
+        if run.record.agent != self._agent:
             raise TaskNotFoundError(message=f"there is no task {task!r}")
-        return stream
+        return run
 
     # -- telling -----------------------------------------------------------------------------------------------------------
 
-    async def _told(self, visitor: Visitor, stream: Stream) -> AsyncGenerator[Any]:
+    async def _told(self, visitor: Visitor, run: AsyncRunHandle) -> AsyncGenerator[Any]:
         """The task, then each change of its status, its artifact before its end."""
         first = True
-        async for task in self._changes(visitor, stream, None):
+        async for task in self._changes(visitor, run, None):
             if first:
                 first = False
                 yield task
@@ -213,13 +245,13 @@ class StoreTasks(RequestHandler):
                 yield pb.TaskArtifactUpdateEvent(**ids, artifact=artifact, last_chunk=True)
             yield pb.TaskStatusUpdateEvent(**ids, status=task.status)
 
-    async def _changes(self, visitor: Visitor, stream: Stream, seconds: float | None) -> AsyncGenerator[pb.Task]:
+    async def _changes(self, visitor: Visitor, run: AsyncRunHandle, seconds: float | None) -> AsyncGenerator[pb.Task]:
         """The task as often as its state changes, until it is over or asks something, or the server drains."""
         caller, left, last = visitor.store._caller, seconds, None
         pulse = self._serving.pulse(visitor.token.tenant, caller)
         while True:
             at = await caller.read(feed.end_of)
-            task, rests = await self._look(visitor, stream)
+            task, rests = await _look(run)
             if last is None or (task.status.state, task.status.message) != last:
                 last = (task.status.state, task.status.message)
                 yield task
@@ -228,31 +260,41 @@ class StoreTasks(RequestHandler):
             await pulse.wait(at, WAIT_SECONDS)
             left = None if left is None else left - WAIT_SECONDS
 
-    async def _look(self, visitor: Visitor, stream: Stream) -> tuple[pb.Task, bool]:
-        """A run as a task, and whether it goes on by itself no more."""
-        record: RunRecord = await visitor.store._caller.read(runs.run, stream)
-        context = record.session or stream.name
-        state, said = STATES[record.status], None
-        asked = await self._open_ask(visitor, stream) if record.status is RunStatus.WAITING else None
-        if asked is not None:
-            state = pb.TASK_STATE_INPUT_REQUIRED
-            said = _agent_message(stream, context, f"{stream.name}/{asked.seq}", _question(asked))
-        elif record.error is not None:
-            said = _agent_message(stream, context, f"{stream.name}/error", [pb.Part(text=str(record.error))])
-        status = pb.TaskStatus(state=state, message=said)
-        status.timestamp.FromDatetime(asked.at if asked is not None else record.ended_at or record.created_at)
-        artifacts = (
-            [_artifact(record.result)] if record.status is RunStatus.COMPLETED and record.result is not None else []
-        )
-        task = pb.Task(id=stream.name, context_id=context, status=status, artifacts=artifacts)
-        return task, asked is not None or record.status in ENDED
-
-    async def _open_ask(self, visitor: Visitor, stream: Stream) -> WaitRecord | None:
-        found = await visitor.store._caller.read(waits.waiting, stream)
-        return next((each for each in found if each.kind is WaitKind.ASK), None)
-
 
 _TERMINAL = frozenset({pb.TASK_STATE_COMPLETED, pb.TASK_STATE_FAILED, pb.TASK_STATE_CANCELED})
+
+
+def _is_own(run: AsyncRunHandle) -> bool:
+    """Whether a run was begun through this door."""
+    return str(run.record.key or "").startswith(KEY)
+
+
+async def _look(run: AsyncRunHandle) -> tuple[pb.Task, bool]:
+    """A run as a task, as it is now, and whether it goes on by itself no more."""
+    return await task_of(await run.refresh())
+
+
+async def task_of(run: AsyncRunHandle) -> tuple[pb.Task, bool]:
+    """A run as a task, as the handle knows it, and whether it goes on by itself no more."""
+    record = run.record
+    context = record.session or run.id
+    state, said = STATES[record.status], None
+    asked = await _open_ask(run) if record.status is RunStatus.WAITING else None
+    if asked is not None:
+        state = pb.TASK_STATE_INPUT_REQUIRED
+        said = _agent_message(run.id, context, f"{run.id}/{asked.seq}", _question(asked))
+    elif record.error is not None:
+        said = _agent_message(run.id, context, f"{run.id}/error", [pb.Part(text=str(record.error))])
+    status = pb.TaskStatus(state=state, message=said)
+    status.timestamp.FromDatetime(asked.at if asked is not None else record.ended_at or record.created_at)
+    done = record.status is RunStatus.COMPLETED and record.result is not None
+    artifacts = [_artifact(record.result)] if done else []
+    task = pb.Task(id=run.id, context_id=context, status=status, artifacts=artifacts)
+    return task, asked is not None or record.status in ENDED
+
+
+async def _open_ask(run: AsyncRunHandle) -> WaitRecord | None:
+    return next((each for each in await run.waits() if each.kind is WaitKind.ASK), None)
 
 
 def _visitor(context: ServerCallContext) -> Visitor:
@@ -281,8 +323,8 @@ def _question(asked: WaitRecord) -> list[pb.Part]:
     return parts
 
 
-def _agent_message(stream: Stream, context: str, name: str, parts: list[pb.Part]) -> pb.Message:
-    return pb.Message(message_id=name, task_id=stream.name, context_id=context, role=pb.ROLE_AGENT, parts=parts)
+def _agent_message(task: str, context: str, name: str, parts: list[pb.Part]) -> pb.Message:
+    return pb.Message(message_id=name, task_id=task, context_id=context, role=pb.ROLE_AGENT, parts=parts)
 
 
 def _artifact(result: Any) -> pb.Artifact:

@@ -17,6 +17,7 @@ from perdure.doors.cli.options import StoreOptions, command, reads, spans, write
 from perdure.doors.cli.output import note, say_facts, say_json
 from perdure.doors.cli.show import records
 from perdure.doors.cli.tables import Column, folded, is_filtered, prose, say_table, state
+from perdure.effects.next_steps import after_settling
 from perdure.effects.operator_verbs import check_in_doubt
 from perdure.effects.settling import DIED
 from perdure.errors import Damaged, Invalid
@@ -137,16 +138,7 @@ def settle(
     facts = {"effect": record.id, "tool": record.tool, "state": record.state, "sent key": record.sent_key}
     facts["arguments"] = record.args
     say_facts({**facts, "error": _went_wrong(record)})
-    note("nothing was changed: a dry run" if dry_run else f"settled by {record.settled_by}: {_next(record, verdict)}")
-
-
-def _next(record: EffectRecord, verdict: str) -> str:
-    """The consequence of a verdict, and the process that carries it out."""
-    if record.stream_kind == "run":
-        then = "sends it again" if verdict == "absent" else "continues its run"
-        return f"a worker {then} (`perdure worker MODULE`); `perdure show run:{record.stream}` shows how it stands"
-    then = "sends it again" if verdict == "absent" else "gives this outcome"
-    return f"acting again with its key {then}"
+    note("nothing was changed: a dry run" if dry_run else f"settled by {record.settled_by}: {after_settling(record)}")
 
 
 @command(

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 SHOWN = 20
 BUNDLE = ".perdure"
-NAMES = ("claude-code", "codex", "mcp-memory", "langgraph", "openai-agents", "google-adk", "messages")
+NAMES = (
+    "claude-code", "codex", "gemini", "opencode", "cursor", "mcp-memory", "langgraph", "openai-agents", "google-adk", "messages",
+)  # fmt: skip
 KINDS = ("tasks", "decisions", "events", "values")
 COLUMNS = (
     Column("what", lambda kind: kind[0]),

@@ -90,6 +90,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "forget": ("perdure.doors.cli.memory", "Let a memory be found no more."),
         "label": ("perdure.doors.cli.writing", "Label a session."),
         "rename": ("perdure.doors.cli.sessions", "Give a session another title."),
+        "close": ("perdure.doors.cli.sessions", "End a session as completed or failed."),
         "archive": ("perdure.doors.cli.sessions", "Leave a session that ended out of listings."),
         "delete": ("perdure.doors.cli.sessions", "Let go of what a session said (a dry run first)."),
     },
@@ -129,6 +130,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "token": ("perdure.doors.cli.tokens", "Tokens for the server: make, list, revoke."),
         "console": ("perdure.doors.cli.console", "Open the console in a browser, for this store and you alone."),
         "tenant": ("perdure.doors.cli.tenants", "Tenants and their limits."),
+        "telemetry": ("perdure.doors.cli.telemetry", "Export spans of what happens, by following the feed."),
     },
     "Coding agents": {
         "mcp": ("perdure.doors.cli.mcp", "Serve a store to a coding agent as tools (Model Context Protocol)."),

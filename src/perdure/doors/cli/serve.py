@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import click
 
 from perdure.doors.cli.options import StoreOptions, command, lease_seconds, writes
 from perdure.doors.cli.output import note
-from perdure.errors import Invalid
+from perdure.errors import Invalid, NotFound
 from perdure.model.limits import LEASE_TTL_SECONDS
 
 EXISTING = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -74,13 +75,28 @@ def serve(
     exporting.begin("perdure-server")
     note(f"serving {without_password(asked.store)} at {at.address}; `perdure token create` makes a token")
     serving = Serving(asked.store, tenant=asked.tenant, actor=asked.actor, alone=one_tenant, lease_seconds=lease)
-    run(serving, at, [*pages(serving, Links()), *_a2a_routes(serving, a2a_agents, base_url or at.address)])
+    run(serving, at, [*pages(serving, Links()), *_a2a_routes(asked, serving, a2a_agents, base_url or at.address)])
 
 
-def _a2a_routes(serving: Any, agents: tuple[str, ...], base: str) -> list[Any]:
+def undriven(asked: StoreOptions, agents: tuple[str, ...]) -> list[str]:
+    """The agents that no living worker has. None where each tenant is a file of its own, or there is no store yet."""
+    from perdure.handles.working import tree  # noqa: PLC0415 - help must not load this
+
+    if "{tenant}" in asked.store:
+        return []
+    with suppress(NotFound), StoreOptions(asked.store, asked.tenant, as_json=False).open() as store:
+        known = {name for each in tree(store).workers if each.alive and each.about for name in each.about.agents}
+        return [agent for agent in agents if agent not in known]
+    return []
+
+
+def _a2a_routes(asked: StoreOptions, serving: Any, agents: tuple[str, ...], base: str) -> list[Any]:
     """The routes of A2A, if agents are offered by it."""
     if not agents:
         return []
+    for agent in undriven(asked, agents):
+        hint = f"`perdure worker MODULE --agent {agent}` starts one, `perdure workers` lists the agents that there are"
+        note(f"no worker drives the agent {agent!r} now: its tasks wait for one. {hint}")
     try:
         from perdure.doors.a2a.routes import routes_of  # noqa: PLC0415 - an extra, loaded where it is used
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""`perdure sessions`, `rename`, `archive` and `delete`: which sessions there are, and what becomes of them."""
+"""`perdure sessions`, `rename`, `close`, `archive` and `delete`: which sessions there are, and what becomes of them."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from perdure.model.filters import SessionFilters
 if TYPE_CHECKING:
     from perdure.handles.sync.session import Session
 
+ENDINGS = ("completed", "failed")
 COLUMNS = (
     Column("session", lambda session: session.name),
     state("status", lambda session: session.status),
@@ -59,6 +60,25 @@ def rename(asked: StoreOptions, *, session: str, title: str) -> None:
     with asked.open() as store:
         found = existing_session(store, session)
         found.set_title(title)
+        _say(asked, found)
+
+
+@command("close", "perdure close issue-42", "perdure close issue-42 failed", "perdure close issue-42 --undo --json")
+@argument("session", session_names)
+@click.argument("status", type=click.Choice(ENDINGS), default=ENDINGS[0])
+@click.option("--undo", is_flag=True, help="Make it active again.")
+@writes
+def close(asked: StoreOptions, *, session: str, status: Any, undo: bool) -> None:
+    """End SESSION as STATUS: completed (the default) or failed.
+
+    Closing is a statement, not a lock: what is said in it afterwards is kept, and opens it again.
+    """
+    with asked.open() as store:
+        found = existing_session(store, session)
+        if undo:
+            found.reopen()
+        else:
+            found.close(status)
         _say(asked, found)
 
 

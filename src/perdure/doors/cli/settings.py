@@ -30,6 +30,7 @@ class WorkerSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     grace: str | None = None
     suspects: int | None = None
     keep: str | None = None
+    index: bool | None = None
 
 
 class SettingsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

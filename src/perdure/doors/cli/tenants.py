@@ -13,18 +13,20 @@ from perdure.errors import Invalid
 @command(
     "tenant",
     "perdure tenant create --tenant acme",
-    "perdure tenant limit --tenant acme --requests 50 --streams 20 --runs 1000",
+    "perdure tenant limit --tenant acme --requests 50 --streams 20 --runs 1000 --bytes 10000000000",
     "perdure tenant show --tenant acme --json",
 )
 @click.argument("action", type=click.Choice(("create", "limit", "show")))
 @click.option("--requests", type=click.IntRange(0), metavar="N", help="With limit: requests in a second, at a server.")
 @click.option("--streams", type=click.IntRange(0), metavar="N", help="With limit: event streams at once, at a server.")
 @click.option("--runs", type=click.IntRange(0), metavar="N", help="With limit: runs that are not over.")
+@click.option("--bytes", "stored", type=click.IntRange(0), metavar="N", help="With limit: bytes that are stored.")
 @click.option("--none", "lifted", is_flag=True, help="With limit: no limits at all.")
 @writes
 def tenant(
-    asked: StoreOptions, *, action: str, requests: int | None, streams: int | None, runs: int | None, lifted: bool
-) -> None:
+    asked: StoreOptions, *, action: str, requests: int | None, streams: int | None, runs: int | None,
+    stored: int | None, lifted: bool,
+) -> None:  # fmt: skip
     """Make a tenant, or say how much of a server it may take. More than that is answered 429, with the time to come back.
 
     Servers read limits every few seconds.
@@ -33,13 +35,13 @@ def tenant(
     from perdure.doors.http.places import url_of  # noqa: PLC0415
     from perdure.planes.access import limits  # noqa: PLC0415
 
-    named = {"requests": requests, "streams": streams, "runs": runs}
+    named = {"requests": requests, "streams": streams, "runs": runs, "bytes": stored}
     given = named if lifted else {name: most for name, most in named.items() if most is not None}
     if (action == "limit") != bool(given):
         raise Invalid(
             "`limit` takes at least one limit, and no other action takes any",
             path="tenant",
-            hint="--requests, --streams, --runs",
+            hint="--requests, --streams, --runs, --bytes",
         )
     if action == "create":
         perdure.open(url_of(asked.store, asked.tenant), actor=asked.actor, tenant=asked.tenant).close()

@@ -37,9 +37,14 @@ LEFT_BEHIND = 75  # exit status of a worker that ends with runs that did not com
     "perdure worker app:agents",
     "perdure worker app --processes 4 --concurrency 50",
     "perdure worker app --agent fix --agent review --lease 30s --store postgresql://db/agents",
+    "perdure worker app --tenant acme --also-tenant globex --also-tenant initech",
 )
 @click.argument("target", metavar="MODULE[:AGENTS]")
 @click.option("--agent", "only", multiple=True, metavar="NAME", help="Only this agent; may be given several times.")
+@click.option(
+    "--also-tenant", multiple=True, metavar="NAME",
+    help="Also runs of this tenant, in turns: the one with the fewest at work comes first. May be given several times.",
+)  # fmt: skip
 @click.option("--processes", type=click.IntRange(1, 256), **defaults("worker.processes", 1), help="Worker processes.")
 @click.option(
     "--concurrency",
@@ -66,6 +71,10 @@ LEFT_BEHIND = 75  # exit status of a worker that ends with runs that did not com
 @click.option(
     "--suspects", type=click.IntRange(1, 256), **defaults("worker.suspects", 16), metavar="N",
     help="Most processes for runs whose process died. Such runs share no process with others until they rest.",
+)  # fmt: skip
+@click.option(
+    "--index/--no-index", "indexes", **defaults("worker.index", True),  # noqa: FBT003 - a default
+    help="Whether a worker that has no run indexes what was said, and makes its vectors.",
 )  # fmt: skip
 @click.option("--child", type=int, hidden=True, help="The lifeline to the supervisor.")
 @click.option("--role", default="worker", hidden=True, help="Purpose of this child: worker, standby or suspects.")
@@ -128,8 +137,11 @@ def _words(asked: StoreOptions, given: dict[str, Any]) -> list[str]:
     words = ["worker", given["target"], "--tenant", asked.tenant, "--actor", asked.actor]
     for name in ("concurrency", "lease", "poll", "grace", "keep"):
         words += [f"--{name}", str(given[name]) if name == "concurrency" else f"{max(given[name], 1e-6):f}s"]
+    words += ["--index" if given["indexes"] else "--no-index"]
     for name in given["only"]:
         words += ["--agent", name]
+    for name in given["also_tenant"]:
+        words += ["--also-tenant", name]
     words += ["--log-level", said["log_level"]] if said.get("log_level") else []
     return words + (["--log-json"] if said.get("log_json") else [])
 
@@ -151,7 +163,7 @@ def _be_a_worker(asked: StoreOptions, given: dict[str, Any]) -> None:
 
 async def _work(asked: StoreOptions, given: dict[str, Any], agents: dict[str, Agent], line: Lifeline) -> None:
     from perdure.handles.programs import run_for  # noqa: PLC0415
-    from perdure.handles.working import open_for_worker  # noqa: PLC0415
+    from perdure.handles.working import callers_of, open_for_worker  # noqa: PLC0415
     from perdure.runtime.worker import Worker, WorkerSettings, threads_at_work  # noqa: PLC0415
 
     caller = open_for_worker(asked.store, actor=asked.actor, tenant=asked.tenant, lease_seconds=given["lease"],
@@ -159,12 +171,13 @@ async def _work(asked: StoreOptions, given: dict[str, Any], agents: dict[str, Ag
     role = given["role"]
     settings = WorkerSettings(
         given["concurrency"], given["poll"], given["grace"], os.getppid(), suspects_only=role != "worker",
-        standby=role == "standby",
+        standby=role == "standby", indexes=given["indexes"] and role == "worker",
     )  # fmt: skip
     working = Worker(
         caller, agents, settings, run_for,
         isolate=lambda count: line.say(suspects=count), relieve=lambda: line.say(busy=True),
         begin=lambda: line.say(driving=True), leave=lambda: _leave_at_once(LEFT_BEHIND),
+        also=callers_of(caller, given["also_tenant"]),
     )  # fmt: skip
     _obey(working, line)
     if await working.run(lambda: line.say(ready=caller.core.holder)):

@@ -12,7 +12,9 @@ from perdure.interchange.importers.naming import named
 
 STDIN_MAX_BYTES = 16 * 1024 * 1024
 COMMAND_MAX_CHARS = 2_000
-EDITS = frozenset({"Edit", "MultiEdit", "Write", "NotebookEdit", "apply_patch", "edit_file", "write_file", "replace"})
+EDITS = frozenset({
+    "Edit", "MultiEdit", "Write", "NotebookEdit", "apply_patch", "edit_file", "write_file", "replace", "edit", "write",
+})  # fmt: skip
 COMMANDS = frozenset({"Bash", "shell", "local_shell", "run_shell_command", "exec_command", "bash"})
 
 
@@ -64,7 +66,7 @@ def _act(found: dict[str, Any], name: str) -> Act | None:
     tool = _text(found, "tool_name") or name
     call = _text(found, "tool_use_id") or _text(found, "generation_id")
     failed = name == "PostToolUseFailure" or bool(found.get("error"))
-    path = _text(asked, "file_path") or _text(asked, "path") or _text(asked, "notebook_path")
+    path = next(filter(None, (_text(asked, name) for name in ("file_path", "filePath", "path", "notebook_path"))), "")
     if (tool in EDITS or name == "afterFileEdit") and (path or tool == "apply_patch"):
         return Act("edited", path or _command(asked), tool, call, failed)
     if tool in COMMANDS or name == "afterShellExecution":

@@ -5,23 +5,25 @@ Callers: `perdure hook`. An error is said on stderr and breaks nothing in the ho
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+import os
+from typing import TYPE_CHECKING
 
 from perdure.doors.hosts.events import Act, HostEvent, transcript_session
 from perdure.doors.hosts.ingesting import ingest, ingest_left, label_transcript
 from perdure.doors.hosts.known import CAP_CHARS, Host, Moment
+from perdure.doors.hosts.places import transcript_of
 from perdure.doors.hosts.workspace import HostWorkspace
 from perdure.errors import NotFound, TooLarge
 from perdure.handles.atomic import Atomic
 from perdure.planes.conversation import sessions
+from perdure.planes.memory import rules
 
 if TYPE_CHECKING:
-    from perdure.handles.sync.session import Session
+    from perdure.handles.sync.session import Scope, Session
     from perdure.handles.sync.store import Store
+    from perdure.interchange.importers.report import ImportReport
 
 BUDGET_TOKENS = 2 * CAP_CHARS  # of a part: the cap in characters is what bounds it
-FORBID = "forbid:"  # a tag of a rule: what follows is a pattern that no command or edited path may match
 AGAIN = ("resume", "compact", "fork")
 
 
@@ -44,13 +46,15 @@ def _keep(store: Store, host: Host, event: HostEvent, here: HostWorkspace, momen
     """Ingest the transcript of this session; where one begins, also those of sessions that ended without a word."""
     if not host.format:
         return
+    reports: list[ImportReport] = []
     if moment is Moment.BEGIN:
-        ingest_left(store, here.session, host.name)
-    if event.transcript is not None:
-        ended = moment is Moment.END
-        made = ingest(store, here.session, host.name, host.format, event.transcript, ended=ended)
-        for name in made.sessions if made is not None else ():
-            label_transcript(store, name, _label(here))
+        reports += ingest_left(store, here, host.name)
+    transcript = event.transcript or transcript_of(host.name, os.environ)
+    if transcript is not None:
+        made = ingest(store, here, host.name, host.format, transcript, ended=moment is Moment.END)
+        reports += [made] if made is not None else []
+    for name in (name for report in reports for name in report.sessions):
+        label_transcript(store, name, _label(here))
 
 
 def _label(here: HostWorkspace) -> str:
@@ -101,14 +105,16 @@ def _is_there(store: Store, name: str) -> bool:
 def _acted(store: Store, here: HostWorkspace, act: Act) -> str:
     """Record an edit or a command as an event; one that breaks a rule also as a correction, which the model is told."""
     session = store.session(here.session, labels=here.labels)
-    broken = _broken(store, here, session, act)
+    places: list[Session | Scope] = [session, *(store.scope(label) for label in here.labels)]
+    standing = [rule for place in places for rule in place.memories(kind="rule", limit=1_000)]
+    broken = rules.broken_by(act.what, standing)
 
     def write(tx: Atomic) -> int:
         inside = tx.session(here.session)
         made = inside.emit(f"host.{act.kind}", {"what": act.what, "tool": act.tool, "failed": act.failed})
-        for scope, number, text in broken:
-            said = f"The rule {scope}/{number} was broken: {text!r}. It was broken by {act.tool}: {act.what}"
-            inside.remember(said[:4_000], kind="correction", tags=["rule-broken"])
+        for rule in broken:
+            text, kind, tags, about = rules.correction_of(rule, act.tool, act.what)
+            inside.remember(text, kind=kind, tags=tags, about=about)
         return made.seq
 
     asked = {"kind": act.kind, "what": act.what, "failed": act.failed}
@@ -117,17 +123,6 @@ def _acted(store: Store, here: HostWorkspace, act: Act) -> str:
     else:
         store.atomic(write)
     return "".join(
-        f"This broke the rule {scope}/{number}: {text}. Undo it if you can, and tell the user.\n"
-        for scope, number, text in broken
+        f"This broke the rule {rule.scope}/{rule.seq}: {rule.text}. Undo it if you can, and tell the user.\n"
+        for rule in broken
     )
-
-
-def _broken(store: Store, here: HostWorkspace, session: Session, act: Act) -> list[tuple[str, int, str]]:
-    """The rules that forbid an act by a pattern in their tags."""
-    places: list[Any] = [session, *(store.scope(label) for label in here.labels)]
-    return [
-        (rule.scope, rule.seq, rule.text)
-        for place in places
-        for rule in place.memories(kind="rule", limit=1_000)
-        if any(fnmatchcase(act.what, f"*{tag.removeprefix(FORBID)}*") for tag in rule.tags if tag.startswith(FORBID))
-    ]

@@ -1,8 +1,8 @@
 """Ingesting a host's transcript: each turn once, however often a hook comes, and also when the host was killed before its hook.
 
-The importers read and write; here stands which file, and how far it was read. A mark (lines, size, first bytes) in the scope
-`hosts/SESSION` lets a file that has grown cost what is new in it. Losing a mark costs time, never a turn: turns have keys.
-Keeps P1.
+The importers read and write; here stands which file, and how far it was read. A mark (lines, size, first bytes; of a database
+the last change) in the scope `hosts/SESSION` lets a file that has grown cost what is new in it. Losing a mark costs time, never a
+turn: turns have keys. Keeps P1.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from perdure.interchange.importers.report import ImportReport, ReportInProgress
 from perdure.interchange.importers.writing import import_items
 
 if TYPE_CHECKING:
-    from perdure.handles.sync.session import Scope
+    from perdure.doors.hosts.workspace import HostWorkspace
     from perdure.handles.sync.store import Store
 
 HEAD_BYTES = 4_096
@@ -33,45 +33,48 @@ def scope_of(session: str) -> str:
 
 
 def ingest(
-    store: Store, session: str, host: str, format_name: str, path: Path, *, ended: bool = False
+    store: Store, here: HostWorkspace, host: str, format_name: str, path: Path, *, ended: bool = False
 ) -> ImportReport | None:
     """Bring what is new in a transcript into the store; None if nothing is. Idempotent; after a crash, again completes it.
 
-    ended: its session is over, so nobody looks at it again by itself. A missing file has nothing new.
+    ended: its session is over, so nobody looks at it again by itself. A missing file has nothing new. Of a database with the
+    sessions of all folders, only those of the workspace are read.
     """
-    marks = store.scope(scope_of(session))
+    marks = store.scope(scope_of(here.session))
     name = f"{host}:{hashlib.sha256(str(path).encode('utf-8', 'surrogateescape')).hexdigest()[:16]}"
+    known = {"path": str(path), "format": format_name, "host": host, "ended": ended}
     before = marks.get(name) or {}
-    now = _state(path)
-    if now is None or (before.get("size") == now["size"] and before.get("head") == now["head"]):
+    kind = format_named(format_name)
+    now = _state(path) if kind.read_since is None else _stamp(path)
+    if now is None or all(before.get(fact) == now[fact] for fact in ("size", "head")):
         if now is None and not before:
-            _note(marks, name, {"path": str(path), "format": format_name, "host": host, "ended": ended})
+            marks.set(name, known)
         return None
-    grown = before.get("head") == now["head"] and before.get("size", 0) < now["size"]
     tally = ReportInProgress()
     tally.files[format_name] += 1
-    found = format_named(format_name).read(Source(path, path.name, is_named=True))
-    fresh = _after(found, before.get("lines", 0) if grown else 0)
+    source = Source(path, path.name, is_named=True)
+    if kind.read_since is None:
+        grown = before.get("head") == now["head"] and before.get("size", 0) < now["size"]
+        fresh = _after(kind.read(source), before.get("lines", 0) if grown else 0)
+    else:
+        now["since"] = before.get("since", 0)
+        fresh = _noting_changes(kind.read_since(source, now["since"], here.root), now)
     import_items(store._caller, fresh, tally, name)
-    _note(marks, name, {"path": str(path), "format": format_name, "host": host, "ended": ended, **now})
+    marks.set(name, {**known, **now})
     return tally.report(dry_run=False)
 
 
-def ingest_left(store: Store, session: str, host: str) -> list[ImportReport]:
+def ingest_left(store: Store, here: HostWorkspace, host: str) -> list[ImportReport]:
     """Ingest what sessions of a host left that ended without a word, newest marks first."""
-    marks = store.scope(scope_of(session))
+    marks = store.scope(scope_of(here.session))
     left = [each for each in marks.entries(prefix=f"{host}:", limit=1_000) if not (each.value or {}).get("ended")]
     newest = sorted(left, key=lambda each: each.updated_at, reverse=True)[:OTHERS_MAX]
     reports: list[ImportReport] = []
     for each in newest:
         known = each.value
-        made = ingest(store, session, known["host"], known["format"], Path(known["path"]))
+        made = ingest(store, here, known["host"], known["format"], Path(known["path"]))
         reports += [made] if made is not None else []
     return reports
-
-
-def _note(marks: Scope, name: str, said: dict[str, Any]) -> None:
-    marks.set(name, said)
 
 
 def _state(path: Path) -> dict[str, Any] | None:
@@ -87,6 +90,26 @@ def _state(path: Path) -> dict[str, Any] | None:
         return None
     first = head.partition(b"\n")[0]
     return {"size": size, "lines": lines, "head": hashlib.sha256(first).hexdigest()[:16]}
+
+
+def _stamp(path: Path) -> dict[str, Any] | None:
+    """How a database stands: its size and last change, those of what is written beside it included. None if there is none."""
+    try:
+        main = path.stat()
+    except OSError:
+        return None
+    beside = path.with_name(f"{path.name}-wal")
+    found = [main, beside.stat()] if beside.exists() else [main]
+    return {"size": sum(each.st_size for each in found), "head": str(max(each.st_mtime_ns for each in found))}
+
+
+def _noting_changes(found: Iterator[Item | Remark], mark: dict[str, Any]) -> Iterator[Item | Remark]:
+    """The items as they are; the newest change among them is noted for the next time."""
+    for item in found:
+        updated = item.origin.more.get("updated") if isinstance(item, ImportedTurn | ImportedResult) else None
+        if isinstance(updated, int):
+            mark["since"] = max(mark["since"], updated)
+        yield item
 
 
 def _after(found: Iterator[Item | Remark], lines: int) -> Iterator[Item | Remark]:

@@ -64,9 +64,9 @@ _KNOWN = (
         program="claude",
     ),
     Host(name="codex", title="Codex", moments=_CLAUDE, shape=Shape.SPECIFIC, parts=2, format="codex", program="codex"),
-    Host("cursor", "Cursor", _CURSOR, Shape.CONTEXT, 1, program="cursor"),
-    Host("gemini", "Gemini CLI", _GEMINI, Shape.SPECIFIC, 2, program="gemini"),
-    Host("opencode", "opencode", _CLAUDE, Shape.PLAIN, 1, program="opencode"),
+    Host("cursor", "Cursor", _CURSOR, Shape.CONTEXT, 1, format="cursor", program="cursor"),
+    Host("gemini", "Gemini CLI", _GEMINI, Shape.SPECIFIC, 2, format="gemini", program="gemini"),
+    Host("opencode", "opencode", _CLAUDE, Shape.PLAIN, 1, format="opencode", program="opencode"),
     Host("generic", "any other host", _CLAUDE, Shape.PLAIN, 1),
 )
 HOSTS = {host.name: host for host in _KNOWN}

@@ -169,9 +169,10 @@ def expanded(words: list[str], home: Path) -> list[str]:
     return [word.replace(HOME, str(home)).replace(CURSORS_HOME, str(home)) for word in words]
 
 
-def _entries(wanted: Wanted, host: str, matcher: str | None, timeout: int, **more: Any) -> list[dict[str, Any]]:
-    """The entry of an event; at the beginning of a session one for each part, so that each arrives whole."""
-    parts = HOSTS[host].parts if matcher and "startup" in matcher else 1
+def _entries(
+    wanted: Wanted, host: str, matcher: str | None, timeout: int, parts: int = 1, **more: Any
+) -> list[dict[str, Any]]:
+    """The entries of an event. parts: at the beginning of a session one for each part, so that each arrives whole."""
     named = {} if matcher is None else {"matcher": matcher}
     return [
         {**named, "hooks": [{"type": "command", "command": _line(wanted, host, part), "timeout": timeout, **more}]}
@@ -180,8 +181,8 @@ def _entries(wanted: Wanted, host: str, matcher: str | None, timeout: int, **mor
 
 
 def _claude_code(wanted: Wanted) -> list[PlannedFile]:
-    def entries(matcher: str | None, timeout: int) -> list[dict[str, Any]]:
-        return _entries(wanted, "claude-code", matcher, timeout)
+    def entries(matcher: str | None, timeout: int, parts: int = 1) -> list[dict[str, Any]]:
+        return _entries(wanted, "claude-code", matcher, timeout, parts)
 
     return [
         merged(
@@ -189,7 +190,9 @@ def _claude_code(wanted: Wanted) -> list[PlannedFile]:
         ),
         merged(
             ".claude/settings.local.json",
-            _hooked("SessionStart", entries("startup|resume|clear|compact|fork", START_SECONDS)),
+            _hooked(
+                "SessionStart", entries("startup|resume|clear|compact|fork", START_SECONDS, HOSTS["claude-code"].parts)
+            ),
             _hooked("PreCompact", entries("manual|auto", KEEP_SECONDS)),
             _hooked("PostToolUse", entries("Edit|MultiEdit|Write|NotebookEdit|Bash", 10)),
             _hooked("Stop", entries(None, START_SECONDS)),
@@ -211,8 +214,9 @@ def _codex(wanted: Wanted) -> list[PlannedFile]:
         "startup_timeout_sec = 20", "tool_timeout_sec = 60",
     ])  # fmt: skip
     start = entries(
-        "startup|resume|clear|compact", START_SECONDS, statusMessage="perdure boot", additionalContextLimit=8_000
-    )
+        "startup|resume|clear|compact", START_SECONDS, parts=HOSTS["codex"].parts, statusMessage="perdure boot",
+        additionalContextLimit=8_000,
+    )  # fmt: skip
     return [
         marked(".codex/config.toml", block, f"[mcp_servers.{NAME}]"),
         merged(
@@ -246,14 +250,15 @@ def _cursor(wanted: Wanted) -> list[PlannedFile]:
 
 
 def _gemini(wanted: Wanted) -> list[PlannedFile]:
-    def entries(matcher: str | None, seconds: int) -> list[dict[str, Any]]:
-        return _entries(wanted, "gemini", matcher, seconds * 1_000, name=NAME)  # this host counts milliseconds
+    def entries(matcher: str | None, seconds: int, parts: int = 1) -> list[dict[str, Any]]:
+        return _entries(wanted, "gemini", matcher, seconds * 1_000, parts, name=NAME)  # this host counts milliseconds
 
     return [
         merged(
             ".gemini/settings.json",
             _put(_server(wanted, HOME, timeout=30_000, trust=False), "mcpServers", NAME),
-            _hooked("SessionStart", entries("startup|resume|clear", START_SECONDS)),
+            # This host compares a matcher of these events with the whole word: a pattern would never fit.
+            _hooked("SessionStart", entries(None, START_SECONDS, HOSTS["gemini"].parts)),
             _hooked("PreCompress", entries(None, KEEP_SECONDS)),
             _hooked("AfterTool", entries("write_file|replace|run_shell_command", 10)),
             _hooked("AfterAgent", entries(None, START_SECONDS)),

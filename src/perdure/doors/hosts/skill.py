@@ -44,14 +44,17 @@ export const Perdure = async ({ $, directory }) => {
   let booted = ""
   return {
     event: async ({ event }) => {
+      const session_id = event.properties?.sessionID ?? ""
       const begins = event.type === "session.created" || event.type === "session.compacted"
-      if (begins) booted = await hook("SessionStart", { source: "startup" })
+      if (begins) booted = await hook("SessionStart", { source: "startup", session_id })
+      if (event.type === "session.idle") await hook("Stop", { session_id })
     },
     "experimental.chat.system.transform": async (_input, output) => {
       if (!booted) booted = await hook("SessionStart", { source: "startup" })
       if (booted) output.system.push(booted)
     },
-    "experimental.session.compacting": async (_input, output) => {
+    "experimental.session.compacting": async (input, output) => {
+      await hook("PreCompact", { session_id: input?.sessionID ?? "" })
       const text = await hook("SessionStart", { source: "compact" })
       if (text) output.context.push(text)
     },

@@ -1,4 +1,4 @@
-"""Letting requests in, tenant by tenant: so many in a second, so many streams at once. A request beyond that is Limited (429).
+"""Letting requests in, tenant by tenant: so many in a second, streams at once, and bytes. A request beyond that is Limited (429).
 
 A tenant that asks too often waits; the others notice nothing. Counts are of this server alone. Callers: `serving`, `streams`.
 Keeps P15.
@@ -10,8 +10,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from perdure.doors.http.byte_counts import ByteCount
 from perdure.errors import Limited
+from perdure.planes.access import limits
 from perdure.planes.access.limits import DEFAULT, TenantLimits
+from perdure.runtime.callers import AsyncCaller
 
 BURST_SECONDS = 2.0  # of quiet that may be made up for at once
 
@@ -44,20 +47,21 @@ class Admission:
         self._limits: dict[str, TenantLimits] = {}
         self._buckets: dict[str, Bucket] = {}
         self.streams: dict[str, int] = {}
+        self._bytes: dict[str, ByteCount] = {}
         self.refused = 0
         self.answers: dict[str, int] = {}  # by the first digit of their status
 
-    def enter(self, tenant: str, limits: TenantLimits) -> None:
+    def enter(self, tenant: str, given: TenantLimits) -> None:
         """A request of a tenant. Limited if it has asked too often."""
-        self._limits[tenant] = limits
-        if limits.requests is None:
+        self._limits[tenant] = given
+        if given.requests is None:
             return
         bucket = self._buckets.get(tenant)
-        if bucket is None or bucket.rate != limits.requests:
-            bucket = self._buckets[tenant] = Bucket(limits.requests, self._clock())
+        if bucket is None or bucket.rate != given.requests:
+            bucket = self._buckets[tenant] = Bucket(given.requests, self._clock())
         wait = bucket.take(self._clock())
         if wait:
-            raise self._limited(f"more than {limits.requests} requests in a second", "requests", wait)
+            raise self._limited(f"more than {given.requests} requests in a second", "requests", wait)
 
     def answered(self, status: int) -> None:
         """Count an answer."""
@@ -79,9 +83,24 @@ class Admission:
         finally:
             self.streams[tenant] -= 1
 
+    async def check_bytes(self, tenant: str, caller: AsyncCaller, size: int) -> None:
+        """Limited if a tenant has stored as many bytes as it may, or would with so many more."""
+        most = self._limits.get(tenant, DEFAULT).bytes
+        if most is None:
+            return
+        count = self._bytes.get(tenant) or self._bytes.setdefault(tenant, ByteCount(self._clock))
+        await count.look(caller)
+        if not count.takes(size, most):
+            hint = "`perdure retain` and `perdure erase` make room, which shows within a minute"
+            raise self._limited(f"{count.known} bytes are stored, at most {most} may be", "bytes", 60, hint)
+
+    def runs_limit(self, tenant: str) -> int | None:
+        """The number of runs that may be open at once; None: any."""
+        return self._limits.get(tenant, DEFAULT).runs
+
     def counts_runs(self, tenant: str) -> bool:
         """Whether a tenant's runs are limited, so that they must be counted."""
-        return self._limits.get(tenant, DEFAULT).runs is not None
+        return self.runs_limit(tenant) is not None
 
     def check_runs(self, tenant: str, unfinished: int) -> None:
         """Limited if a tenant has as many runs that are not over as it may have."""
@@ -89,7 +108,6 @@ class Admission:
         if most is not None and unfinished >= most:
             raise self._limited(f"{unfinished} runs are not over, at most {most} may be", "runs", 10)
 
-    def _limited(self, says: str, limit: str, seconds: float) -> Limited:
+    def _limited(self, says: str, limit: str, seconds: float, hint: str = "come back later") -> Limited:
         self.refused += 1
-        hint = "come back later; `perdure tenant limit` raises it"
-        return Limited(says, path="tenant", hint=hint, limit=limit, retry_after=round(seconds + 0.5, 1))
+        return limits.limited(says, limit, seconds, hint)

@@ -44,6 +44,7 @@ from perdure.doors.http.answers import AliveAnswer
 from perdure.doors.http.call import HttpCall
 from perdure.doors.http.carrying import carry_out
 from perdure.doors.http.problems import TYPES, described, plain_response, response_to
+from perdure.doors.http.route_index import RouteIndex
 from perdure.doors.http.serving import Serving
 from perdure.doors.http.table import RIGHTS, ROUTES, Route
 from perdure.errors import Conflict, Error, Invalid, NotFound, Refused, Stale
@@ -86,12 +87,12 @@ def make_app(serving: Serving, pages: Sequence[BaseRoute] = (), routes: Sequence
 
     made = [StarletteRoute(each.path, _endpoint(serving, each), methods=[each.method]) for each in routes]
     app = Starlette(
-        routes=[*_open_routes(serving, routes), *made, *pages],
+        routes=[*_open_routes(serving, routes), RouteIndex(made), *pages],
         exception_handlers={HTTPException: _refusal, Exception: _bug},
         lifespan=life,
     )
     app.router.redirect_slashes = False
-    app.add_middleware(RawPath)
+    app.add_middleware(RawPath, serving=serving)
     app.state.serving = serving
     return app
 
@@ -99,8 +100,9 @@ def make_app(serving: Serving, pages: Sequence[BaseRoute] = (), routes: Sequence
 class RawPath:
     """Routes by the path as it was sent: an encoded slash belongs to a name. Headers that every answer has are set here."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, serving: Serving) -> None:
         self._app = app
+        self._serving = serving
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on."""
@@ -115,7 +117,8 @@ class RawPath:
                 message["headers"] = [*message["headers"], *_ALWAYS]
             await send(message)
 
-        await self._app(scope, receive, answer)
+        with self._serving.request():
+            await self._app(scope, receive, answer)
 
 
 _ALWAYS = ((b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer"))
@@ -184,6 +187,8 @@ async def _answer(serving: Serving, route: Route, request: Request) -> Response:
         )  # fmt: skip
     call = HttpCall(serving, identity, _parts(request), request.headers)
     call.read = partial(bodies.read_body, request)
+    if route.grows:
+        await call.check_bytes(bodies.declared_size(request))
     bodies.read_conditions(route, call)
     given: dict[str, Any] = {}
     if route.query.__struct_fields__ or request.url.query:

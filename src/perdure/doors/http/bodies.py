@@ -113,6 +113,12 @@ async def body_of(route: Route, request: Request) -> Any:
         raise TooLarge("nested too deep", path="body") from None
 
 
+def declared_size(request: Request) -> int:
+    """The size that a body says it has; 0 if it says none."""
+    length = request.headers.get("content-length", "")
+    return int(length) if length.isdigit() and len(length) < 12 else 0
+
+
 async def read_body(request: Request, most: int = BODY_MAX_BYTES) -> bytes:
     """The bytes of a body, within a limit."""
     length = request.headers.get("content-length", "")

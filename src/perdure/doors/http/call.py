@@ -21,7 +21,7 @@ from perdure.planes.memory import values
 from perdure.planes.reading.paging import Page
 from perdure.runtime.callers import AsyncCaller
 
-HIDDEN_SCOPES = ("requests/",)  # marks of requests, which are no values of anybody
+HIDDEN_SCOPES = ("requests/", "a2a/")  # marks of requests, and addresses of A2A: no values of anybody
 
 
 async def _nothing(_most: int) -> bytes:
@@ -62,6 +62,10 @@ class HttpCall:
     def caller(self) -> AsyncCaller:
         """The caller behind the store."""
         return self.identity.store._caller
+
+    async def check_bytes(self, size: int = 0) -> None:
+        """Limited if this tenant has stored as many bytes as it may, or would with so many more."""
+        await self.serving.admission.check_bytes(self.identity.token.tenant, self.caller, size)
 
     # -- what the path names -------------------------------------------------------------------------------------
 

@@ -225,19 +225,23 @@ class AnswerInput(RecordInput, frozen=True, kw_only=True):
 
 
 class EffectInput(RecordInput, frozen=True, kw_only=True):
-    """An effect that the client carries out: it is planned first, dispatched next, then done."""
+    """An effect that the client carries out: it is planned first, dispatched next, then done. call: the id of a model's call
+    that it answers; the outcome then becomes its result, too.
+    """
 
     tool: Name
     args: dict[str, Any] = {}
     kind: ToolKindName = "unsafe"
+    call: Name | None = None
 
 
 class OutcomeInput(RecordInput, frozen=True, kw_only=True):
-    """The outcome of an effect that was dispatched. failed: it is known not to have happened."""
+    """The outcome of an effect that was dispatched. failed: it is known not to have happened. code: a short name of the error."""
 
     outcome: Literal["happened", "failed"]
     result: Any = None
     error: Text = "failed"
+    code: Name = "Failed"
 
 
 class SettleInput(RecordInput, frozen=True, kw_only=True):

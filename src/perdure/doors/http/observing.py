@@ -58,8 +58,10 @@ from perdure.planes.audit import verify as auditing
 from perdure.planes.execution import waits, workers
 from perdure.planes.reading.durations import pauses
 from perdure.planes.reading.paging import Page
-from perdure.stores.url import without_password
-from perdure.upkeep import health
+from perdure.stores.url import parse, without_password
+from perdure.upkeep import health, load
+from perdure.upkeep.health import Health
+from perdure.upkeep.remedies import Remedy
 
 # -- runs --------------------------------------------------------------------------------------------------------
 
@@ -67,12 +69,10 @@ from perdure.upkeep import health
 @route("GET", "/v1/runs", Right.READ, Paged[RunAnswer])
 async def list_runs(call: HttpCall, query: RunsQuery) -> Any:
     """Runs, newest first."""
-    if query.key is not None:
+    asked = call.asked(query)
+    if asked.pop("key") is not None:
         return call.paged(await _run_of_key(call, query))
-    found = await call.store.runs(
-        status=query.status, agent=query.agent, session=query.session, parent=query.parent, errors=query.errors,
-        about=query.about, since=query.since, until=query.until, limit=query.limit, after=call.after(query.after),
-    )  # fmt: skip
+    found = await call.store.runs(**asked)
     return call.paged(found.each(lambda each: run_answer(each.record)))
 
 
@@ -309,9 +309,14 @@ async def get_workers(call: HttpCall) -> Any:
 
 @route("GET", "/v1/doctor", Right.AUDIT, HealthAnswer)
 async def get_health(call: HttpCall) -> Any:
-    """The findings of `perdure doctor`: each with the command that mends it."""
+    """The findings of `perdure doctor`, each with the command that mends it: about the store, if it is this tenant's alone; else
+    about the tenant.
+    """
     url = url_of(call.serving.url, call.identity.token.tenant)
-    found = await call.caller.work(health.examine, url)
+    if await call.caller.read(load.is_alone):
+        found = await call.caller.work(health.examine, url)
+    else:
+        found = Health(url, await call.caller.read(load.of_tenant, Remedy(parse(url))))
     return HealthAnswer(found.sound, bool(found.outgrown), found.findings)
 
 

@@ -36,10 +36,12 @@ from perdure.errors import Conflict, InDoubt
 from perdure.handles.aio.requests import AsyncRequests
 from perdure.handles.atomic import Atomic
 from perdure.log.change import Stream
-from perdure.model.records.effects import Absent, Declined, EffectState, Happened, Verdict
+from perdure.model.records.conversation import Call
+from perdure.model.records.effects import Absent, Declined, EffectError, EffectState, Happened, Verdict
 from perdure.model.records.runs import RunRecord
 from perdure.planes import subjects
-from perdure.planes.execution import runs, waits, workers
+from perdure.planes.access import limits
+from perdure.planes.execution import runs, waits
 from perdure.planes.execution.runs import RunRequest
 
 RUN, EFFECT, ASK, SESSION = MarkedIn.RUN, MarkedIn.EFFECT, MarkedIn.ASK, MarkedIn.SESSION
@@ -56,10 +58,8 @@ async def start_run(call: HttpCall, body: RunInput) -> Any:
         agent=body.agent, args=value_from(body.args, "body.args"), kwargs=value_from(body.kwargs, "body.kwargs"),
         key=call.key, session=body.session, timeout=body.timeout, about=tuple(body.about),
     )  # fmt: skip
-    tenant = call.identity.token.tenant
-    if call.serving.admission.counts_runs(tenant):
-        call.serving.admission.check_runs(tenant, await call.caller.read(workers.unfinished))
-    stream, _ = await call.caller.write(runs.start, wanted, call.caller.core.epoch)
+    most = call.serving.admission.runs_limit(call.identity.token.tenant)
+    stream = await call.caller.write(limits.start_run, wanted, call.caller.core.epoch, most)
     return run_answer(await call.caller.read(runs.run, stream))
 
 
@@ -163,7 +163,8 @@ async def begin_effect(call: HttpCall, body: EffectInput) -> Any:
     """Plan an effect that the client carries out. The Idempotency-Key is its key: look at its state before you dispatch."""
     session = await call.session()
     args = value_from(body.args, "body.args")
-    begun = await session.begin(body.tool, args, kind=body.kind, key=call.key, about=body.about)
+    answered = None if body.call is None else Call(body.call, body.tool, args)
+    begun = await session.begin(body.tool, args, kind=body.kind, key=call.key, call=answered, about=body.about)
     return effect_answer(begun.record)
 
 
@@ -181,7 +182,7 @@ def end_effect(tx: Atomic, call: HttpCall, body: OutcomeInput) -> Any:
     """Say what came of an effect that you dispatched."""
     found = tx.effect(call.parts["effect"])
     if body.outcome == "failed":
-        return effect_answer(found.fail(body.error, about=body.about).record)
+        return effect_answer(found.fail(EffectError(body.code, body.error), about=body.about).record)
     return effect_answer(found.commit(value_from(body.result, "body.result"), about=body.about).record)
 
 

@@ -6,12 +6,20 @@ from typing import Annotated, Any, Literal, Optional, get_type_hints
 
 import msgspec
 
-from perdure.model.filters import AskFilters, Filter, FilterSort, ListingFilters, filters_of
+from perdure.model.filters import (
+    AskFilters,
+    Filter,
+    FilterSort,
+    ListingFilters,
+    OwnMemoryFilters,
+    RunFilters,
+    SessionDecisionFilters,
+    SessionTaskFilters,
+    filters_of,
+)
 from perdure.model.limits import NAME_MAX_CHARS, PAGE_MAX_ROWS
 from perdure.model.records.conversation import Shape
-from perdure.model.records.memories import MemoryKind, SearchKind
-from perdure.model.records.runs import RunStatusName
-from perdure.model.records.tasks import TaskStatusName
+from perdure.model.records.memories import SearchKind
 
 WAIT_MAX_SECONDS = 60
 
@@ -173,24 +181,16 @@ class EntriesQuery(PageQuery, forbid_unknown_fields=True, kw_only=True):
     prefix: Name | None = None
 
 
-class SessionDecisionsQuery(PageQuery, forbid_unknown_fields=True, kw_only=True):
+class SessionDecisionsQuery(SessionDecisionFilters, frozen=True, kw_only=True):
     """Which decisions of a session."""
 
     at: At | None = None
-    about: About | None = None
-    open: bool | None = None
-    tag: Name | None = None
 
 
-class SessionTasksQuery(PageQuery, forbid_unknown_fields=True, kw_only=True):
+class SessionTasksQuery(SessionTaskFilters, frozen=True, kw_only=True):
     """Which tasks of a session. ready: those that can be begun now, most urgent first."""
 
     at: At | None = None
-    about: About | None = None
-    status: TaskStatusName | None = None
-    label: Name | None = None
-    parent: Seq | None = None
-    stuck: bool = False
     ready: bool = False
 
 
@@ -202,16 +202,10 @@ class CheckpointsQuery(PageQuery, forbid_unknown_fields=True, kw_only=True):
     name: Name | None = None
 
 
-class RunsQuery(SpanQuery, forbid_unknown_fields=True, kw_only=True):
-    """Which runs. errors: those that failed or are parked, the last trouble first. key: the one of an agent that has it."""
+class RunsQuery(RunFilters, frozen=True, kw_only=True):
+    """Which runs. key: the one of an agent that has it."""
 
-    about: About | None = None
-    status: RunStatusName | None = None
-    agent: Name | None = None
-    session: Name | None = None
-    parent: Name | None = None
     key: Name | None = None
-    errors: bool = False
 
 
 class TimelineQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -251,14 +245,9 @@ class SessionEffectsQuery(NumberedQuery, forbid_unknown_fields=True, kw_only=Tru
     open: bool = False
 
 
-class StreamMemoriesQuery(PageQuery, forbid_unknown_fields=True, kw_only=True):
-    """Which memories of a session or scope. status: "all" for every one; by default the live ones."""
+class StreamMemoriesQuery(OwnMemoryFilters, frozen=True, kw_only=True):
+    """Which memories of a session or scope."""
 
-    kind: MemoryKind | None = None
-    status: Literal["live", "superseded", "forgotten", "all"] = "live"
-    tag: Name | None = None
-    about: About | None = None
-    unread: bool = False
     at: At | None = None
 
 

@@ -197,10 +197,8 @@ def _found(entry: Entry | None, call: HttpCall) -> Entry:
 @route("GET", "/v1/sessions/{session}/decisions", Right.READ, Paged[DecisionRecord])
 async def list_session_decisions(call: HttpCall, query: SessionDecisionsQuery) -> Any:
     """The decisions of a session, newest first."""
-    session = await call.session(query.at)
-    found = await session.decisions(
-        open=query.open, tag=query.tag, about=query.about, limit=query.limit, after=call.after(query.after)
-    )
+    asked = call.asked(query)
+    found = await (await call.session(asked.pop("at"))).decisions(**asked)
     return call.paged(found.each(lambda each: each.record))
 
 
@@ -236,14 +234,12 @@ async def list_decisions(call: HttpCall, query: DecisionFilters) -> Any:
 @route("GET", "/v1/sessions/{session}/tasks", Right.READ, Paged[TaskRecord])
 async def list_session_tasks(call: HttpCall, query: SessionTasksQuery) -> Any:
     """The tasks of a session, newest first; or those that are ready."""
-    session = await call.session(query.at)
-    if query.ready:
+    asked = call.asked(query)
+    session = await call.session(asked.pop("at"))
+    if asked.pop("ready"):
         found = await session.ready(limit=query.limit, label=query.label)
         return {"items": [each.record for each in found], "next": None, "damaged": []}
-    page = await session.tasks(
-        status=query.status, label=query.label, parent=query.parent, stuck=query.stuck, about=query.about,
-        limit=query.limit, after=call.after(query.after),
-    )  # fmt: skip
+    page = await session.tasks(**asked)
     return call.paged(page.each(lambda each: each.record))
 
 

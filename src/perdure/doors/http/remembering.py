@@ -52,11 +52,9 @@ async def list_scope_memories(call: HttpCall, query: StreamMemoriesQuery) -> Any
 
 
 async def _listed(call: HttpCall, holder: AsyncSession | AsyncScope, query: StreamMemoriesQuery) -> Any:
-    found = await holder.memories(
-        kind=query.kind, status=None if query.status == "all" else query.status, tag=query.tag, about=query.about,
-        unread=query.unread, limit=query.limit, after=call.after(query.after),
-    )  # fmt: skip
-    return call.paged(found.each(lambda each: each.record))
+    asked = call.asked(query)
+    del asked["at"]
+    return call.paged((await holder.memories(**asked)).each(lambda each: each.record))
 
 
 @route("GET", "/v1/sessions/{session}/memories/{seq}", Right.READ, MemoryRecord)

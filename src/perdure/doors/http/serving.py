@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 from perdure.doors.http.admission import Admission
 from perdure.doors.http.places import PLACE, check_serves, url_of
 from perdure.doors.http.pulse import Pulse
-from perdure.errors import Error, Invalid, NotFound, Refused, Unauthenticated
+from perdure.doors.http.token_lookup import TokenLookup
+from perdure.errors import Error, Invalid, NotFound, Refused, Unauthenticated, Unavailable
 from perdure.handles.aio.store import AsyncStore
 from perdure.handles.opening import aopen
 from perdure.model.limits import LEASE_TTL_SECONDS
@@ -30,6 +33,9 @@ OPEN_FILES_MAX = 256
 NOTED_SECONDS = 3_600.0
 LIMITS_SECONDS = 5.0
 CLAIMS_MAX = 2_000  # claimed runs of remote workers whose places are kept in mind
+
+
+_USED: ContextVar[list[str] | None] = ContextVar("tenants that a request uses", default=None)
 
 
 class Visitor(NamedTuple):
@@ -60,11 +66,15 @@ class Serving:
         self._control: AsyncStore | None = None
         self._stores: OrderedDict[str, AsyncStore] = OrderedDict()
         self._opening = asyncio.Lock()
+        self._in_use: Counter[str] = Counter()  # requests under way, by the tenant whose store they use
         self._noted: dict[str, float] = {}
         self._pulses: dict[str, Pulse] = {}
         self._known_limits: dict[str, tuple[float, TenantLimits]] = {}
+        self._tokens = TokenLookup(lambda texts: self.control.read(tokens.find_each, texts))
         self.admission = Admission()
         self.draining = False
+        self.on_open: list[Callable[[], None]] = []  # called when the server begins
+        self._background: set[asyncio.Task[None]] = set()
 
     # -- opening and closing ---------------------------------------------------------------------------------
 
@@ -73,7 +83,16 @@ class Serving:
         self._control = await aopen(
             url_of(self.url, CONTROL), actor=self._actor, tenant=CONTROL, lease=self._lease_seconds
         )
+        for begin in self.on_open:
+            begin()
         return self
+
+    def in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Do something beside the requests, until the server closes."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+        return task
 
     def drain(self) -> None:
         """End the streams: their clients come back, to this server's successor. Other requests finish."""
@@ -84,6 +103,9 @@ class Serving:
     async def close(self) -> None:
         """Let every store go."""
         self.drain()
+        for task in [*self._background]:
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
         stores, self._stores = [*self._stores.values()], OrderedDict()
         for store in (*stores, *([self._control] if self._control is not None else ())):
             await store.close()
@@ -124,7 +146,7 @@ class Serving:
 
     async def identify(self, text: str) -> Visitor:
         """The holder of a token. Unauthenticated if there is none, or it opens nothing here."""
-        found = await self.control.read(tokens.find, text)
+        found = await self._tokens.find(text)
         try:
             store = await self.store(found.tenant)
         except (Invalid, NotFound, Refused) as error:
@@ -139,11 +161,34 @@ class Serving:
         async with self._opening:
             store = self._stores.get(tenant)
             if store is None:
+                await self._make_room()
                 store = self._stores[tenant] = await self._open(tenant)
             self._stores.move_to_end(tenant)
-            if len(self._stores) > OPEN_FILES_MAX:
-                await self._stores.popitem(last=False)[1].close()
+            if (used := _USED.get()) is not None:
+                used.append(tenant)
+                self._in_use[tenant] += 1
             return store
+
+    async def _make_room(self) -> None:
+        """Close the store that was not used for longest, if there are too many. Unavailable if requests use all of them."""
+        if len(self._stores) < OPEN_FILES_MAX:
+            return
+        idle = next((tenant for tenant in self._stores if not self._in_use[tenant]), None)
+        if idle is None:
+            hint = "come back later; serve some of the tenants elsewhere, or from PostgreSQL"
+            raise Unavailable(f"{OPEN_FILES_MAX} tenants are being served, which is the most", path="tenant", hint=hint)
+        await self._stores.pop(idle).close()
+
+    @contextmanager
+    def request(self) -> Iterator[None]:
+        """A request, from its first byte to the last one of its answer: the stores that it uses stay open."""
+        used: list[str] = []
+        token = _USED.set(used)
+        try:
+            yield
+        finally:
+            _USED.reset(token)
+            self._in_use.subtract(used)
 
     async def _open(self, tenant: str) -> AsyncStore:
         if PLACE in self.url:

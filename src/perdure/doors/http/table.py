@@ -99,6 +99,11 @@ class Route(NamedTuple):
         return inspect.getdoc(self.verb) or self.name
 
     @property
+    def grows(self) -> bool:
+        """Whether it may be refused because a tenant has stored too much. Not what ends things that were begun, nor deletes."""
+        return self.right is Right.WRITE and self.method != DELETE and self.target is not MarkedIn.EFFECT
+
+    @property
     def needs_body(self) -> bool:
         """Whether a body must be sent: a field of it has no default."""
         return any(each.required for each in msgspec.structs.fields(self.body))

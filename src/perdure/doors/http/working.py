@@ -61,6 +61,7 @@ from perdure.runtime.remote import HowFar, RemoteClaim
 from perdure.runtime.remote_verbs import CallSaid, RestSaid, StepSaid
 
 FOUND_MAX = 20
+HOLDERS_MAX = 256  # workers of one token that live at once
 LOOK_SECONDS = 0.25
 PAGE_BYTES = 4 * 1024 * 1024
 WORK = Right.WORK
@@ -68,7 +69,11 @@ WORK = Right.WORK
 
 def holder_of(call: HttpCall, holder: str) -> str:
     """The name of a holder in the store: with the id of the door's token, so that it is nobody else's."""
-    return f"remote-{call.identity.token.id}-{holder}"
+    return f"{_prefix(call)}{holder}"
+
+
+def _prefix(call: HttpCall) -> str:
+    return f"remote-{call.identity.token.id}-"
 
 
 # -- taking runs -----------------------------------------------------------------------------------------------------
@@ -80,6 +85,7 @@ async def claim_work(call: HttpCall, body: WorkClaimInput) -> Any:
 
     Safe to repeat: a run that this worker holds and does not name in `held` is given again, under a new token.
     """
+    await call.check_bytes()  # runs that were begun can end, and no other begins
     deadline = time.monotonic() + body.wait
     while True:
         seen = await _look(call, body)
@@ -98,8 +104,14 @@ async def _look(call: HttpCall, body: WorkClaimInput) -> Look:
     seen = await call.caller.read(workers.look, wanted, FOUND_MAX, core.living.is_dead, holder)
     if not seen.introduced:
         about = About(0, tuple(body.agents), body.concurrency, programs=tuple(body.agents.values()))
-        await call.caller.write(workers.introduce, holder, about)
+        await call.caller.write(_with_room, _prefix(call), workers.introduce, holder, about)
     return seen
+
+
+def _with_room(tx: Any, prefix: str, verb: Any, holder: str, *about: Any) -> None:
+    """A sign of life of a worker, as long as its token has not too many."""
+    presence.make_room(tx, holder, prefix, HOLDERS_MAX)
+    verb(tx, holder, *about)
 
 
 async def _take(call: HttpCall, body: WorkClaimInput, seen: Look) -> WorkClaimAnswer | None:
@@ -172,7 +184,7 @@ def _lease_seconds(call: HttpCall) -> float:
 async def heartbeat(call: HttpCall, body: HolderInput) -> Any:
     """Say that a worker lives, for all the runs that it has. Safe to repeat."""
     holder = holder_of(call, body.holder)
-    await call.caller.write(presence.beat, holder, ())
+    await call.caller.write(_with_room, _prefix(call), presence.beat, holder, ())
     found = await call.caller.read(_held, holder)
     return HeartbeatAnswer(runs=found, draining=call.serving.draining, lease_seconds=_lease_seconds(call))
 
@@ -358,7 +370,8 @@ async def open_wait(call: HttpCall, body: WaitInput) -> Any:
 async def start_child(call: HttpCall, body: ChildInput) -> Any:
     """Start another run at a place and wait for its end. At the same place again: that same run's end, if it came."""
     args, kwargs = value_from(body.args, "body.args"), value_from(body.kwargs, "body.kwargs")
-    given = (body.agent, args, kwargs, body.timeout, named(body.about))
+    most = call.serving.admission.runs_limit(call.identity.token.tenant)
+    given = (body.agent, args, kwargs, body.timeout, named(body.about), most)
     return await _answer(call, body, remote_verbs.start_child, *given)
 
 

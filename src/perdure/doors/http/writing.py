@@ -52,7 +52,6 @@ from perdure.model.records.conversation import Call, Cover, Native, Pins, Turn
 from perdure.model.records.decisions import DecisionRecord
 from perdure.model.records.tasks import TaskRecord
 from perdure.model.records.values import Entry
-from perdure.planes.memory import values
 
 SESSION, SCOPE = MarkedIn.SESSION, MarkedIn.SCOPE
 
@@ -256,9 +255,7 @@ def unset_scope_value(tx: Atomic, call: HttpCall) -> Any:
 
 def _set(holder: Session | Scope, call: HttpCall, body: ValueInput) -> Entry:
     value, name = value_from(body.value, "body.value"), call.parts["name"]
-    return holder._write(
-        values.put, name, value, expect=call.version, ttl=body.ttl, about=body.about, derived=body.derived
-    )
+    return holder.set(name, value, expect=call.version, ttl=body.ttl, about=body.about, derived=body.derived)
 
 
 # -- plan and decisions --------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field, create_model
 
 from perdure.doors.mcp import answers
 from perdure.doors.mcp.door import Door, door_of, told
-from perdure.doors.mcp.tools import Ctx, Key, Session
+from perdure.doors.mcp.tools import About, Ctx, Key, Session
 from perdure.errors import Conflict
 from perdure.handles.atomic import Atomic
 from perdure.model.records.runs import WaitRecord, WaitState
@@ -31,10 +31,10 @@ class PersonReply(BaseModel):
 
 @told
 async def reply(
-    ctx: Ctx, question: str, key: str, choices: list[str], session: str
+    ctx: Ctx, question: str, key: str, choices: list[str], about: list[str], session: str
 ) -> PersonReply | Elicit[PersonReply]:
     """The answer that is known already, or a question to the client; nothing, if the client cannot show any."""
-    asked = await _ask(door_of(ctx), session, key, question, choices)
+    asked = await _ask(door_of(ctx), session, key, question, choices, about)
     capabilities = ctx.client_capabilities
     if asked.state is not WaitState.OPEN or capabilities is None or capabilities.elicitation is None:
         return PersonReply()
@@ -53,13 +53,14 @@ async def ask(
     key: Key,
     replied: Annotated[AcceptedElicitation[PersonReply] | DeclinedElicitation | CancelledElicitation, Resolve(reply)],
     choices: Annotated[list[str], Field(description="The answers to choose from; empty for any text.")] = [],  # noqa: B006
+    about: About = [],  # noqa: B006 - the protocol's default; nobody changes it
     session: Session = "",
 ) -> answers.Asked:
     """Ask the user something that you must not decide yourself. The question is kept until somebody answers it, here or
     elsewhere: if there is no answer yet, do other work and call this again with the same key.
     """
     door = door_of(ctx)
-    found = await _ask(door, session, key, question, choices)
+    found = await _ask(door, session, key, question, choices, about)
     if isinstance(replied, AcceptedElicitation) and replied.data.answer and found.state is WaitState.OPEN:
         found = await _answered(door, found, replied.data.answer)
     answered = found.state is WaitState.MET
@@ -74,13 +75,13 @@ async def ask(
     )
 
 
-async def _ask(door: Door, session: str, key: str, question: str, choices: list[str]) -> WaitRecord:
+async def _ask(door: Door, session: str, key: str, question: str, choices: list[str], about: list[str]) -> WaitRecord:
     """The ask of this key, opened if it is new, as it stands now."""
 
     def write(tx: Atomic, name: str) -> int:
-        return tx.session(name).ask(question, choices=choices or None).seq
+        return tx.session(name).ask(question, choices=choices or None, about=about).seq
 
-    seq = await door.once("ask", session, key, {"question": question, "choices": choices}, write)
+    seq = await door.once("ask", session, key, {"question": question, "choices": choices}, write, about)
     return await (await door.session(session)).asked(seq)
 
 

@@ -92,10 +92,14 @@ class Door:
         labels = self._labels if wanted == self.default else ()
         return await (await self.store()).session(wanted, labels=labels)
 
-    async def once(self, tool: str, session: str, key: str, asked: dict[str, Any], fn: Callable[[Atomic, str], T]) -> T:
-        """Carry a write out once for this key: `fn(tx, name of the session)`."""
+    async def once(
+        self, tool: str, session: str, key: str, asked: dict[str, Any], fn: Callable[[Atomic, str], T],
+        about: list[str] | None = None,
+    ) -> T:  # fmt: skip
+        """Carry a write out once for this key: `fn(tx, name of the session)`. about: whom the answer is about."""
         found = await self.session(session)
-        return await found.once(key, lambda tx: fn(tx, found.name), asked={"tool": tool, **asked})
+        given = {"tool": tool, **asked, **({"about": about} if about else {})}
+        return await found.once(key, lambda tx: fn(tx, found.name), asked=given, about=about or ())
 
 
 def door_of(ctx: Context[Any, Any]) -> Door:

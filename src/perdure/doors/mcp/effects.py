@@ -12,7 +12,8 @@ from pydantic import Field
 
 from perdure.doors.mcp import answers
 from perdure.doors.mcp.door import door_of, short
-from perdure.doors.mcp.tools import LISTED_MAX, Ctx, Key, Session
+from perdure.doors.mcp.tools import LISTED_MAX, About, Ctx, Key, Session
+from perdure.effects.next_steps import SenderVerbs, for_sender
 from perdure.errors import Conflict, InDoubt
 from perdure.handles.atomic import Atomic
 from perdure.model.records.effects import Absent, Declined, EffectRecord, EffectState, Happened, Verdict
@@ -20,16 +21,7 @@ from perdure.model.records.tasks import TaskStatus
 from perdure.planes.conversation.transcript import as_text
 
 EffectId = Annotated[str, Field(description="From `effect_begin` or `open_loops`, such as session:acme/12.")]
-NEXT = {
-    EffectState.PLANNED: "Call `effect_dispatch` before you do it.",
-    EffectState.DISPATCHED: (
-        "Do it now, once, then call `effect_commit`. If you cannot tell whether you did it, look, then `effect_settle`."
-    ),
-    EffectState.IN_DOUBT: "Do not do it again. Find out whether it happened, then call `effect_settle`.",
-    EffectState.COMMITTED: "It happened: use the result, and do not do it again.",
-    EffectState.FAILED: "It did not happen. Decide what to do; another try is a new effect with a new key.",
-    EffectState.WITHDRAWN: "It was refused. Do not do it; tell the user.",
-}
+VERBS = SenderVerbs(dispatch="`effect_dispatch`", commit="`effect_commit`", settle="`effect_settle`")
 
 
 async def effect_begin(
@@ -41,13 +33,14 @@ async def effect_begin(
         Literal["unsafe", "idempotent", "keyed", "read"],
         Field(description="idempotent: twice is as good as once. keyed: the other side deduplicates on sent_key."),
     ] = "unsafe",
+    about: About = [],  # noqa: B006 - the protocol's default; nobody changes it
     session: Session = "",
 ) -> answers.Effect:
     """Before you change the outside world (push, publish, mail, deploy, pay), write the intent down. The same key and
     arguments give the same effect: look at its state, because an earlier context may have done it already.
     """
     found = await door_of(ctx).session(session)
-    return _effect((await found.begin(tool, args, kind=kind, key=key)).record)
+    return _effect((await found.begin(tool, args, kind=kind, key=key, about=about)).record)
 
 
 async def effect_dispatch(ctx: Ctx, effect: EffectId, key: Key, session: Session = "") -> answers.Effect:
@@ -72,16 +65,19 @@ async def effect_commit(
     outcome: Annotated[Literal["happened", "failed"], Field(description="failed: it is known not to have happened.")],
     result: Annotated[Any, Field(description="Its result: a number, a URL; any JSON value.")] = None,
     error: Annotated[str, Field(description="With outcome=failed, why.")] = "",
+    about: About = [],  # noqa: B006 - the protocol's default; nobody changes it
     session: Session = "",
 ) -> answers.Effect:
     """Say what came of what you dispatched, as soon as you know."""
 
     def write(tx: Atomic, _name: str) -> str:
         found = tx.effect(effect)
-        return (found.commit(result) if outcome == "happened" else found.fail(error or "failed")).id
+        return (
+            found.commit(result, about=about) if outcome == "happened" else found.fail(error or "failed", about=about)
+        ).id
 
     asked = {"effect": effect, "outcome": outcome, "result": result, "error": error}
-    await door_of(ctx).once("effect_commit", session, key, asked, write)
+    await door_of(ctx).once("effect_commit", session, key, asked, write, about)
     return _effect((await (await door_of(ctx).store()).effect(effect)).record)
 
 
@@ -95,6 +91,7 @@ async def effect_settle(
     key: Key,
     evidence: Annotated[str, Field(description="How you know: what you looked at.")],
     result: Annotated[Any, Field(description="With verdict=happened, what it gave.")] = None,
+    about: About = [],  # noqa: B006 - the protocol's default; nobody changes it
     session: Session = "",
 ) -> answers.Effect:
     """Say what became of an effect in doubt, after you looked at the other side. Never guess: ask the user with `ask`."""
@@ -103,51 +100,55 @@ async def effect_settle(
     }  # fmt: skip
 
     def write(tx: Atomic, name: str) -> str:
-        settled = tx.effect(effect).settle(verdicts[verdict])
-        tx.session(name).emit("mcp.settled", {"effect": effect, "verdict": verdict, "evidence": evidence})
+        settled = tx.effect(effect).settle(verdicts[verdict], about=about)
+        said = {"effect": effect, "verdict": verdict, "evidence": evidence}
+        tx.session(name).emit("mcp.settled", said, about=about, refs=[settled.record.ref])
         return settled.id
 
     asked = {"effect": effect, "verdict": verdict, "result": result, "evidence": evidence}
-    await door_of(ctx).once("effect_settle", session, key, asked, write)
+    await door_of(ctx).once("effect_settle", session, key, asked, write, about)
     return _effect((await (await door_of(ctx).store()).effect(effect)).record)
 
 
 def _effect(record: EffectRecord) -> answers.Effect:
-    following = NEXT.get(record.state, "See `open_loops`.")
     return answers.Effect(
         effect=record.id, tool=record.tool, state=record.state.value, attempt=record.attempt, sent_key=record.sent_key,
-        result=record.result, next=following,
+        result=record.result, next=for_sender(record, VERBS),
     )  # fmt: skip
 
 
 async def open_loops(
-    ctx: Ctx, limit: Annotated[int, Field(ge=1, le=LISTED_MAX)] = 20, session: Session = ""
+    ctx: Ctx,
+    limit: Annotated[int, Field(ge=1, le=LISTED_MAX)] = 20,
+    about: Annotated[str, Field(description="Only what is about this person or thing.")] = "",
+    session: Session = "",
 ) -> answers.Loops:
     """List what is open: effects in doubt, questions to people, open decisions, tasks that somebody is at or that are blocked,
     and the turn that waits for an answer. Look here before you end a session.
     """
     found = await door_of(ctx).session(session)
     store = await door_of(ctx).store()
+    whom = about or None
     loops = [
         answers.Loop(kind="effect", id=each.id, text=each.tool, state=each.state.value)
-        for each in await found.effects(open=True, limit=limit)
+        for each in await found.effects(open=True, about=whom, limit=limit)
     ]
     loops += [
         answers.Loop(kind="ask", id=each.id, text=short(each.question), state="not answered")
-        for each in await store.asks(limit=limit)
+        for each in await store.asks(about=whom, limit=limit)
         if each.stream == found.name
     ]
     loops += [
         answers.Loop(kind="decision", id=str(each.seq), text=short(each.text), state="open")
-        for each in await found.decisions(open=True, limit=limit)
+        for each in await found.decisions(open=True, about=whom, limit=limit)
     ]
     for status in (TaskStatus.DOING, TaskStatus.BLOCKED):
         loops += [
             answers.Loop(kind="task", id=str(each.id), text=each.title, state=status.value)
-            for each in await found.tasks(status=status.value, limit=limit)
+            for each in await found.tasks(status=status.value, about=whom, limit=limit)
         ]
     pending = await found.pending()
-    if pending is not None:
+    if pending is not None and (whom is None or await found.turns(after=pending.turn.seq - 1, about=whom, limit=1)):
         text = short(as_text(pending.turn.content)) or "calls without a result"
         loops.append(answers.Loop(kind="turn", id=str(pending.turn.seq), text=text, state="waits for an answer"))
     following = (

@@ -26,6 +26,10 @@ Key = Annotated[
     ),
 ]
 Session = Annotated[str, Field(description="The session's name; empty for the one of this workspace.")]
+About = Annotated[
+    list[str],
+    Field(description="The people and things that it is about, such as user:alice: they can be asked for, and erased."),
+]
 Kind = Literal[
     "fact", "preference", "workflow", "snippet", "lesson", "failed_approach", "rule", "correction", "vocabulary", "map",
     "document",
@@ -79,6 +83,7 @@ async def remember(
     tags: list[str] = [],  # noqa: B006 - the protocol's default; nobody changes it
     supersedes: Annotated[int, Field(ge=0, description="The number of the memory that this replaces; 0: none.")] = 0,
     because: Annotated[str, Field(description="Why it replaces that one.")] = "",
+    about: About = [],  # noqa: B006 - as above
     session: Session = "",
 ) -> answers.Written:
     """Write down what a later context must know: a rule or preference that the user stated, a fact about the repository, a
@@ -89,12 +94,14 @@ async def remember(
     def write(tx: Atomic, name: str) -> dict[str, Any]:
         place = tx.scope(scope) if scope else tx.session(name)
         if supersedes:
-            made = place.memory(supersedes).supersede(text, because=because, kind=kind, source=source, tags=tags)
+            made = place.memory(supersedes).supersede(
+                text, because=because, kind=kind, source=source, tags=tags, about=about or None
+            )
         else:
-            made = place.remember(text, kind=kind, source=source, tags=tags)
+            made = place.remember(text, kind=kind, source=source, tags=tags, about=about)
         return {"session": name, "kind": made.kind.value, "number": made.seq, "scope": scope}
 
-    made = await door_of(ctx).once("remember", session, key, asked, write)
+    made = await door_of(ctx).once("remember", session, key, asked, write, about)
     return answers.Written(**made, next="Continue. `recall` finds it; pass supersedes to replace it when it changes.")
 
 
@@ -104,11 +111,12 @@ async def recall(
     k: Annotated[int, Field(ge=1, le=LISTED_MAX)] = 8,
     kinds: list[Kind] = [],  # noqa: B006 - as above
     scopes: Annotated[list[str], Field(description="Read these scopes instead of those of the session.")] = [],  # noqa: B006
+    about: Annotated[list[str], Field(description="Only memories about all of these.")] = [],  # noqa: B006
     session: Session = "",
 ) -> answers.RecalledMemories:
     """Find memories that answer a question, before you search the code or ask the user. Each says whether it still holds."""
     found = await door_of(ctx).session(session)
-    hits = await found.recall(query, k, kinds=kinds or None, scopes=scopes or None)
+    hits = await found.recall(query, k, kinds=kinds or None, scopes=scopes or None, about=about)
     shown = [
         answers.Memory(
             scope=hit.memory.scope, number=hit.memory.seq, kind=hit.memory.kind.value, text=short(hit.memory.text),
@@ -153,15 +161,19 @@ async def search(
 
 
 async def goal(
-    ctx: Ctx, text: Annotated[str, Field(description="The purpose of the session.")], key: Key, session: Session = ""
+    ctx: Ctx,
+    text: Annotated[str, Field(description="The purpose of the session.")],
+    key: Key,
+    about: Annotated[list[str], Field(description="The people and things that the whole session is about.")] = [],  # noqa: B006
+    session: Session = "",
 ) -> answers.Written:
     """Say what the session is for, when the user states it or it changes."""
 
     def write(tx: Atomic, name: str) -> dict[str, Any]:
-        tx.session(name).set_goal(text)
+        tx.session(name).set_goal(text, about=about)
         return {"session": name, "kind": "goal", "number": 0}
 
-    made = await door_of(ctx).once("goal", session, key, {"text": text}, write)
+    made = await door_of(ctx).once("goal", session, key, {"text": text}, write, about)
     return answers.Written(**made, next="Write the plan down with `task`, one call for each task.")
 
 
@@ -173,6 +185,7 @@ async def decide(
     then: Annotated[str, Field(description="The consequence: the next act.")] = "",
     tags: list[str] = [],  # noqa: B006 - as above
     supersedes: Annotated[int, Field(ge=0, description="The number of the decision that this replaces; 0: none.")] = 0,
+    about: About = [],  # noqa: B006 - as above
     session: Session = "",
 ) -> answers.Written:
     """Write a decision down before you act on it: a choice that later work depends on, with its reason."""
@@ -181,12 +194,14 @@ async def decide(
     def write(tx: Atomic, name: str) -> dict[str, Any]:
         here = tx.session(name)
         if supersedes:
-            made = here.decision(supersedes).supersede(text, because=because, then=then or None, tags=tags or None)
+            made = here.decision(supersedes).supersede(
+                text, because=because, then=then or None, tags=tags or None, about=about
+            )
         else:
-            made = here.decide(text, because=because, then=then or None, tags=tags)
+            made = here.decide(text, because=because, then=then or None, tags=tags, about=about)
         return {"session": name, "kind": "decision", "number": made.seq}
 
-    made = await door_of(ctx).once("decide", session, key, asked, write)
+    made = await door_of(ctx).once("decide", session, key, asked, write, about)
     return answers.Written(
         **made, next=f"Act on it, then call `close` with decision={made['number']} and what came of it."
     )
@@ -198,16 +213,17 @@ async def close(
     outcome: Annotated[str, Field(description="Its outcome: worked, failed, dropped …")],
     key: Key,
     note: str = "",
+    about: About = [],  # noqa: B006 - as above
     session: Session = "",
 ) -> answers.Written:
     """Say what came of a decision."""
     asked = {"decision": decision, "outcome": outcome, "note": note}
 
     def write(tx: Atomic, name: str) -> dict[str, Any]:
-        made = tx.session(name).decision(decision).close(outcome, note=note or None)
+        made = tx.session(name).decision(decision).close(outcome, note=note or None, about=about)
         return {"session": name, "kind": "decision", "number": made.seq}
 
-    made = await door_of(ctx).once("close", session, key, asked, write)
+    made = await door_of(ctx).once("close", session, key, asked, write, about)
     return answers.Written(**made, next="If it failed, `remember` it as a failed_approach. Then continue.")
 
 
@@ -222,6 +238,7 @@ async def task(
     priority: Annotated[int, Field(description="Higher comes first.")] = 0,
     detail: str = "",
     labels: list[str] = [],  # noqa: B006 - as above
+    about: About = [],  # noqa: B006 - as above
     session: Session = "",
 ) -> answers.Claimed:
     """Write a task of the plan down, so that it survives this context. One call for each task."""
@@ -229,10 +246,10 @@ async def task(
 
     def write(tx: Atomic, name: str) -> dict[str, Any]:
         here = tx.session(name)
-        made = here.task(title, needs=needs, priority=priority, labels=labels, detail=detail or None)
+        made = here.task(title, needs=needs, priority=priority, labels=labels, detail=detail or None, about=about)
         return {"session": name, "task": _task(made.record)}
 
-    made = await door_of(ctx).once("task", session, key, asked, write)
+    made = await door_of(ctx).once("task", session, key, asked, write, about)
     return answers.Claimed(**made, next="Call `claim` before you begin it.")
 
 
@@ -281,6 +298,7 @@ async def move(
     key: Key,
     note: Annotated[str, Field(description="The result, or the reason; needed for blocked.")] = "",
     token: Annotated[int, Field(ge=0, description="From `claim`; 0 if you did not claim it.")] = 0,
+    about: About = [],  # noqa: B006 - as above
     session: Session = "",
 ) -> answers.Claimed:
     """Say what became of a task. todo gives a claimed task back, or takes up one that was blocked, failed or cancelled."""
@@ -288,12 +306,13 @@ async def move(
     def write(tx: Atomic, name: str) -> dict[str, Any]:
         found = tx.session(name).get_task(task, token=token or None)
         verb = BACK_TO_TODO.get(found.status, "release") if to == "todo" else VERBS[to]
-        takes_note = verb != "release" and (note or verb == "block")
-        moved = getattr(found, verb)(*([note] if takes_note else []))
+        if verb == "release":  # the one that says nothing
+            return {"session": name, "task": _task(found.release().record)}
+        moved = getattr(found, verb)(*([note] if note or verb == "block" else []), about=about)
         return {"session": name, "task": _task(moved.record)}
 
     asked = {"task": task, "to": to, "note": note, "token": token}
-    made = await door_of(ctx).once("move", session, key, asked, write)
+    made = await door_of(ctx).once("move", session, key, asked, write, about)
     return answers.Claimed(**made, next="Call `ready` for what can be begun now.")
 
 
@@ -312,14 +331,15 @@ async def say(
     role: Literal["user", "assistant", "system"],
     text: str,
     key: Key,
+    about: About = [],  # noqa: B006 - as above
     session: Session = "",
 ) -> answers.Written:
     """Keep a turn of the conversation. Not needed where the host's hooks keep the transcript."""
 
     def write(tx: Atomic, name: str) -> dict[str, Any]:
-        return {"session": name, "kind": "turn", "number": tx.session(name).say(role, text).seq}
+        return {"session": name, "kind": "turn", "number": tx.session(name).say(role, text, about=about).seq}
 
-    made = await door_of(ctx).once("say", session, key, {"role": role, "text": text}, write)
+    made = await door_of(ctx).once("say", session, key, {"role": role, "text": text}, write, about)
     return answers.Written(**made, next="Continue.")
 
 
@@ -339,15 +359,15 @@ async def set_(
     key: Key,
     expect: Annotated[int, Field(ge=-1, description="Its version now, 0 if it is not there; -1: whatever it is.")] = -1,
     ttl: Annotated[str, Field(description="It is gone after this time, such as 1h; empty: it stays.")] = "",
+    about: About = [],  # noqa: B006 - as above
     session: Session = "",
 ) -> answers.Value:
     """Keep a small value under a name, for the state of the work: a branch, a cursor, the last test result."""
 
     def write(tx: Atomic, here: str) -> dict[str, Any]:
-        made = tx.session(here).set(name, value, expect=None if expect < 0 else expect, ttl=ttl or None)
+        made = tx.session(here).set(name, value, expect=None if expect < 0 else expect, ttl=ttl or None, about=about)
         return {"session": here, "name": name, "value": value, "version": made.version}
 
-    made = await door_of(ctx).once(
-        "set", session, key, {"name": name, "value": value, "expect": expect, "ttl": ttl}, write
-    )
+    asked = {"name": name, "value": value, "expect": expect, "ttl": ttl}
+    made = await door_of(ctx).once("set", session, key, asked, write, about)
     return answers.Value(**made, next="Continue. `get` reads it, and boot shows it.")

@@ -1,4 +1,6 @@
-"""Cases of booting: what it costs to bring a fresh context window back, at three ages of a session and from the shell."""
+"""Cases of booting: what it costs to bring a fresh context window back, at three ages of a session and from the shell; and how
+much of what a task needs is in the pack.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +15,8 @@ from typing import Any
 
 import perdure
 from perdure.evaluation.bench.case import Benchmark, Context, Figure, at_most, users_environment
+from perdure.evaluation.boot import labelled, measured, telling
+from perdure.testing.clock import FakeClock
 
 TASK = "fix the login test on Safari"
 AGES = (100, 10_000, 100_000)  # turns
@@ -112,7 +116,31 @@ def _command_seconds(command: list[str]) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
+def evidence(context: Context) -> list[Figure]:
+    """The share of the evidence in the pack by class and budget, beside the last turns and beside printing all and cutting."""
+    found: dict[int, list[measured.Shares]] = {budget: [] for budget in measured.BUDGETS}
+    for name in labelled.HISTORIES[: context.count(len(labelled.HISTORIES))]:
+        history, clock = labelled.history(name), FakeClock()
+        with context.scratch() as folder, perdure.open(f"sqlite:///{folder}/bench.db", clock=clock) as store:
+            session = telling.tell(store, history, clock)
+            for budget in measured.BUDGETS:
+                found[budget].append(measured.measure(session, history, budget))
+    return [
+        _beside(f"{of} at {budget:,} tokens", {way: shares[of] for way, shares in means.items()})
+        for budget, means in ((budget, measured.mean(each)) for budget, each in found.items())
+        for of in labelled.CLASSES
+    ]
+
+
+def _beside(measure: str, ways: dict[str, float]) -> Figure:
+    ours, *others = (ways[way] for way in measured.WAYS)
+    met = all(measured.is_ahead(ours, theirs) for theirs in others) and (ours == 1.0 or "rules" not in measure)
+    detail = ", ".join(f"{way} {ways[way]:.3f}" for way in measured.WAYS[1:])
+    return Figure(measure, ours, "", f"> {max(others):.3f}" if max(others) < 1 else "1", met, detail)
+
+
 CASES = [
+    Benchmark("boot-evidence", "evidence that a task needs, in a boot of 1,000, 4,000 and 16,000 tokens", evidence),
     Benchmark("boot", "booting for a task at 100, 10,000 and 100,000 turns", ages),
     Benchmark("boot-command", "perdure boot from the shell, and a boot with 20 checks", from_the_shell),
 ]

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from perdure.handles.aio.base import AsyncStoreHandle
 from perdure.handles.aio.run_handle import AsyncRunHandle
-from perdure.model.lazily import lazily
+from perdure.handles.later import adopting
 from perdure.model.records.envelope import Envelope
 from perdure.planes.execution import runs
-
-if TYPE_CHECKING:
-    from perdure.effects import adopting
-else:
-    (adopting,) = lazily("perdure.effects", "adopting")
 
 
 class AsyncAdopting(AsyncStoreHandle):

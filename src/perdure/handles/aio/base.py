@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Concatenate, ParamSpec, TypeVar
 
 from perdure.log.change import Stream
+from perdure.planes.reading.sides import OtherSide
 from perdure.runtime.callers import AsyncCaller
 from perdure.stores.core import Reader
 from perdure.stores.tx import Tx
@@ -52,6 +53,12 @@ class AsyncStreamHandle:
 
     async def _read(self, verb: Callable[Concatenate[Reader, Stream, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._caller.read(verb, self._stream, *args, **kwargs)
+
+    def _beside(self, other: AsyncStreamHandle) -> OtherSide:
+        """Another handle, to be compared with this one."""
+        mine, theirs = self._caller, other._caller
+        is_here = theirs.core is mine.core and theirs.tenant == mine.tenant
+        return OtherSide(theirs.core, theirs.tenant, other._stream, is_here=is_here)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"

@@ -7,14 +7,12 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from perdure.handles.aio.base import AsyncStreamHandle
-from perdure.model.lazily import lazily
+from perdure.handles.later import boot_making as making
+from perdure.handles.later import checking
 
 if TYPE_CHECKING:
-    from perdure.boot import checking, making
     from perdure.boot.manifest import PackManifest
     from perdure.boot.pack import Pack
-else:
-    checking, making = lazily("perdure.boot", "checking", "making")
 
 
 class AsyncBooting(AsyncStreamHandle):

@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
-from typing import TYPE_CHECKING
 
 from perdure.handles.aio.base import AsyncStoreHandle, AsyncStreamHandle
+from perdure.handles.facts import DecisionFacts
 from perdure.handles.filtered import filtered
+from perdure.handles.later import checking, decisions
 from perdure.log.change import Stream
 from perdure.model.filters import DecisionFilters, SessionDecisionFilters
-from perdure.model.lazily import lazily
-from perdure.model.records.decisions import DecisionRecord, DecisionStatus, Reference
-from perdure.model.refs import Ref
+from perdure.model.records.decisions import DecisionRecord, Reference
 from perdure.planes.reading.paging import Page
 from perdure.runtime.callers import AsyncCaller
 
-if TYPE_CHECKING:
-    from perdure.boot import checking
-    from perdure.planes.execution import decisions
-else:
-    (decisions,) = lazily("perdure.planes.execution", "decisions")
-    (checking,) = lazily("perdure.boot", "checking")
 
-
-class AsyncDecision(AsyncStreamHandle):
+class AsyncDecision(DecisionFacts, AsyncStreamHandle):
     """One decision. Shows what was last known of it; each verb and `refresh` bring that up to date."""
 
     __slots__ = ("_record",)
@@ -32,96 +23,6 @@ class AsyncDecision(AsyncStreamHandle):
     def __init__(self, caller: AsyncCaller, stream: Stream, pin: str, record: DecisionRecord) -> None:
         super().__init__(caller, stream, pin)
         self._record = record
-
-    @property
-    def record(self) -> DecisionRecord:
-        """All that was last known, as plain data."""
-        return self._record
-
-    @property
-    def seq(self) -> int:
-        """Its number in its session."""
-        return self._record.seq
-
-    @property
-    def session(self) -> str:
-        """The name of its session."""
-        return self._record.session
-
-    @property
-    def text(self) -> str:
-        """The decision in words."""
-        return self._record.text
-
-    @property
-    def because(self) -> str:
-        """Why."""
-        return self._record.because
-
-    @property
-    def then(self) -> str | None:
-        """The step that is to follow."""
-        return self._record.then
-
-    @property
-    def status(self) -> DecisionStatus:
-        """open, closed or superseded."""
-        return self._record.status
-
-    @property
-    def outcome(self) -> str | None:
-        """The outcome."""
-        return self._record.outcome
-
-    @property
-    def note(self) -> str | None:
-        """The note of its closing."""
-        return self._record.note
-
-    @property
-    def tags(self) -> tuple[str, ...]:
-        """Its tags, sorted."""
-        return self._record.tags
-
-    @property
-    def actor(self) -> str:
-        """Who decided."""
-        return self._record.actor
-
-    @property
-    def at(self) -> datetime:
-        """When it was decided."""
-        return self._record.at
-
-    @property
-    def changed_at(self) -> datetime:
-        """When it was last changed."""
-        return self._record.changed_at
-
-    @property
-    def closed_at(self) -> datetime | None:
-        """When it ceased to be open; None for one that is open, or that an older Perdure closed."""
-        return self._record.closed_at
-
-    @property
-    def supersedes(self) -> int | None:
-        """The number of the decision that this one replaced."""
-        return self._record.supersedes
-
-    @property
-    def superseded_by(self) -> int | None:
-        """The number of the decision that replaced this one."""
-        return self._record.superseded_by
-
-    @property
-    def refs(self) -> tuple[Ref, ...]:
-        """The things that it refers to."""
-        return self._record.refs
-
-    @property
-    def ref(self) -> Ref:
-        """How others refer to it."""
-        return self._record.ref
 
     async def refresh(self) -> AsyncDecision:
         """Look again; returns itself."""

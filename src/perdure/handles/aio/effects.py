@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import Any, TypeVar, overload
 
 from perdure.effects import approvals, ledger, operator_verbs, settling
 from perdure.effects.commands import Steps
-from perdure.effects.composed import Ends, answering, checkpointing, of
+from perdure.effects.composed import end_begun
 from perdure.effects.intents import intend, named_args
 from perdure.effects.ledger import Outcome, error_of
 from perdure.effects.outcomes import in_doubt, outcome_of
 from perdure.effects.tool import as_tool, kind_of
-from perdure.errors import Conflict, Invalid, Refused
+from perdure.errors import Invalid
 from perdure.handles.aio.base import AsyncStoreHandle, AsyncStreamHandle
+from perdure.handles.facts import EffectFacts
 from perdure.handles.filtered import filtered
+from perdure.handles.later import orphaned
 from perdure.log.change import Stream
 from perdure.model.filters import EffectFilters
 from perdure.model.functions import Coro, P, R
-from perdure.model.lazily import lazily
 from perdure.model.limits import check_name, check_question
 from perdure.model.records.conversation import Call
 from perdure.model.records.effects import (
@@ -40,11 +41,6 @@ from perdure.runtime.callers import AsyncCaller
 from perdure.runtime.shells import AsyncShell, acting_in
 from perdure.stores.rollback_guard import Dispatch
 
-if TYPE_CHECKING:
-    from perdure.effects import orphaned
-else:
-    (orphaned,) = lazily("perdure.effects", "orphaned")
-
 T = TypeVar("T")
 
 
@@ -57,7 +53,7 @@ class AsyncActing(AsyncStreamHandle):
         return await AsyncShell(self._caller, self._stream, self._pin).run(steps)
 
 
-class AsyncEffect(AsyncActing):
+class AsyncEffect(EffectFacts, AsyncActing):
     """One effect. Shows what was last known of it; each verb and `refresh` bring that up to date.
 
     All verbs are atomic and fenced by the attempt: what comes too late is recorded and changes nothing. Of an effect of a run
@@ -69,46 +65,6 @@ class AsyncEffect(AsyncActing):
     def __init__(self, caller: AsyncCaller, stream: Stream, pin: str, record: EffectRecord) -> None:
         super().__init__(caller, stream, pin)
         self._record = record
-
-    @property
-    def record(self) -> EffectRecord:
-        """All that was last known, as plain data."""
-        return self._record
-
-    @property
-    def id(self) -> str:
-        """How people name it: `perdure settle` takes it."""
-        return self._record.id
-
-    @property
-    def state(self) -> EffectState:
-        """planned, dispatched, in_doubt, committed, failed, withdrawn, undoing or undone."""
-        return self._record.state
-
-    @property
-    def settled(self) -> bool:
-        """Whether nothing is left to be done or found out."""
-        return self._record.settled
-
-    @property
-    def key(self) -> str:
-        """Its key in its session, as it was given."""
-        return self._record.key
-
-    @property
-    def sent_key(self) -> str:
-        """The key to send to the other side, which may deduplicate on it: no other effect anywhere has it."""
-        return self._record.sent_key
-
-    @property
-    def tool(self) -> str:
-        """The name of the tool."""
-        return self._record.tool
-
-    @property
-    def result(self) -> Any:
-        """Its result, once it is committed."""
-        return self._record.result
 
     async def refresh(self) -> AsyncEffect:
         """Look again; returns itself."""
@@ -128,7 +84,7 @@ class AsyncEffect(AsyncActing):
         Raises Waiting while an approval is asked for, Failed when a guard or a person refused it; InDoubt when that was after a
         restore, and it may have been sent before.
         """
-        self._check_own()
+        operator_verbs.check_own(self._record)
         acting = acting_in(self._caller, self._stream)
         self._caller.core.living.begin()
         dispatching = acting.move("dispatch", approvals.dispatch, self._record.seq, acting.sender)
@@ -146,12 +102,15 @@ class AsyncEffect(AsyncActing):
         """It happened, with this result. checkpoint: the state after it, saved in the same commit. about: whom the result is
         about, besides those of the effect.
         """
-        return await self._end("commit", ledger.commit, Outcome(result, about=named(about)), checkpoint)
+        return await self._end("commit", Outcome(result, about=named(about)), checkpoint)
 
-    async def fail(self, error: str | BaseException = "failed", *, about: Iterable[str] = ()) -> AsyncEffect:
+    async def fail(
+        self, error: str | BaseException | EffectError = "failed", *, about: Iterable[str] = ()
+    ) -> AsyncEffect:
         """It is known not to have happened. about: as for `commit`."""
-        said = error_of(error) if isinstance(error, BaseException) else EffectError("Failed", error)
-        return await self._end("fail", ledger.fail, Outcome(error=said, about=named(about)))
+        said = EffectError("Failed", error) if isinstance(error, str) else error
+        said = error_of(said) if isinstance(said, BaseException) else said
+        return await self._end("fail", Outcome(error=said, about=named(about)))
 
     async def settle(
         self, verdict: Verdict, *, by: str | None = None, force: bool = False, about: Iterable[str] = ()
@@ -166,42 +125,19 @@ class AsyncEffect(AsyncActing):
         operator_verbs.check_verdict(verdict)
         self._record = await self._run(acting_in(self._caller, self._stream).looked_at(self._record))
         if isinstance(verdict, Absent) and not force:
-            self._check_quiet()
+            operator_verbs.check_quiet(self._record, self._stream, self._caller.core)
         self._record = await self._write(
             operator_verbs.settle, self._record.seq, verdict, who, named(about), force=force
         )
         return self
 
-    async def _end(self, arrow: str, verb: Ends[int, int, Outcome], outcome: Outcome, state: Any = ...) -> AsyncEffect:
-        self._check_own()
-        verb = of(self._record, verb)
-        ending = answering(verb)
-        if state is not ...:
-            prepared = await self._read(checkpoints.prepare, checkpoints.freeze(state))
-            ending = checkpointing(prepared, verb)
-        moving = acting_in(self._caller, self._stream).move(
-            arrow, ending, self._record.seq, self._record.attempt, outcome
-        )
+    async def _end(self, arrow: str, outcome: Outcome, state: Any = ...) -> AsyncEffect:
+        operator_verbs.check_own(self._record)
+        prepared = None if state is ... else await self._read(checkpoints.prepare, checkpoints.freeze(state))
+        moving = acting_in(self._caller, self._stream).move(arrow, end_begun, self._record, outcome, prepared)
         # The outcome of the call is a fact, whatever became of the locks around it.
         self._record = await AsyncShell(self._caller, self._stream, self._pin, locked=False).run(moving)
         return self
-
-    def _check_quiet(self) -> None:
-        """Conflict while the sender is proved to live: settled as absent, it would be sent once more beside it."""
-        record = self._record
-        if record.quiet_at is None and self._caller.core.living.is_held(record.holder or ""):
-            raise Conflict(
-                f"the process that sent {self.id} lives, perhaps stopped: it may still send it", path="effect",
-                hint="end it first, or say so with --force (force=True)", holder=record.holder,
-            )  # fmt: skip
-
-    def _check_own(self) -> None:
-        """Refused for an effect of a run, which carries it out itself: said past it, the run would never hear of it."""
-        if self._record.stream_kind == "run":
-            raise Refused(
-                f"effect {self.id} is carried out by its run", path="effect",
-                hint="if it is in doubt, `settle` says what became of it, and the run goes on",
-            )  # fmt: skip
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.id!r}, {self.tool!r}, {self.state.value})"

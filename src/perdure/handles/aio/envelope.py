@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from perdure.effects.tool import DECLARED
 from perdure.handles.aio.base import AsyncStreamHandle
-from perdure.model.lazily import lazily
+from perdure.handles.later import envelope, timeline, what_if
 from perdure.model.records.differences import Forecast
 from perdure.model.records.envelope import Envelope
 from perdure.model.records.timeline import TimelineRecord
 from perdure.planes.reading.paging import Page
-
-if TYPE_CHECKING:
-    from perdure.effects import envelope, timeline, what_if
-else:
-    envelope, timeline, what_if = lazily("perdure.effects", "envelope", "timeline", "what_if")
 
 
 class AsyncEnveloping(AsyncStreamHandle):

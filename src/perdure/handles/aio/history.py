@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from perdure.errors import Invalid
 from perdure.handles.aio.base import AsyncStreamHandle
+from perdure.handles.later import diff, history, lineage
 from perdure.log.change import Stream
-from perdure.model.lazily import lazily
 from perdure.model.records.conversation import Origin
 from perdure.model.records.differences import SessionDiff
 from perdure.runtime.callers import AsyncCaller, AsyncFrozenCaller
-
-if TYPE_CHECKING:
-    from perdure.planes.audit import diff, history, lineage
-else:
-    diff, history, lineage = lazily("perdure.planes.audit", "diff", "history", "lineage")
 
 
 class AsyncPast(AsyncStreamHandle):
@@ -79,8 +74,4 @@ class AsyncTime(AsyncPast):
         """
         if not isinstance(other, AsyncTime):
             raise Invalid(f"expected a session, got {type(other).__name__}", path="other")
-        a, b = await self._read(diff.stand), await other._read(diff.stand)
-        parted = diff.parted_at(a, b)
-        mine = await self._read(diff.said, parted, a.line[0][1])
-        theirs = await other._read(diff.said, parted, b.line[0][1])
-        return diff.diff(a, b, mine, theirs)
+        return await self._read(diff.between, self._beside(other))

@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime
 from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from perdure.handles.aio.base import AsyncStoreHandle, AsyncStreamHandle
+from perdure.handles.facts import MemoryFacts
 from perdure.handles.filtered import filtered
+from perdure.handles.later import checking, memories, search, stale, upkeep
+from perdure.handles.later import memory_making as making
 from perdure.log.change import Stream
 from perdure.model.filters import MemoryFilters, OwnMemoryFilters
-from perdure.model.lazily import lazily
 from perdure.model.records.checks import CheckResult, standing_of
-from perdure.model.records.memories import Found, Indexed, MemoryKind, MemoryRecord, MemoryStatus, Why
+from perdure.model.records.memories import Found, Indexed, MemoryRecord, Why
 from perdure.model.refs import Ref
 from perdure.planes.reading.durations import Instant
 from perdure.planes.reading.paging import Page
 from perdure.runtime.callers import AsyncCaller
 
 if TYPE_CHECKING:
-    from perdure.boot import checking, stale
-    from perdure.planes.memory import making, memories, search, upkeep
     from perdure.planes.memory.search import Results
-else:
-    checking, stale = lazily("perdure.boot", "checking", "stale")
-    making, memories, search, upkeep = lazily("perdure.planes.memory", "making", "memories", "search", "upkeep")
 
 
-class AsyncMemory(AsyncStreamHandle):
+class AsyncMemory(MemoryFacts, AsyncStreamHandle):
     """One memory. Shows what was last known of it; each verb and `refresh` bring that up to date."""
 
     __slots__ = ("_record",)
@@ -37,66 +33,6 @@ class AsyncMemory(AsyncStreamHandle):
     def __init__(self, caller: AsyncCaller, stream: Stream, pin: str, record: MemoryRecord) -> None:
         super().__init__(caller, stream, pin)
         self._record = record
-
-    @property
-    def record(self) -> MemoryRecord:
-        """All that was last known, as plain data."""
-        return self._record
-
-    @property
-    def seq(self) -> int:
-        """Its number in its session or scope."""
-        return self._record.seq
-
-    @property
-    def scope(self) -> str:
-        """The name of the session or scope that holds it."""
-        return self._record.scope
-
-    @property
-    def text(self) -> str:
-        """The text of the memory."""
-        return self._record.text
-
-    @property
-    def kind(self) -> MemoryKind:
-        """fact, preference, rule …"""
-        return self._record.kind
-
-    @property
-    def status(self) -> MemoryStatus:
-        """live, superseded or forgotten."""
-        return self._record.status
-
-    @property
-    def tags(self) -> tuple[str, ...]:
-        """Its tags, sorted."""
-        return self._record.tags
-
-    @property
-    def about(self) -> tuple[str, ...]:
-        """The subjects that it names, sorted."""
-        return self._record.about
-
-    @property
-    def at(self) -> datetime:
-        """When it was written down."""
-        return self._record.at
-
-    @property
-    def superseded_by(self) -> int | None:
-        """The number of the memory that replaced this one."""
-        return self._record.superseded_by
-
-    @property
-    def refs(self) -> tuple[Ref, ...]:
-        """The turns, decisions and events that it came from."""
-        return self._record.refs
-
-    @property
-    def ref(self) -> Ref:
-        """How others refer to it."""
-        return self._record.ref
 
     async def refresh(self) -> AsyncMemory:
         """Look again; returns itself."""

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from perdure.handles.aio.base import AsyncStreamHandle
 from perdure.handles.atomic import Atomic, run_atomic
+from perdure.handles.later import requests
 from perdure.model.functions import plain
-from perdure.model.lazily import lazily
 from perdure.model.records.runs import WaitRecord
 from perdure.planes.execution import waits
 from perdure.planes.reading.durations import Duration
-
-if TYPE_CHECKING:
-    from perdure.planes.execution import requests
-else:
-    (requests,) = lazily("perdure.planes.execution", "requests")
 
 T = TypeVar("T")
 

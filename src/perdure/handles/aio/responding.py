@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from perdure.handles.aio.effects import AsyncEffects
-from perdure.model.lazily import lazily
+from perdure.handles.later import responding
 from perdure.model.records.conversation import Call
 from perdure.model.records.effects import Answer
 from perdure.planes.subjects import named
 from perdure.runtime.shells import acting_in
-
-if TYPE_CHECKING:
-    from perdure.effects import responding
-else:
-    (responding,) = lazily("perdure.effects", "responding")
 
 
 class AsyncResponding(AsyncEffects):

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from perdure.errors import NotFound
 from perdure.handles.aio.upkeep import AsyncUpkeep
-from perdure.model.lazily import lazily
+from perdure.handles.later import collect, retain
 from perdure.model.records.retention import Retained, RetainReport, Retention
 from perdure.planes.conversation import sessions
 from perdure.planes.reading.durations import Duration
-
-if TYPE_CHECKING:
-    from perdure.planes.retention import collect, retain
-else:
-    collect, retain = lazily("perdure.planes.retention", "collect", "retain")
 
 
 class AsyncRetaining(AsyncUpkeep):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Concatenate, Generic
+from typing import Any, Concatenate, Generic
 
 from perdure.effects import ending, ledger, operator_verbs
 from perdure.errors import (
@@ -12,9 +12,10 @@ from perdure.errors import (
 )
 from perdure.handles.aio.effects import AsyncEffect
 from perdure.handles.aio.envelope import AsyncEnveloping
+from perdure.handles.facts import KnownRunFacts
+from perdure.handles.later import adopting, history, timeline, what_if
 from perdure.log.change import Stream
 from perdure.model.functions import P, R_co
-from perdure.model.lazily import lazily
 from perdure.model.records.differences import RunDiff
 from perdure.model.records.runs import (
     RunRecord,
@@ -30,15 +31,8 @@ from perdure.runtime import course, untaken
 from perdure.runtime.callers import AsyncFrozenCaller
 from perdure.stores.tx import Tx
 
-if TYPE_CHECKING:
-    from perdure.effects import adopting, timeline, what_if
-    from perdure.planes.audit import diff, history
-else:
-    adopting, timeline, what_if = lazily("perdure.effects", "adopting", "timeline", "what_if")
-    diff, history = lazily("perdure.planes.audit", "diff", "history")
 
-
-class AsyncRunHandle(AsyncEnveloping, Generic[R_co]):
+class AsyncRunHandle(KnownRunFacts, AsyncEnveloping, Generic[R_co]):
     """One run, from outside. Shows what was last known of it; `refresh` looks again."""
 
     __slots__ = ("_record",)
@@ -46,21 +40,6 @@ class AsyncRunHandle(AsyncEnveloping, Generic[R_co]):
     def __init__(self, caller: Any, stream: Stream, record: RunRecord) -> None:
         super().__init__(caller, stream)
         self._record = record
-
-    @property
-    def record(self) -> RunRecord:
-        """All that was last known, as plain data."""
-        return self._record
-
-    @property
-    def id(self) -> str:
-        """Its name in the store."""
-        return self._record.id
-
-    @property
-    def status(self) -> RunStatus:
-        """ready, running, waiting, completed, failed, cancelled or parked."""
-        return self._record.status
 
     async def refresh(self) -> AsyncRunHandle[R_co]:
         """Look again; returns itself."""
@@ -91,9 +70,8 @@ class AsyncRunHandle(AsyncEnveloping, Generic[R_co]):
 
     async def _supposed(self, at: int | str, replace: Any, *, allow_effects: bool = False) -> what_if.Supposed:
         """The run that `fork` would make of these arguments, before it is made. Reads alone."""
-        target = await self._read(what_if.target, at)
-        past = await self.at(target.known_at)
-        return await past._read(what_if.suppose, target, replace, await self._witness(), acts=bool(allow_effects))
+        acts, witness = bool(allow_effects), await self._witness()
+        return await self._read(what_if.supposed, at, replace, witness, self._caller.core, acts=acts)
 
     async def diff(self, other: AsyncRunHandle) -> RunDiff:
         """The differences from this run to another one: `run.at("2h").diff(run)`, or a run and its fork.
@@ -102,7 +80,7 @@ class AsyncRunHandle(AsyncEnveloping, Generic[R_co]):
         """
         if not isinstance(other, AsyncRunHandle):
             raise Invalid(f"expected a run, got {type(other).__name__}", path="other")
-        return diff.diff_runs(await self._read(timeline.stand), await other._read(timeline.stand))
+        return await self._read(timeline.between, self._beside(other))
 
     async def result(self, timeout: Duration | None = None) -> R_co:
         """Its result, waiting for its end if need be, from any process. timeout: TimedOut after it; None: do not wait.

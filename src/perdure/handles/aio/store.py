@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from perdure.handles import colours
 from perdure.handles.aio.adopting import AsyncAdopting
@@ -20,19 +20,14 @@ from perdure.handles.aio.retention import AsyncRetaining
 from perdure.handles.aio.session import AsyncScope, AsyncSession
 from perdure.handles.aio.tasks import AsyncWorkAcross
 from perdure.handles.atomic import Atomic, run_atomic, run_inside, run_on
+from perdure.handles.later import user_query
 from perdure.model.functions import plain
-from perdure.model.lazily import lazily
 from perdure.model.limits import check_name
 from perdure.planes.conversation import sessions
 from perdure.planes.memory import values
 from perdure.planes.reading.durations import Duration
 from perdure.runtime.callers import AsyncCaller
 from perdure.stores.url import without_password
-
-if TYPE_CHECKING:
-    from perdure.stores import user_query
-else:
-    (user_query,) = lazily("perdure.stores", "user_query")
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perdure.handles.aio.base import AsyncStoreHandle
-from perdure.model.lazily import lazily
+from perdure.handles.later import actors, backup, collect, retain, subjects, verify
 from perdure.model.records.actors import ActorRecord
 from perdure.model.records.artifacts import CollectReport
 from perdure.model.records.integrity import Backup, Problem, Report
@@ -18,15 +18,6 @@ from perdure.planes.reading.paging import Page
 
 if TYPE_CHECKING:
     from perdure.log.anchor import Anchor
-    from perdure.planes import actors, subjects
-    from perdure.planes.audit import verify
-    from perdure.planes.retention import collect, retain
-    from perdure.upkeep import backup
-else:
-    actors, subjects = lazily("perdure.planes", "actors", "subjects")
-    (verify,) = lazily("perdure.planes.audit", "verify")
-    collect, retain = lazily("perdure.planes.retention", "collect", "retain")
-    (backup,) = lazily("perdure.upkeep", "backup")
 
 
 class AsyncUpkeep(AsyncStoreHandle):

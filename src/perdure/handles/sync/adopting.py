@@ -4,18 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
+from perdure.handles.later import adopting
 from perdure.handles.sync.base import StoreHandle
 from perdure.handles.sync.run_handle import RunHandle
-from perdure.model.lazily import lazily
 from perdure.model.records.envelope import Envelope
 from perdure.planes.execution import runs
-
-if TYPE_CHECKING:
-    from perdure.effects import adopting
-else:
-    (adopting,) = lazily("perdure.effects", "adopting")
 
 
 class Adopting(StoreHandle):

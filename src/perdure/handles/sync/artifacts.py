@@ -4,27 +4,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from perdure.artifacts.local import Source, save_file
+from perdure.handles.facts import ArtifactFacts
 from perdure.handles.filtered import filtered
+from perdure.handles.later import artifacts
 from perdure.handles.sync.base import StoreHandle, StreamHandle
 from perdure.model.filters import ArtifactFilters
-from perdure.model.lazily import lazily
 from perdure.model.records.artifacts import ArtifactRecord
-from perdure.model.refs import Ref
 from perdure.planes.reading.paging import Page
 from perdure.runtime.callers import Caller
 
-if TYPE_CHECKING:
-    from perdure.planes.conversation import artifacts
-else:
-    (artifacts,) = lazily("perdure.planes.conversation", "artifacts")
 
-
-class Artifact:
+class Artifact(ArtifactFacts):
     """One version of an artifact: what is known about it, and its content. Reading never changes anything."""
 
     __slots__ = ("_caller", "record")
@@ -32,51 +25,6 @@ class Artifact:
     def __init__(self, caller: Caller, record: ArtifactRecord) -> None:
         self._caller = caller
         self.record = record
-
-    @property
-    def session(self) -> str:
-        """The name of the session that it was attached to."""
-        return self.record.session
-
-    @property
-    def seq(self) -> int:
-        """The number of the event that attached it."""
-        return self.record.seq
-
-    @property
-    def name(self) -> str:
-        """The name under which it was attached."""
-        return self.record.name
-
-    @property
-    def media_type(self) -> str:
-        """Its media type, as given or guessed by its name."""
-        return self.record.media_type
-
-    @property
-    def size(self) -> int:
-        """Bytes of its content."""
-        return self.record.size
-
-    @property
-    def hash(self) -> str:
-        """The sha256 of its content, in hex."""
-        return self.record.hash
-
-    @property
-    def at(self) -> datetime:
-        """When it was attached."""
-        return self.record.at
-
-    @property
-    def actor(self) -> str:
-        """The actor that attached it."""
-        return self.record.actor
-
-    @property
-    def ref(self) -> Ref:
-        """The value that `refs=` of other verbs take."""
-        return self.record.ref
 
     def read(self) -> bytes:
         """The whole content, verified before any of it is returned. Raises Damaged with the address."""

@@ -7,15 +7,13 @@ from collections.abc import Callable, Iterable, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
+from perdure.handles.later import boot_making as making
+from perdure.handles.later import checking
 from perdure.handles.sync.base import StreamHandle
-from perdure.model.lazily import lazily
 
 if TYPE_CHECKING:
-    from perdure.boot import checking, making
     from perdure.boot.manifest import PackManifest
     from perdure.boot.pack import Pack
-else:
-    checking, making = lazily("perdure.boot", "checking", "making")
 
 
 class Booting(StreamHandle):

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 from perdure.effects.storable import storable
 from perdure.errors import Invalid, TimedOut, TooLarge
 from perdure.handles.filtered import filtered
+from perdure.handles.later import summaries
 from perdure.handles.sync.base import StoreHandle, StreamHandle
 from perdure.log.change import Stream
 from perdure.model.filters import SessionFilters
 from perdure.model.instants import SECOND_US, duration_us
-from perdure.model.lazily import lazily
 from perdure.model.records.conversation import (
     Call,
     Cover,
@@ -37,10 +37,7 @@ from perdure.planes.reading.paging import Page
 from perdure.stores.tx import Tx
 
 if TYPE_CHECKING:
-    from perdure.planes.conversation import summaries
     from perdure.planes.conversation.transcript import Transcript
-else:
-    (summaries,) = lazily("perdure.planes.conversation", "summaries")
 
 P = ParamSpec("P")
 _NONE = (None, None, None, None)

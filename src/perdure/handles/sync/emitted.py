@@ -5,25 +5,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from perdure.errors import ReadOnly
 from perdure.handles.filtered import filtered
+from perdure.handles.later import emitted as own_events
+from perdure.handles.later import feed, subscriptions
+from perdure.handles.later import history as times
 from perdure.handles.sync.base import StoreHandle, StreamHandle
 from perdure.handles.sync.feed import Subscription
 from perdure.model.filters import EventFilters
-from perdure.model.lazily import lazily
 from perdure.model.records.emitted import EventRecord
 from perdure.planes.reading.durations import Duration, pauses
 from perdure.planes.reading.paging import Page
-
-if TYPE_CHECKING:
-    from perdure.planes.audit import feed, subscriptions
-    from perdure.planes.audit import history as times
-    from perdure.planes.conversation import emitted as own_events
-else:
-    (own_events,) = lazily("perdure.planes.conversation", "emitted")
-    feed, subscriptions, times = lazily("perdure.planes.audit", "feed", "subscriptions", "history")
 
 S = TypeVar("S")
 

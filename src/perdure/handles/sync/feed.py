@@ -5,18 +5,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
+from perdure.handles.later import feed, subscriptions
 from perdure.model.ids import new_uid
-from perdure.model.lazily import lazily
 from perdure.model.records.emitted import EventRecord
 from perdure.planes.reading.durations import Duration, pauses
 from perdure.runtime.callers import Caller
-
-if TYPE_CHECKING:
-    from perdure.planes.audit import feed, subscriptions
-else:
-    feed, subscriptions = lazily("perdure.planes.audit", "feed", "subscriptions")
 
 log = logging.getLogger("perdure.feed")
 FOLLOW_WAIT = "30s"

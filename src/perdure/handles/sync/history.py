@@ -3,20 +3,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from perdure.errors import Invalid
+from perdure.handles.later import diff, history, lineage
 from perdure.handles.sync.base import StreamHandle
 from perdure.log.change import Stream
-from perdure.model.lazily import lazily
 from perdure.model.records.conversation import Origin
 from perdure.model.records.differences import SessionDiff
 from perdure.runtime.callers import Caller, FrozenCaller
-
-if TYPE_CHECKING:
-    from perdure.planes.audit import diff, history, lineage
-else:
-    diff, history, lineage = lazily("perdure.planes.audit", "diff", "history", "lineage")
 
 
 class Past(StreamHandle):
@@ -78,8 +73,4 @@ class Time(Past):
         """
         if not isinstance(other, Time):
             raise Invalid(f"expected a session, got {type(other).__name__}", path="other")
-        a, b = self._read(diff.stand), other._read(diff.stand)
-        parted = diff.parted_at(a, b)
-        mine = self._read(diff.said, parted, a.line[0][1])
-        theirs = other._read(diff.said, parted, b.line[0][1])
-        return diff.diff(a, b, mine, theirs)
+        return self._read(diff.between, self._beside(other))

@@ -8,17 +8,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from perdure.handles.later import bundle_in, bundle_out, incident, learning, readable
 from perdure.handles.sync.base import StoreHandle
-from perdure.model.lazily import lazily
 from perdure.model.records.bundles import Exported, Imported
 
 if TYPE_CHECKING:
-    from perdure.interchange import bundle_in, bundle_out, incident, learning, readable
     from perdure.interchange.learning import Learnt
     from perdure.interchange.readable import Readable
-else:
-    names = ("bundle_in", "bundle_out", "incident", "learning", "readable")
-    bundle_in, bundle_out, incident, learning, readable = lazily("perdure.interchange", *names)
 
 
 class Interchange(StoreHandle):

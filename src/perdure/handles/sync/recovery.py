@@ -9,7 +9,7 @@ starts. Keeps P4, P13.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -17,10 +17,10 @@ from perdure.effects import ledger
 from perdure.effects.acting import Settling
 from perdure.effects.tool import DECLARED, Tool, as_tool
 from perdure.errors import Conflict, InDoubt, NotFound, Waiting
+from perdure.handles.later import gone_machines, orphaned
 from perdure.handles.sync.runs import Runs
 from perdure.log.change import Stream
 from perdure.model.filters import EffectFilters
-from perdure.model.lazily import lazily
 from perdure.model.records.effects import EffectRecord, EffectState
 from perdure.model.records.recovery import Recovered
 from perdure.planes.execution import runs
@@ -28,11 +28,6 @@ from perdure.planes.reading.paging import DamagedRow, Page
 from perdure.planes.recovery import presence
 from perdure.runtime import untaken
 from perdure.runtime.shells import Shell
-
-if TYPE_CHECKING:
-    from perdure.effects import gone_machines, orphaned
-else:
-    gone_machines, orphaned = lazily("perdure.effects", "gone_machines", "orphaned")
 
 UNDER_WAY = (EffectState.DISPATCHED, EffectState.IN_DOUBT)
 LOOKED_AT = 1_000  # effects that are read at once

@@ -20,11 +20,12 @@ from perdure.effects.intents import named_args
 from perdure.effects.tool import as_tool
 from perdure.errors import Invalid, TimedOut
 from perdure.handles.atomic import Atomic, Done, run_atomic_step
+from perdure.handles.facts import DrivenFacts
 from perdure.model.functions import Coro, P, R, R_co, plain
 from perdure.model.instants import duration_us, to_datetime
 from perdure.model.limits import check_name, check_question
 from perdure.model.records.effects import Reply
-from perdure.model.records.runs import RunRecord, WaitKind, WaitRecord, WaitState
+from perdure.model.records.runs import WaitKind, WaitRecord, WaitState
 from perdure.model.values import digest
 from perdure.planes.execution import waits
 from perdure.planes.reading.durations import Duration
@@ -39,7 +40,7 @@ from perdure.runtime.shells import RunShell
 NOW = Known("run.now", is_async=False)
 
 
-class Run:
+class Run(DrivenFacts):
     """A run, as its agent sees it. Deterministic code goes between its verbs; whatever is not goes into a step."""
 
     __slots__ = ("_branch", "_driving", "_shell")
@@ -48,34 +49,6 @@ class Run:
         self._shell = shell
         self._driving = driving
         self._branch = branch
-
-    @property
-    def id(self) -> str:
-        """Its name in the store."""
-        return self._driving.stream.name
-
-    @property
-    def record(self) -> RunRecord:
-        """How it stood when it was taken."""
-        return self._driving.record
-
-    @property
-    def restored(self) -> Any:
-        """The state of the last checkpoint; None if there is none. An agent that makes checkpoints looks here first.
-
-        Work before the checkpoint is not done again, because the agent does not do it again: it begins from this state.
-        """
-        return self._driving.replay.restored
-
-    @property
-    def token(self) -> int:
-        """The fencing token of this lease: pass it on to what must be protected from an earlier one."""
-        return self._driving.hold.lease.token
-
-    @property
-    def replaying(self) -> bool:
-        """Whether things that were recorded are still ahead."""
-        return self._driving.replay.replaying
 
     # -- steps -----------------------------------------------------------------------------------------------------------------
 

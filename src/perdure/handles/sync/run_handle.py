@@ -4,18 +4,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Concatenate, Generic
+from typing import Any, Concatenate, Generic
 
 from perdure.effects import ending, ledger, operator_verbs
 from perdure.errors import (
     Invalid,
     TimedOut,
 )
+from perdure.handles.facts import KnownRunFacts
+from perdure.handles.later import adopting, history, timeline, what_if
 from perdure.handles.sync.effects import Effect
 from perdure.handles.sync.envelope import Enveloping
 from perdure.log.change import Stream
 from perdure.model.functions import P, R_co
-from perdure.model.lazily import lazily
 from perdure.model.records.differences import RunDiff
 from perdure.model.records.runs import (
     RunRecord,
@@ -31,15 +32,8 @@ from perdure.runtime import course, untaken
 from perdure.runtime.callers import FrozenCaller
 from perdure.stores.tx import Tx
 
-if TYPE_CHECKING:
-    from perdure.effects import adopting, timeline, what_if
-    from perdure.planes.audit import diff, history
-else:
-    adopting, timeline, what_if = lazily("perdure.effects", "adopting", "timeline", "what_if")
-    diff, history = lazily("perdure.planes.audit", "diff", "history")
 
-
-class RunHandle(Enveloping, Generic[R_co]):
+class RunHandle(KnownRunFacts, Enveloping, Generic[R_co]):
     """One run, from outside. Shows what was last known of it; `refresh` looks again."""
 
     __slots__ = ("_record",)
@@ -47,21 +41,6 @@ class RunHandle(Enveloping, Generic[R_co]):
     def __init__(self, caller: Any, stream: Stream, record: RunRecord) -> None:
         super().__init__(caller, stream)
         self._record = record
-
-    @property
-    def record(self) -> RunRecord:
-        """All that was last known, as plain data."""
-        return self._record
-
-    @property
-    def id(self) -> str:
-        """Its name in the store."""
-        return self._record.id
-
-    @property
-    def status(self) -> RunStatus:
-        """ready, running, waiting, completed, failed, cancelled or parked."""
-        return self._record.status
 
     def refresh(self) -> RunHandle[R_co]:
         """Look again; returns itself."""
@@ -92,9 +71,8 @@ class RunHandle(Enveloping, Generic[R_co]):
 
     def _supposed(self, at: int | str, replace: Any, *, allow_effects: bool = False) -> what_if.Supposed:
         """The run that `fork` would make of these arguments, before it is made. Reads alone."""
-        target = self._read(what_if.target, at)
-        past = self.at(target.known_at)
-        return past._read(what_if.suppose, target, replace, self._witness(), acts=bool(allow_effects))
+        acts, witness = bool(allow_effects), self._witness()
+        return self._read(what_if.supposed, at, replace, witness, self._caller.core, acts=acts)
 
     def diff(self, other: RunHandle) -> RunDiff:
         """The differences from this run to another one: `run.at("2h").diff(run)`, or a run and its fork.
@@ -103,7 +81,7 @@ class RunHandle(Enveloping, Generic[R_co]):
         """
         if not isinstance(other, RunHandle):
             raise Invalid(f"expected a run, got {type(other).__name__}", path="other")
-        return diff.diff_runs(self._read(timeline.stand), other._read(timeline.stand))
+        return self._read(timeline.between, self._beside(other))
 
     def result(self, timeout: Duration | None = None) -> R_co:
         """Its result, waiting for its end if need be, from any process. timeout: TimedOut after it; None: do not wait.

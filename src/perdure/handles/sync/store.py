@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from perdure.handles import colours
 from perdure.handles.atomic import Atomic, run_atomic, run_inside, run_on
+from perdure.handles.later import user_query
 from perdure.handles.sync.adopting import Adopting
 from perdure.handles.sync.artifacts import ArtifactsAcross
 from perdure.handles.sync.conversation import ConversationAcross
@@ -22,18 +23,12 @@ from perdure.handles.sync.retention import Retaining
 from perdure.handles.sync.session import Scope, Session
 from perdure.handles.sync.tasks import WorkAcross
 from perdure.model.functions import plain
-from perdure.model.lazily import lazily
 from perdure.model.limits import check_name
 from perdure.planes.conversation import sessions
 from perdure.planes.memory import values
 from perdure.planes.reading.durations import Duration
 from perdure.runtime.callers import Caller
 from perdure.stores.url import without_password
-
-if TYPE_CHECKING:
-    from perdure.stores import user_query
-else:
-    (user_query,) = lazily("perdure.stores", "user_query")
 
 T = TypeVar("T")
 

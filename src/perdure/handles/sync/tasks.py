@@ -4,30 +4,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from perdure.handles.facts import TaskFacts
 from perdure.handles.filtered import filtered
+from perdure.handles.later import checking, tasks
+from perdure.handles.later import task_needs as needing
 from perdure.handles.sync.base import StoreHandle, StreamHandle
 from perdure.log.change import Stream
 from perdure.model.filters import SessionTaskFilters, TaskFilters
-from perdure.model.lazily import lazily
-from perdure.model.records.tasks import TaskRecord, TaskStatus
-from perdure.model.refs import Ref
+from perdure.model.records.tasks import TaskRecord
 from perdure.planes.reading.durations import Duration
 from perdure.planes.reading.paging import Page
 from perdure.runtime.callers import Caller
 
-if TYPE_CHECKING:
-    from perdure.boot import checking
-    from perdure.planes.execution import task_needs as needing
-    from perdure.planes.execution import tasks
-else:
-    needing, tasks = lazily("perdure.planes.execution", "task_needs", "tasks")
-    (checking,) = lazily("perdure.boot", "checking")
 
-
-class Task(StreamHandle):
+class Task(TaskFacts, StreamHandle):
     """One task. Shows what was last known of it; each verb brings that up to date, and so does `refresh`.
 
     A handle that claimed the task moves it as its holder: Stale if the claim was lost. Any other handle is
@@ -43,111 +35,6 @@ class Task(StreamHandle):
         super().__init__(caller, stream, pin)
         self._record = record
         self._token = token
-
-    @property
-    def record(self) -> TaskRecord:
-        """All that was last known, as plain data."""
-        return self._record
-
-    @property
-    def id(self) -> int:
-        """Its number in its session."""
-        return self._record.id
-
-    @property
-    def session(self) -> str:
-        """The name of its session."""
-        return self._record.session
-
-    @property
-    def title(self) -> str:
-        """The task in words."""
-        return self._record.title
-
-    @property
-    def detail(self) -> Any:
-        """More about it, as it was given."""
-        return self._record.detail
-
-    @property
-    def status(self) -> TaskStatus:
-        """todo, doing, blocked, done, failed or cancelled."""
-        return self._record.status
-
-    @property
-    def note(self) -> str | None:
-        """The note of its last move."""
-        return self._record.note
-
-    @property
-    def priority(self) -> int:
-        """Higher comes first."""
-        return self._record.priority
-
-    @property
-    def parent(self) -> int | None:
-        """The number of the task that it is a part of."""
-        return self._record.parent
-
-    @property
-    def needs(self) -> tuple[int, ...]:
-        """The numbers of the tasks that must be done before."""
-        return self._record.needs
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """Its labels, sorted."""
-        return self._record.labels
-
-    @property
-    def actor(self) -> str:
-        """The actor that wrote it down."""
-        return self._record.actor
-
-    @property
-    def at(self) -> datetime:
-        """When it was written down."""
-        return self._record.at
-
-    @property
-    def changed_at(self) -> datetime:
-        """When it was last changed."""
-        return self._record.changed_at
-
-    @property
-    def closed_at(self) -> datetime | None:
-        """When it was done, failed or cancelled; None for one that is not, or that an older Perdure closed."""
-        return self._record.closed_at
-
-    @property
-    def claimed_by(self) -> str | None:
-        """The actor that claimed it."""
-        return self._record.claimed_by
-
-    @property
-    def claim_expires_at(self) -> datetime | None:
-        """When the claim ends by itself, if it was given a time."""
-        return self._record.claim_expires_at
-
-    @property
-    def token(self) -> int:
-        """Grows with every claim: pass it on to what must be protected from an earlier claimer."""
-        return self._record.token
-
-    @property
-    def abandoned(self) -> bool:
-        """Whether the claim is void: its time is over, or its holder has died."""
-        return self._record.abandoned
-
-    @property
-    def key(self) -> str | None:
-        """The key under which it was written down, if it was given one."""
-        return self._record.key
-
-    @property
-    def ref(self) -> Ref:
-        """How others refer to it."""
-        return self._record.ref
 
     def refresh(self) -> Task:
         """Look again; returns itself."""

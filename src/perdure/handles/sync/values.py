@@ -4,15 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
-from perdure.errors import Conflict, Refused, Stale, TimedOut
+from perdure.errors import Conflict, Stale, TimedOut
+from perdure.handles.facts import LockFacts
+from perdure.handles.later import checking
 from perdure.handles.sync.base import StreamHandle
 from perdure.log.change import Stream
 from perdure.model.functions import plain
-from perdure.model.lazily import lazily
 from perdure.model.records.values import Entry, LockRecord
 from perdure.planes.memory import values
 from perdure.planes.reading.durations import Duration, pauses
@@ -20,11 +20,6 @@ from perdure.planes.reading.paging import Page
 from perdure.planes.recovery import locks
 from perdure.runtime import fences
 from perdure.runtime.callers import Caller
-
-if TYPE_CHECKING:
-    from perdure.boot import checking
-else:
-    (checking,) = lazily("perdure.boot", "checking")
 
 UPDATE_RETRIES = 100
 _UPDATE_PAUSE_SECONDS = 0.001
@@ -45,19 +40,21 @@ class Values(StreamHandle):
         ttl: Duration | None = None,
         checks: Iterable[object] = (),
         about: Iterable[str] = (),
+        derived: bool = False,
     ) -> Entry:
         """Set a value; returns it with its new version.
 
         expect: set it only if this is its version now (0: only if it is not there). ttl: it is gone after
         this time ("1h", seconds, a timedelta); without, it stays. checks: what must be so for it to hold
         (`perdure.AtCommit`, `FileHash` …), looked at when a session is booted and by `store.checked`; they go with the
-        next version. about: whom this version is about; the next one says so again. Atomic. Repeating it without `expect` makes
+        next version. about: whom this version is about; the next one says so again. derived: it was computed from the version
+        before, and is about whomever that was about, too. Atomic. Repeating it without `expect` makes
         another version; with `expect` the repetition is refused, so that it is safe after a crash. Raises
         Conflict (its `facts` carry the current `version` and `value`), Invalid or TooLarge with the path of
         what is wrong; nothing is written then.
         """
         seen = self._caller.work(checking.observed, checks) if checks else ()
-        return self._write(values.put, name, value, expect=expect, ttl=ttl, checks=seen, about=about)
+        return self._write(values.put, name, value, expect=expect, ttl=ttl, checks=seen, about=about, derived=derived)
 
     def get(self, name: str, default: Any = None) -> Any:
         """The value of a name, or `default` if it is not there or its time is over. Writes nothing."""
@@ -123,7 +120,7 @@ class Values(StreamHandle):
         return Lock(self._caller, self._stream, self._pin, name, ttl, wait)
 
 
-class Lock(StreamHandle):
+class Lock(LockFacts, StreamHandle):
     """A fenced lock: `with session.lock("deploy") as lock`. Pass `lock.token` on to what you protect.
 
     Entering raises Conflict, or TimedOut after waiting, with who holds it and until when. After a crash it is
@@ -145,27 +142,6 @@ class Lock(StreamHandle):
         self._wait = wait
         self._held: LockRecord | None = None
         self._block: fences.LockBlock | None = None
-
-    @property
-    def name(self) -> str:
-        """The name of the lock."""
-        return self._name
-
-    @property
-    def token(self) -> int:
-        """Grows with every holder, for ever: who shows a smaller one had the lock before."""
-        return self._record.token
-
-    @property
-    def deadline(self) -> datetime:
-        """When the lock is free again unless it is renewed or released."""
-        return self._record.deadline
-
-    @property
-    def _record(self) -> LockRecord:
-        if self._held is None:
-            raise Refused("the lock was not acquired", path="lock", hint="use it in a with statement")
-        return self._held
 
     def check(self) -> None:
         """Raise Stale if the lock is no longer held. Ask right before each step that must be protected."""

@@ -13,7 +13,18 @@ from typing import Any, NamedTuple
 
 from perdure.errors import Error, Invalid, Refused
 from perdure.interchange.foreign_sqlite import ForeignFile, is_sqlite
-from perdure.interchange.importers import claude_code, codex, google_adk, langgraph, mcp_memory, openai_agents, plain
+from perdure.interchange.importers import (
+    claude_code,
+    codex,
+    cursor,
+    gemini,
+    google_adk,
+    langgraph,
+    mcp_memory,
+    openai_agents,
+    opencode,
+    plain,
+)
 from perdure.interchange.importers.items import Item, Remark
 from perdure.interchange.importers.reading import FileHead, Source, document, head_of
 
@@ -24,18 +35,30 @@ Read = Callable[[Source], Iterator[Item | Remark]]
 
 
 class ImportFormat(NamedTuple):
-    """One of them: its name, what it is, whether a file of lines is one, and what is in it."""
+    """One of them: its name, what it is, whether a file of lines is one, and what is in it. read_since: what changed in a file
+    of many sessions since an instant (milliseconds), of those that work in a folder.
+    """
 
     name: str
     about: str
     read: Read
     recognises: Callable[[FileHead], bool] = lambda _: False
     has_tables: Callable[[dict[str, frozenset[str]]], bool] = lambda _: False
+    read_since: Callable[[Source, int, Path], Iterator[Item | Remark]] | None = None
 
 
 _KNOWN = (
     ImportFormat(claude_code.NAME, "Claude Code sessions (JSON lines)", claude_code.read, claude_code.recognises),
     ImportFormat(codex.NAME, "Codex sessions (rollout files, JSON lines)", codex.read, codex.recognises),
+    ImportFormat(gemini.NAME, "Gemini CLI sessions (JSON lines, or one document)", gemini.read, gemini.recognises),
+    ImportFormat(
+        opencode.NAME,
+        "opencode sessions (SQLite)",
+        opencode.read,
+        has_tables=opencode.has_tables,
+        read_since=opencode.read_since,
+    ),
+    ImportFormat(cursor.NAME, "Cursor transcripts (JSON lines)", cursor.read, cursor.recognises),
     ImportFormat(mcp_memory.NAME, "the MCP memory server's graph (JSON lines)", mcp_memory.read, mcp_memory.recognises),
     ImportFormat(langgraph.NAME, "LangGraph checkpoints (SQLite)", langgraph.read, has_tables=langgraph.has_tables),
     ImportFormat(

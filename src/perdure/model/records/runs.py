@@ -153,6 +153,7 @@ class StepRecord(msgspec.Struct, frozen=True):
 
     input: the address of what a model was given (`RunHandle.input_of` reads it). gave: the digest of its value, if only
     that is kept. shape: the names, types and lengths of its arguments, and nothing of what they say; empty if it had none.
+    took_us: how long its call took, in microseconds; 0 if that was less than a millisecond, or nobody said it.
     """
 
     seq: int
@@ -165,3 +166,4 @@ class StepRecord(msgspec.Struct, frozen=True):
     input: str | None = None
     gave: str | None = None
     shape: str = ""
+    took_us: int = 0

@@ -6,24 +6,30 @@ from typing import Any
 
 import msgspec
 
-from perdure.errors import Damaged, Invalid
+from perdure.errors import Damaged, Invalid, Limited
+from perdure.log.change import Stream
 from perdure.model.limits import check_name
+from perdure.planes.execution import runs, workers
+from perdure.planes.execution.runs import RunRequest
 from perdure.planes.memory import values
 from perdure.stores.store import Reads
 from perdure.stores.tx import Tx
 
 SCOPE = "limits"
+RUNS_AFTER_SECONDS = 10.0
 
 
 class TenantLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The most that a tenant may have at once; None: no limit. requests: in a second, at a server.
 
-    streams: event streams that are open at a server. runs: runs that are not over.
+    streams: event streams that are open at a server. runs: runs that are not over. bytes: bodies of events and blobs that are
+    stored.
     """
 
     requests: int | None = None
     streams: int | None = 200
     runs: int | None = None
+    bytes: int | None = None
 
 
 DEFAULT = TenantLimits()
@@ -49,3 +55,23 @@ def set_limits(tx: Tx, tenant: str, given: dict[str, Any]) -> TenantLimits:
     changed = msgspec.structs.replace(limits_of(tx, check_name(tenant, "tenant")), **given)
     values.put(tx, values.open_scope(tx, SCOPE), tenant, msgspec.to_builtins(changed))
     return changed
+
+
+def check_runs(reads: Reads, most: int) -> None:
+    """Limited if so many runs of this tenant are not over."""
+    unfinished = workers.unfinished(reads)
+    if unfinished >= most:
+        raise limited(f"{unfinished} runs are not over, at most {most} may be", "runs", RUNS_AFTER_SECONDS)
+
+
+def start_run(tx: Tx, wanted: RunRequest, epoch: int, most: int | None) -> Stream:
+    """Begin a run, or give the one that stands under its key. Limited if it is new and there are as many as may be."""
+    if most is not None and (wanted.key is None or not runs.is_started(tx, wanted.agent, wanted.key)):
+        check_runs(tx, most)
+    return runs.start(tx, wanted, epoch)[0]
+
+
+def limited(says: str, limit: str, seconds: float, hint: str = "come back later") -> Limited:
+    """The refusal of a request beyond a limit: which one, and when to come back."""
+    hint += f"; `perdure tenant limit --{limit}` raises it"
+    return Limited(says, path="tenant", hint=hint, limit=limit, retry_after=round(seconds + 0.5, 1))

@@ -12,6 +12,7 @@ import hashlib
 import hmac
 import re
 from base64 import urlsafe_b64encode
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
@@ -107,6 +108,18 @@ def find(reads: Reads, text: str) -> TokenRecord:
     if found.expired:
         raise _unknown()
     return found
+
+
+def find_each(reads: Reads, texts: Sequence[str]) -> list[TokenRecord | Unauthenticated]:
+    """The token behind each text, or why there is none."""
+
+    def one(text: str) -> TokenRecord | Unauthenticated:
+        try:
+            return find(reads, text)
+        except Unauthenticated as error:
+            return error
+
+    return [one(text) for text in texts]
 
 
 def revoke(tx: Tx, name: str) -> bool:

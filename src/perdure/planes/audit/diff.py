@@ -32,6 +32,7 @@ from perdure.planes.execution import decisions, tasks
 from perdure.planes.memory import values
 from perdure.planes.reading.paging import Page
 from perdure.planes.reading.row_reading import stored_address
+from perdure.planes.reading.sides import OtherSide
 from perdure.planes.recovery import checkpoints
 from perdure.stores.store import Reads
 from perdure.stores.tx import EVENTS, LOG
@@ -75,6 +76,14 @@ class RunStand(NamedTuple):
 
 
 # -- reading -------------------------------------------------------------------------------------------------
+
+
+def between(reads: Reads, stream: Stream, other: OtherSide) -> SessionDiff:
+    """The differences from one session to another, or from one point of it to another."""
+    a, b = stand(reads, stream), other.read(reads, stand)
+    parted = parted_at(a, b)
+    mine, theirs = said(reads, stream, parted, a.line[0][1]), other.read(reads, said, parted, b.line[0][1])
+    return diff(a, b, mine, theirs)
 
 
 @one_state

@@ -31,6 +31,9 @@ from perdure.stores.tx import Tx
 
 Q = Statements("perdure.planes.audit", "subscriptions.sql")
 
+TELEMETRY = (
+    "perdure.telemetry"  # the subscription of the process that tells the spans of a tenant (`telemetry.following`)
+)
 MAX_CONSUMERS = 100
 MAX_KINDS = 100
 SIFTED_AT_ONCE = 20_000  # events that one transaction passes over when few of them are wanted
@@ -85,6 +88,15 @@ class Delivery(msgspec.Struct, frozen=True):
     token: int = 0
     deliveries: int = 0
     more: bool = False
+
+
+class Stretch(msgspec.Struct, frozen=True):
+    """A batch under way as the positions between which its events lie, for a reader that reads them itself."""
+
+    after: Position
+    upto: Position
+    token: int
+    deliveries: int
 
 
 _decode = msgspec.json.Decoder(SubscriptionState).decode
@@ -215,13 +227,44 @@ def take(tx: Tx, name: str, limit: int = 100, lease: Duration = "30s", taker: st
     return Delivery(tuple(events), token, taken.deliveries)
 
 
+def take_stretch(tx: Tx, name: str, lease: Duration = "30s") -> Stretch | None:
+    """Take everything that is new, up to a bound, as `take` does, but without reading it: one short transaction for thousands of
+    events. None when there is nothing, or while as many batches are under way as there are consumers.
+    """
+    lease_us = duration_us(lease, "lease")
+    row, now = _current(tx, name), tx.store_now()
+    state = _state(row)
+    if state.is_full(now):
+        return None
+    lapsed = next(iter(state.lapsed(now)), None)
+    start = lapsed.after if lapsed else _place(row)
+    end = lapsed.upto if lapsed else min(end_of(tx), _ahead(tx, start) or end_of(tx))
+    if end <= start:
+        return None
+    token, deliveries = row["token"] + 1, lapsed.deliveries + 1 if lapsed else 1
+    taken = Underway(token, start, end, now + lease_us, None, deliveries)
+    _put(tx, name, token, _place(row) if lapsed else end, state.changed(lapsed, taken))
+    return Stretch(start, end, token, deliveries)
+
+
+def is_known(reads: Reads, name: str) -> bool:
+    """Whether there is a subscription of this name."""
+    return bool(
+        reads.query(Q.subscription_get, touches=[(SUBSCRIPTIONS, reads.tenant)], tenant=reads.tenant, name=name)
+    )
+
+
 def _bound(reads: Reads, start: Position, sieve: Sieve) -> Position:
     """The end of what is looked at: that of the feed, or nearer when most of it may be passed over."""
     end = end_of(reads)
-    if sieve == Sieve():
-        return end
+    ahead = None if sieve == Sieve() else _ahead(reads, start)
+    return end if ahead is None else min(end, ahead)
+
+
+def _ahead(reads: Reads, start: Position) -> Position | None:
+    """The position so many events further on as one transaction passes over; None if there are not so many."""
     bound = reads.query(FEED.feed_bound, xid=start.xid, pos=start.pos, steps=SIFTED_AT_ONCE)
-    return min(end, Position(*bound[0])) if bound else end
+    return Position(*bound[0]) if bound else None
 
 
 def _again(tx: Tx, batch: Underway, state: SubscriptionState) -> Delivery:

@@ -14,6 +14,7 @@ from perdure.planes.conversation.turns import above, refuse_gone, turns_back, un
 from perdure.stores.past_store import PastReader
 from perdure.stores.store import Reads
 
+FIRST_TURNS = 8  # read at first: mostly they decide
 PENDING_LOOKBACK_TURNS = 100  # an assistant turn further back than so many others is not waited for any more
 
 
@@ -34,6 +35,10 @@ def pending_among_left(reads: Reads, stream: Stream) -> Pending | None:
 
 
 def _newest(reads: Reads, stream: Stream) -> list[Turn]:
+    """The newest turns: a few, if an answer and a question are among them, for nothing older decides then."""
+    few = turns_back(reads, stream, 0, MAX_SEQ, FIRST_TURNS)
+    if len(few) < FIRST_TURNS or {Role.USER, Role.ASSISTANT} <= {turn.role for turn in few}:
+        return few
     return turns_back(reads, stream, 0, MAX_SEQ, PENDING_LOOKBACK_TURNS)
 
 

@@ -146,7 +146,10 @@ def check_over(reads: Reads, stream: Stream) -> None:
     row = _session(reads, stream)
     if row["status"] in OPEN and not _is_expired(reads, row):
         raise Conflict(
-            f"the session is {row['status']}, not over", path="status", status=row["status"], hint="close() it first"
+            f"the session is {row['status']}, not over",
+            path="status",
+            status=row["status"],
+            hint="session.close() or `perdure close` first",
         )
 
 

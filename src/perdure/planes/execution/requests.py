@@ -48,14 +48,14 @@ def answered(tx: Tx, stream: Stream, key: str, asked: Any) -> Answered | None:
 
 def keep(tx: Tx, stream: Stream, key: str, asked: Any, answer: Any, about: Iterable[str] = ()) -> None:
     """Record an answer in the transaction of the work that it tells of. Invalid if it cannot be kept. It is about whom the
-    session is, though it stands elsewhere.
+    session is, though it stands elsewhere, and about whom all that is which was written with it.
     """
     try:
         plain = to_plain(answer, "answer")
     except Invalid as error:
         error.hint = "return what the caller needs of it (its .seq, .id, .value) as plain data"
         raise
-    named = [*subjects.named(about), *subjects.in_row(tx.row(SESSIONS, stream))]
+    named = [*subjects.named(about), *subjects.in_row(tx.row(SESSIONS, stream)), *subjects.written(tx)]
     values.put(tx, _marks(tx, stream), key, {"asked": _digest(asked), "answer": plain}, about=named)
 
 

@@ -162,6 +162,12 @@ def whole_name(reads: Reads, short: str) -> str:
     return names[0]
 
 
+def is_started(reads: Reads, agent: str, key: str) -> bool:
+    """Whether a run of an agent stands under a key."""
+    check_name(key, "key", KEY_MAX_CHARS)
+    return bool(reads.query(Q.run_by_key, tenant=reads.tenant, agent=agent, key=key))
+
+
 def find_by_key(reads: Reads, agent: str, key: str) -> Stream:
     """The stream of the run of an agent that was started with a key. NotFound if there is none."""
     check_name(agent, "agent")

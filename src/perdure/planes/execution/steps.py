@@ -28,6 +28,7 @@ from perdure.stores.tx import EVENTS, Tx
 Q = Statements("perdure.planes.execution", "steps.sql")
 T = TypeVar("T")
 P = ParamSpec("P")
+TOLD_US = 1_000  # a step that took at least so long says how long
 INTERRUPTED = "run.interrupted"  # the name of a step that stands for what its program cancelled in the middle
 
 
@@ -64,13 +65,16 @@ def document(
     *,
     brief: bool = False,
     shape: str = "",
+    took_us: int = 0,
 ) -> Any:
-    """The document of a step. shape: of its arguments. brief: of its value, the digest alone. Invalid names the path of what
-    cannot be kept.
+    """The document of a step. shape: of its arguments. brief: of its value, the digest alone. took_us: how long its call
+    took. Invalid names the path of what cannot be kept.
     """
     doc: dict[str, Any] = {"place": place, "name": name, "digest": mark}
     if shape:
         doc["shape"] = shape
+    if took_us >= TOLD_US:
+        doc["took_us"] = took_us
     if error is not None:
         doc["error"] = msgspec.to_builtins(error)
     elif brief:
@@ -149,6 +153,7 @@ class _Step(msgspec.Struct):
     input: str | None = None
     gave: str | None = None
     shape: str = ""
+    took_us: int = 0
 
 
 def _step(doc: dict[str, Any], seq: int, where: str) -> StepRecord:
@@ -157,7 +162,7 @@ def _step(doc: dict[str, Any], seq: int, where: str) -> StepRecord:
     value = stored_value(found.value, where)
     return StepRecord(
         seq=seq, place=found.place, name=found.name, digest=found.digest, value=value, error=found.error,
-        notes=notes, input=found.input, gave=found.gave, shape=found.shape,
+        notes=notes, input=found.input, gave=found.gave, shape=found.shape, took_us=found.took_us,
     )  # fmt: skip
 
 

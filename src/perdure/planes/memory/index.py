@@ -11,6 +11,7 @@ Keeps P8 (a search costs what was said since the last), P11, P12, P15.
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
@@ -79,8 +80,11 @@ class IndexBatch(NamedTuple):
     clears: bool = False
 
 
-def catch_up(core: Core, tenant: int, *, patient: bool = False, tell: Tell | None = None) -> bool:
-    """Index everything that is committed now; whether the index has all of it (a store that is only read adds nothing).
+def catch_up(
+    core: Core, tenant: int, *, patient: bool = False, batches_max: int | None = None, tell: Tell | None = None
+) -> bool:
+    """Index everything that is committed now, or so many batches of it; whether the index has all of it then (a store that is
+    only read adds nothing).
 
     Blocking work. TimedOut when it takes longer than the store's timeout, unless it is patient: what was done is kept, and the
     next one continues. A patient one adds less at a time, so that others get in between.
@@ -88,7 +92,7 @@ def catch_up(core: Core, tenant: int, *, patient: bool = False, tell: Tell | Non
     deadline = time.monotonic() + core.timeout_seconds
     after: Position | None = None
     end: Position | None = None
-    while True:
+    for _ in itertools.count() if batches_max is None else range(batches_max):
         batch = core.read(gather, after, end, PATIENT_EVENTS if patient else BATCH_EVENTS, tenant=tenant)
         if batch is None:
             return True
@@ -106,6 +110,7 @@ def catch_up(core: Core, tenant: int, *, patient: bool = False, tell: Tell | Non
         if not patient and time.monotonic() > deadline:
             hint = "search again: it continues where it stopped; or open the store with a longer timeout"
             raise TimedOut("the index is not complete yet", path="search", hint=hint)
+    return False
 
 
 def gather(

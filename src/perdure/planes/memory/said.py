@@ -28,15 +28,16 @@ REACH_EVENTS = 4  # in which the neighbours of a turn are looked for
 _decode_terms = msgspec.json.Decoder(list[str]).decode
 
 
-def said_in(reads: Reads, stream: Stream, query: str, limit: int, shelf: str = "turn") -> list[int]:
-    """The numbers of those that fit a query best, also of the sessions that this one was forked from; the best first.
+def said_in(reads: Reads, stream: Stream, query: str, limit: int, shelf: str = "turn") -> dict[int, int]:
+    """The numbers of those that fit a query best, also of the sessions that this one was forked from; the best first. With
+    each, how many words it shares with the query.
 
     shelf: "turn" or "decision".
     """
     sizes = _sizes(reads, shelf)
     counts = _counted(reads, words(query), shelf) if sizes.texts else {}
     if not counts:
-        return []
+        return {}
     weights = {word: weight_of(sizes, count) for word, count in counts.items()}
     streams = _spans(reads, stream)
     scores: dict[Place, float] = {}
@@ -46,8 +47,11 @@ def said_in(reads: Reads, stream: Stream, query: str, limit: int, shelf: str = "
     best = heapq.nlargest(CANDIDATES, scores, key=lambda place: (scores[place], place[1]))
     ranked = rank(_texts(reads, best, set(weights)), best, weights, sizes)
     ends = dict(streams)
-    fits = (each.text.of_seq for each in ranked if each.text.place[1] <= ends[each.text.place[0]])
-    return list(dict.fromkeys(fits))[:limit]
+    shared: dict[int, int] = {}
+    for each in ranked:
+        if each.text.place[1] <= ends[each.text.place[0]] and len(shared) < limit:
+            shared.setdefault(each.text.of_seq, len(each.words))
+    return shared
 
 
 def _sizes(reads: Reads, shelf: str) -> Sizes:

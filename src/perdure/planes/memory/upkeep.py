@@ -1,6 +1,7 @@
 """Bringing the index and the vectors up to date in the background, so that nobody who searches waits for it.
 
-Everything here can be stopped anywhere and is continued by the next one who does it. Callers: `store.index`, `perdure index`.
+Everything here can be stopped anywhere and is continued by the next one who does it. Callers: `store.index`, `perdure index`,
+workers that have nothing else to do.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from perdure.planes.memory.vectors import Q
 from perdure.stores import pgvector
 from perdure.stores.core import Core
 from perdure.stores.store import Reads
+
+SOME_VECTORS = 16  # that are made before somebody is let in
 
 Tell = Callable[[str, int, int], None]  # events or vectors, how many of them are done, and of how many
 
@@ -35,6 +38,17 @@ def bring_up_to_date(core: Core, tenant: int, tell: Tell | None = None) -> Index
     pgvector.prepare(core, state.embedding, embedder.dims)
     vectors.drop_others(core, tenant, embedder)
     return core.read(_counted, embedder.name, tenant=tenant)
+
+
+def bring_some(core: Core, tenant: int) -> bool:
+    """Index a little of what waits, or make a few of the vectors that are missing; whether more waits. Blocking, not for long.
+
+    Raises as `bring_up_to_date` does. Leaves the indexes of PostgreSQL to that.
+    """
+    if not index.catch_up(core, tenant, patient=True, batches_max=1):
+        return True
+    core.embed = embedder = embedder_of(core.embed) or False
+    return bool(embedder) and not vectors.catch_up(core, tenant, embedder, texts_max=SOME_VECTORS)
 
 
 def _counted(reads: Reads, embedding: str | None) -> Indexed:

@@ -104,7 +104,7 @@ def save(
     for row in prepared.rows:
         tx.keep_row(row)
     root = prepared.root.hex()
-    parent = _last_seq(tx, stream, name)
+    parent = next((each.seq for each in _newest(tx, stream, name)), None)
     columns = {"name": name, "parent": parent, "root": root, "size": prepared.size, "at": tx.now}
     named, sources = subjects.named(about), [stream.ref(tx.seq(stream))]
     seq = tx.record(Change(kind, stream, CHECKPOINTS, set=columns, blobs=[root], subjects=named, derived_from=sources))
@@ -118,10 +118,6 @@ def save(
         actor=tx.actor,
         ref=stream.ref(seq),
     )
-
-
-def _last_seq(reads: Reads, stream: Stream, name: str) -> int | None:
-    return next((each.seq for each in _newest(reads, stream, name)), None)
 
 
 def _newest(reads: Reads, stream: Stream, name: str) -> Iterator[NewestCheckpoint]:

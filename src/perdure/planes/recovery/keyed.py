@@ -78,13 +78,14 @@ class TaskWrite(NamedTuple):
 
 
 class StoredWrite(NamedTuple):
-    """A write of a task as it is stored."""
+    """A write of a task as it is stored, and the number of its event."""
 
     task: str
     path: str
     idx: int
     channel: str
     document: Any
+    seq: int
 
 
 class Outdated(Conflict):
@@ -231,12 +232,17 @@ def state(reads: Reads, found: KeyedCheckpoint) -> Any:
     return tree.load(stored_address(found.root, f"checkpoint {found.key}"), reads.fetch)
 
 
+def names_in(reads: Reads, found: KeyedCheckpoint, name: str) -> frozenset[str]:
+    """The keys of the map under a name at the top of a checkpoint's state, without the rest of the state."""
+    return tree.load_keys(stored_address(found.root, f"checkpoint {found.key}"), reads.fetch, name)
+
+
 def writes_of(reads: Reads, stream: Stream, name: str, key: str) -> list[StoredWrite]:
     """The writes of tasks after a checkpoint, by path, task and index."""
     found: dict[tuple[str, str, int], StoredWrite] = {}
     for seq, task, path, body in _wrote(reads, stream, name, key):
         for each in _writes_in(body, f"{stream.name} seq {seq}"):
-            found[path, task, each.idx] = StoredWrite(task, path, *each)
+            found[path, task, each.idx] = StoredWrite(task, path, *each, seq)
     return [found[place] for place in sorted(found)]
 
 

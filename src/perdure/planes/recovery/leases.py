@@ -25,6 +25,7 @@ from perdure.stores.store import Head, Reads
 from perdure.stores.tx import EVENTS, Tx
 
 Q = Statements("perdure.planes.recovery", "leases.sql")
+CLAIMED, RECOVERED = CLAIMS = ("run.claimed", "run.recovered")
 T = TypeVar("T")
 P = ParamSpec("P")
 
@@ -100,7 +101,7 @@ def claim(
     if row["epoch"] != epoch:  # the store was restored since; of several times, what counts is the first
         columns |= {"epoch": epoch, "known_seq": tx.seq(stream) if row["known_seq"] is None else row["known_seq"]}
     presence.touch_holder(tx, holder)
-    kind = "run.recovered" if left else "run.claimed"
+    kind = RECOVERED if left else CLAIMED
     seq = tx.record(Change(kind, stream, RUNS, Op.SET, set=columns, mark="claimed_seq"))
     lease = Lease(stream, holder, columns["token"], seq)
     lease.cancelling, lease.known_seq = bool(row["cancelling"]), columns.get("known_seq", row["known_seq"])
@@ -168,6 +169,12 @@ def check_lease(tx: Tx, lease: Lease) -> None:
     lease.cancelling = lease.cancelling or bool(row["cancelling"])
     if row["token"] != lease.token or row["status"] != RUNNING:
         raise Stale(f"run {lease.stream.name} is no longer this worker's", path="run", token=row["token"])
+
+
+def claim_at(reads: Reads, stream: Stream, seq: int) -> tuple[str, int, bytes | None] | None:
+    """The claim by which somebody drives a run at an event: its kind, instant and stored body. None if nobody does."""
+    rows = reads.query(Q.drive_before, touches=[(EVENTS, stream.id)], stream=stream.id, seq=seq)
+    return rows[0] if rows and rows[0][0] in CLAIMS else None
 
 
 def holds(reads: Reads, lease: Lease) -> bool:

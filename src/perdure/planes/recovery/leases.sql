@@ -9,3 +9,9 @@ SELECT 1 FROM events e
 WHERE e.stream = :stream AND e.seq > :after
   AND e.kind NOT IN ('effect.planned', 'effect.dispatched', 'effect.redispatched', 'effect.doubted', 'effect.absent')
 LIMIT 1
+
+-- drive_before: the last event before another by which somebody took a run or it came to rest.
+SELECT kind, at, body FROM events
+WHERE stream = :stream AND seq < :seq AND tbl = 'runs'
+  AND kind IN ('run.claimed', 'run.recovered', 'run.waiting', 'run.released', 'run.parked', 'run.completed', 'run.failed', 'run.cancelled')
+ORDER BY seq DESC LIMIT 1

@@ -14,8 +14,9 @@ import os
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
-from perdure.errors import Error
+from perdure.errors import Error, Limited
 from perdure.log.change import Stream
+from perdure.model.instants import SECOND_US
 from perdure.model.limits import LEASE_TTL_SECONDS
 from perdure.planes.recovery import epochs
 from perdure.planes.tables import ATTENDANCE, HOLDERS
@@ -56,6 +57,25 @@ def touch_holder(tx: Tx, holder: str) -> None:
     began = row or {"actor": tx.actor, "host": os.uname().nodename, "started_at": now}
     values = {name: began[name] for name in ("actor", "host", "started_at")}
     tx.touch(HOLDERS, {"holder": holder}, {**values, "expires_at": now + tx.clocks.lease_us})
+
+
+def make_room(tx: Tx, holder: str, prefix: str, most: int) -> None:
+    """Before a new holder's first sign of life: forget the lapsed ones whose names begin so. Limited if as many live as may.
+
+    A heartbeat that is not there says what a lapsed one says. Names from outside could otherwise fill the table.
+    """
+    if tx.own_row(HOLDERS, holder) is not None:
+        return
+    living = 0
+    for other, lapsed in tx.query(Q.holders_under, touches=[(HOLDERS, tx.tenant)], tenant=tx.tenant, prefix=prefix):
+        if lapsed:
+            tx.touch(HOLDERS, {"holder": other}, None)
+        living += not lapsed
+    if living >= most:
+        raise Limited(
+            f"{living} workers of this token live, at most {most} may", path="holder", limit="workers",
+            hint="end those that are not needed, or use a further token", retry_after=tx.clocks.lease_us / SECOND_US,
+        )  # fmt: skip
 
 
 def check_schema(reads: Reads) -> None:

@@ -6,6 +6,10 @@ SELECT name, value FROM meta WHERE name = 'schema'
 -- holder_alive: whether a holder's heartbeat has not lapsed.
 SELECT 1 FROM holders WHERE tenant = :tenant AND holder = :holder AND expires_at > :now
 
+-- holders_under: the holders whose names begin so, and whether the heartbeat of each has lapsed.
+SELECT holder, CASE WHEN expires_at > :now THEN 0 ELSE 1 END FROM holders
+WHERE tenant = :tenant AND substr(holder, 1, length(:prefix)) = :prefix
+
 -- attendance_others: other holders that are written down as attending a session, and whether the heartbeat of each has lapsed.
 SELECT a.holder, CASE WHEN h.expires_at > :now THEN 0 ELSE 1 END
 FROM attendance a LEFT JOIN holders h ON h.tenant = a.tenant AND h.holder = a.holder

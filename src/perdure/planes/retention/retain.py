@@ -147,7 +147,7 @@ def choose(reads: Reads, found: Judged, rule: Retention) -> Doomed:
     """The parts of a session or run that a rule lets go. Reads its turns, summaries and checkpoints, not what they say."""
     stream = found.stream
     nothing = Doomed(stream, rule, [], [], set(), [])
-    if not _is_for(rule, found) or _is_small(reads, stream, rule):
+    if not _is_for(rule, found) or (rule.larger_than is not None and size_of(reads, stream) <= rule.larger_than):
         return nothing
     values = _replaced(reads, stream, rule) if rule.values is not None else {}
     if _is_whole(reads, found, rule):
@@ -246,10 +246,6 @@ def _said(reads: Reads, stream: Stream) -> Iterator[CoveredTurn]:
     for seq, role, call, at, retracted in reads.query(Q.turns_own, touches=[(TURNS, stream.id)], stream=stream.id):
         maker = max((made for made in makers.get(call, ()) if made < seq), default=None)
         yield CoveredTurn(seq, role, maker, at, calls[seq], retracted)
-
-
-def _is_small(reads: Reads, stream: Stream, rule: Retention) -> bool:
-    return rule.larger_than is not None and size_of(reads, stream) <= rule.larger_than
 
 
 def size_of(reads: Reads, stream: Stream) -> int:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from perdure.effects import ledger, operator_verbs, orphaned
+from perdure.effects import approvals, composed, ledger, operator_verbs, orphaned
+from perdure.effects.ledger import Intent, Outcome, Sender
+from perdure.effects.tool import Refuse
 from perdure.log.change import Stream
 from perdure.model.filters import EffectFilters
-from perdure.model.records.effects import Absent, EffectRecord, Happened, Verdict
+from perdure.model.records.effects import Absent, EffectRecord, Happened, Rule, Verdict
 from perdure.planes.reading.paging import Page
 from perdure.remote.asking import Asking, RouteRequest, address, answers, filters, get, path_of, plain, post
+from perdure.remote.elsewhere import elsewhere
 from perdure.remote.verbs.conversation import stream_of
 
 
@@ -47,6 +50,34 @@ def effects_of_store(_here: Any, asked: EffectFilters) -> Asking:
 @answers(orphaned.is_left)
 def is_left(record: EffectRecord, _here: Any) -> Asking:
     return (yield get(address("effects", record.id), EffectFound)).left
+
+
+# -- effects that the client carries out itself ------------------------------------------------------------------------------
+
+
+@answers(approvals.plan)
+def plan(stream: Stream, intent: Intent, _epoch: int, asked: Refuse | str | None, within: Any = None) -> RouteRequest:
+    """Plan an effect; the guards of the server are asked there. Refused for what a declared tool says about itself."""
+    if asked is not None or within is not None or intent.rule != Rule() or intent.notes:
+        raise elsewhere("plan_declared")
+    told = {"tool": intent.tool, "args": plain(intent.args, "args"), "kind": intent.kind.value, "call": intent.call}
+    return post(path_of(stream, "effects"), EffectRecord, **told, about=intent.about)._replace(key=intent.key)
+
+
+@answers(approvals.dispatch)
+def dispatch(stream: Stream, seq: int, _sender: Sender) -> RouteRequest:
+    return post(_named(stream, seq, "dispatch"), EffectRecord)
+
+
+@answers(composed.end_begun)
+def end_begun(stream: Stream, known: EffectRecord, outcome: Outcome, prepared: Any = None) -> RouteRequest:
+    if prepared is not None:
+        raise elsewhere("run_atomic")
+    path = _named(stream, known.seq, "outcome")
+    if outcome.error is not None:
+        told = {"outcome": "failed", "error": outcome.error.message, "code": outcome.error.code}
+        return post(path, EffectRecord, **told, about=outcome.about)
+    return post(path, EffectRecord, outcome="happened", result=plain(outcome.result, "result"), about=outcome.about)
 
 
 @answers(operator_verbs.settle)

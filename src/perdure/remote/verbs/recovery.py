@@ -10,9 +10,11 @@ from perdure.errors import NotFound
 from perdure.log.change import Stream
 from perdure.model.records.checkpoints import CheckpointRecord
 from perdure.model.records.conversation import Origin
+from perdure.model.records.differences import SessionDiff
 from perdure.planes import subjects
-from perdure.planes.audit import history, lineage
+from perdure.planes.audit import diff, history, lineage
 from perdure.planes.reading.paging import Page
+from perdure.planes.reading.sides import OtherSide
 from perdure.planes.recovery import checkpoints, keyed
 from perdure.remote.asking import AlreadyKnown, Asking, RouteRequest, answers, get, instant, path_of, plain, post
 from perdure.remote.verbs.conversation import SessionFound, stream_of
@@ -73,6 +75,11 @@ def view(stream: Stream, moment: Any, core: Any) -> Asking:
     then = str(instant(moment, "at"))
     yield get(path_of(stream), Any, at=then)
     return history.PastView(core=core.past(then), tenant=0, stream=stream, pin="")
+
+
+@answers(diff.between)
+def between(stream: Stream, other: OtherSide) -> RouteRequest:
+    return get(path_of(stream, "diff"), SessionDiff, other=other.stream.name, other_at=other.core.moment)
 
 
 @answers(history.seq_of)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
-from perdure.effects import ending, envelope, operator_verbs, timeline
+from perdure.effects import adopting, ending, envelope, operator_verbs, timeline, what_if
 from perdure.errors import Invalid, NotFound
 from perdure.log.change import Stream
 from perdure.model.filters import AskFilters, RunFilters
 from perdure.model.limits import check_name
+from perdure.model.records.differences import RunDiff
 from perdure.model.records.effects import EffectRecord
 from perdure.model.records.envelope import Envelope
 from perdure.model.records.runs import RunRecord, StepRecord, WaitRecord
@@ -16,7 +17,9 @@ from perdure.model.records.timeline import TimelineRecord
 from perdure.planes import subjects
 from perdure.planes.execution import requests, runs, steps, waits
 from perdure.planes.reading.paging import Page
+from perdure.planes.reading.sides import OtherSide
 from perdure.remote.asking import (
+    AlreadyKnown,
     Asking,
     RouteRequest,
     address,
@@ -29,6 +32,7 @@ from perdure.remote.asking import (
     put,
     span,
 )
+from perdure.remote.elsewhere import elsewhere
 from perdure.remote.verbs.conversation import stream_of
 from perdure.runtime import untaken
 
@@ -147,6 +151,42 @@ def ask(
 @answers(waits.asks)
 def asks(asked: AskFilters) -> RouteRequest:
     return get(address("asks"), Page[WaitRecord], **filters(asked) | {"state": asked.state or "all"})
+
+
+class RemoteSupposition(NamedTuple):
+    """A fork of a run, which the server makes."""
+
+    stream: Stream
+    at: int | str
+    replace: Any
+    acts: bool
+
+
+@answers(envelope.holders)
+def holders(_stream: Stream) -> AlreadyKnown:
+    """Nobody: the server proves deaths itself."""
+    return AlreadyKnown(())
+
+
+@answers(what_if.supposed)
+def supposed(stream: Stream, at: int | str, replace: Any, _witness: Any, _core: Any, *, acts: bool) -> AlreadyKnown:
+    made: Any = RemoteSupposition(stream, at, plain(replace, "replace"), acts)
+    luggage: Any = None  # the server packs it
+    return AlreadyKnown(what_if.Supposed(made, luggage))
+
+
+@answers(adopting.adopt)
+def adopt(made: Any, _luggage: Any, _epoch: int) -> Asking:
+    if not isinstance(made, RemoteSupposition):
+        raise elsewhere("hand_over")
+    told = {"at": made.at, "replace": made.replace, "allow_effects": made.acts}
+    found = yield post(path_of(made.stream, "forks"), RunRecord, **told)
+    return _of(found)
+
+
+@answers(timeline.between)
+def between(stream: Stream, other: OtherSide) -> RouteRequest:
+    return get(path_of(stream, "diff"), RunDiff, other=other.stream.name, other_at=other.core.moment)
 
 
 @answers(operator_verbs.locate)

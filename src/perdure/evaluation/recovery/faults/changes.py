@@ -31,10 +31,6 @@ TOUCHED = {  # targets of a change: a step that is renamed or taken out must lea
 STILL = ("before", "worked", "recorded")  # no effect is under way there
 
 
-def _sampled(schedules: list[str], task: RecoveryTask, rng: random.Random) -> list[str]:
-    return rng.sample(schedules, SAMPLE) if task.long and len(schedules) > SAMPLE else schedules
-
-
 # -- the program -------------------------------------------------------------------------------------------------
 
 
@@ -54,7 +50,7 @@ def _edits(task: RecoveryTask, seed: int) -> list[str]:
         for kind in editing.KINDS
         if (names := [name for name, verb in reached.items() if verb in TOUCHED[kind]])
     ]
-    return _sampled(found, task, rng)
+    return rng.sample(found, SAMPLE) if task.long and len(found) > SAMPLE else found
 
 
 def _reached(task: RecoveryTask, seed: int) -> Iterator[tuple[str, dict[str, str]]]:

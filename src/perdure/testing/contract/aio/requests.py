@@ -56,6 +56,24 @@ class AsyncRequestsContract:
             assert await session.decisions() == []
             assert (await session.once("k", decide))["seq"]
 
+    async def test_an_answer_is_about_whom_the_work_is(self, opener: AsyncOpener) -> None:
+        """Also where a part of the work was let go of before its end."""
+
+        def work(tx: Any) -> dict[str, Any]:
+            here = tx.session("s")
+            here.say("user", "Bo calls", about=["user:bo"])
+            tx.inside(lambda inside: inside.relieve())
+            here.say("user", "Al calls", about=["user:al"])
+            return {"said": 2}
+
+        async with await opener() as store:
+            session = await store.session("s")
+            await session.once("plain", decide)
+            await session.once("k", work, about=["user:cy"])
+            for whom in ("user:bo", "user:al", "user:cy"):
+                found = await store.events(about=whom)
+                assert [each.kind for each in found if each.session.startswith("requests/")] == ["value.set"]
+
     async def test_an_effect_is_dispatched_once_for_a_request(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
             session = await store.session("s")

@@ -8,12 +8,19 @@ function Detail({ effect }) {
   return html`<details><summary class="small">details</summary><${Json} value=${{ args: effect.args, result: effect.result, error: effect.error, key: effect.key, sent_key: effect.sent_key, place: effect.place, rule: effect.rule, settled_by: effect.settled_by }} label=${`effect ${seen(effect.id)}`} /></details>`;
 }
 
+// A plan outlives a reload of its tab: what is left of it stays there until it is executed or left.
+const KEPT = "perdure.plan";
+function kept() { try { return JSON.parse(sessionStorage.getItem(KEPT)); } catch { return null; } }
+function keep(left) { left?.plan.length ? sessionStorage.setItem(KEPT, JSON.stringify(left)) : sessionStorage.removeItem(KEPT); }
+
 // Settling many doubts: what matches now is the plan; each is settled by itself, and one that somebody else settled stays theirs.
 function Bulk({ items }) {
   const doubts = items.filter((each) => each.state === "in_doubt");
-  const [verdict, setVerdict] = useState("failed");
-  const [reason, setReason] = useState("");
-  const [plan, setPlan] = useState(null);
+  const [was] = useState(kept);
+  const [verdict, setVerdict] = useState(was?.verdict || "failed");
+  const [reason, setReason] = useState(was?.reason || "");
+  const [plan, choose] = useState(was?.plan || null);
+  const setPlan = (found) => { choose(found); keep(found && { verdict, reason, plan: found }); };
   const [done, setDone] = useState(null);
   if (!doubts.length && !plan) return null;
   async function execute() {
@@ -22,13 +29,14 @@ function Bulk({ items }) {
     for (const [n, each] of plan.entries()) {
       try { await post(`/v1/effects/${part(each.id)}/settle`, { verdict: verdict === "failed" ? "declined" : verdict, reason }); outcome.settled++; }
       catch (problem) { if (problem.status === 409) outcome["somebody was first"]++; else { outcome.refused++; outcome.last = problem.message; } }
+      keep({ verdict, reason, plan: plan.slice(n + 1) });
       setDone({ ...outcome, left: plan.length - n - 1 });
     }
   }
-  return html`<details class="card pad"><summary>Settle all doubts that match (${doubts.length})</summary><div class="acts">
+  return html`<details class="card pad" open=${!!was}><summary>Settle all doubts that match (${doubts.length})</summary><div class="acts">
     <label>Verdict<select value=${verdict} onChange=${(event) => { setVerdict(event.target.value); setPlan(null); setDone(null); }}><option value="failed">failed: they did not happen, and shall not</option><option value="absent">absent: they did not happen, try again</option></select></label>
     <label>How that is known<input value=${reason} maxlength="2000" onInput=${(event) => setReason(event.target.value)} /></label>
-    ${!plan && html`<div><button type="button" disabled=${!reason} onClick=${() => { setPlan(doubts); setDone(null); }}>Plan</button></div>`}
+    ${!plan && html`<div><button type="button" disabled=${!reason} onClick=${() => { setPlan(doubts.map(({ id, tool }) => ({ id, tool }))); setDone(null); }}>Plan</button></div>`}
     ${plan && !done && html`<p class="caution">Plan: ${count(plan.length, "effect")} of ${[...new Set(plan.map((each) => each.tool))].map(seen).join(", ")} will be settled as ${verdict}, one by one.</p>
       <div class="act"><button type="button" class="harm" onClick=${execute}>Execute the plan</button><span class="command"><code>perdure settle EFFECT ${verdict} --reason ${quoted(reason)}</code></span></div>
       <div><button type="button" class="plain" onClick=${() => setPlan(null)}>Leave it</button></div>`}

@@ -1,0 +1,126 @@
+"""A loop of one's own over the network: effects that the client carries out, what differs between two points, forks of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+import perdure
+from doors.http.serving_kit import LiveServer
+from perdure.errors import Conflict, KeyReused, NotFound, Refused
+from remote.test_store import Cutting, address_of, make_token, server, url
+
+__all__ = ["server", "url"]
+
+
+@pytest.fixture
+def store(url: str, server: LiveServer) -> Iterator[perdure.Store]:
+    with perdure.open(address_of(server), token=make_token(url)) as opened:
+        yield opened
+
+
+def test_an_effect_of_the_client_is_planned_dispatched_and_committed(store, url) -> None:
+    session = store.session("s")
+    effect = session.begin("open_pr", {"repo": "acme/api"}, kind="keyed", key="pr-42", about=["customer:7"])
+    assert (effect.state, effect.settled) == ("planned", False)
+    assert effect.dispatch().state == "dispatched"
+    assert effect.commit({"number": 7}).result == {"number": 7}
+    again = session.begin("open_pr", {"repo": "acme/api"}, kind="keyed", key="pr-42")
+    assert (again.id, again.settled, again.result) == (effect.id, True, {"number": 7})
+    with pytest.raises(KeyReused):
+        session.begin("open_pr", {"repo": "other"}, kind="keyed", key="pr-42")
+    with perdure.open(url, read_only=True) as local:
+        assert [(each.id, each.state) for each in local.effects(about="customer:7")] == [(effect.id, "committed")]
+
+
+def test_of_two_who_dispatch_one_does(store) -> None:
+    session = store.session("s")
+    first = session.begin("send", key="k").dispatch()
+    with pytest.raises(Conflict):
+        session.begin("send", key="k").dispatch()
+    failed = first.fail(ValueError("no"))
+    assert failed.record.error == perdure.EffectError("ValueError", "no")
+
+
+def test_an_effect_that_answers_a_call_leaves_its_result(store) -> None:
+    session = store.session("s")
+    call = perdure.Call("c1", "send", {"to": "x"})
+    session.say("user", "go")
+    session.say("assistant", "sending", calls=[call])
+    session.begin("send", {"to": "x"}, call=call).dispatch().commit("sent")
+    assert [turn.content for turn in session.turns()][-1] == "sent"
+    assert session.pending().calls == ()
+
+
+def test_a_client_that_is_gone_leaves_doubt_to_a_person(store) -> None:
+    """Nobody can prove the death of a process elsewhere: it stays dispatched, and a person says what became of it."""
+    session = store.session("s")
+    session.begin("send", key="k").dispatch()
+    found = session.begin("send", key="k")
+    assert found.state == "dispatched"
+    with pytest.raises(Conflict):
+        found.settle(perdure.Absent())
+    assert found.settle(perdure.Absent(), force=True).state == "planned"
+
+
+@pytest.mark.parametrize("answers", [True, False], ids=["answers", "requests"])
+def test_each_is_said_once_whatever_breaks(url, server, answers) -> None:
+    way = Cutting(int(address_of(server).rpartition(":")[2]), set(range(2, 40, 2)), answers=answers)
+    try:
+        with perdure.open(f"http://127.0.0.1:{way.port}", token=make_token(url)) as store:
+            session = store.session("s")
+            session.begin("send", key="k").dispatch().commit(1)
+    finally:
+        way.close()
+    with perdure.open(url, read_only=True) as store:
+        made = [each.kind for each in store.feed(limit=1_000) if each.kind.startswith("effect.")]
+    assert made == ["effect.planned", "effect.dispatched", "effect.committed"]
+
+
+def test_what_needs_a_function_or_one_commit_is_refused(store) -> None:
+    @perdure.tool(kind="idempotent", timeout=3)
+    def declared_far_away() -> None: ...
+
+    session = store.session("s")
+    with pytest.raises(Refused, match="a function"):
+        session.begin(declared_far_away, key="k")
+    with pytest.raises(Refused, match="one commit"):
+        session.begin("send", key="k").dispatch().commit(1, checkpoint={"n": 1})
+    assert session.begin("send", key="k").state == "dispatched"
+
+
+def test_the_difference_between_two_points_and_a_fork(store, url) -> None:
+    session = store.session("s")
+    session.set("branch", "main")
+    turn = session.say("user", "hello")
+    session.set("branch", "fix")
+    session.say("assistant", "on it")
+    fork = session.fork(at=turn.seq, name="other")
+    fork.set("branch", "third")
+    found = session.at(turn.seq).diff(session), session.diff(fork), session.diff(session)
+    with perdure.open(url, read_only=True) as local:
+        mine, theirs = local.session("s"), local.session("other")
+        assert found == (mine.at(turn.seq).diff(mine), mine.diff(theirs), mine.diff(mine))
+    assert [(each.name, each.before, each.after) for each in found[0].values] == [("branch", "main", "fix")]
+    assert found[2].same
+
+
+@perdure.agent(name="forked-from-afar")
+def forked(run: perdure.Run, start: int) -> int:
+    return run.step(abs, start) + run.step(abs, -start)
+
+
+def test_a_run_is_forked_and_compared(store, url) -> None:
+    with perdure.open(url) as local:
+        assert local.drive(forked, -4, key="k") == 8
+        handle = next(iter(local.runs()))
+    run = store.run(handle.id)
+    first = run.steps()[0]
+    fork = run.fork(first.place, 10)
+    assert (fork.record.status, fork.record.what_if.run) == ("ready", run.id)
+    with perdure.open(url) as local:
+        assert local.drive(forked, -4, key=fork.record.key) == 14 if fork.record.key else True
+        assert run.diff(fork) == local.run(run.id).diff(local.run(fork.id))
+    with pytest.raises(NotFound):
+        run.fork("nowhere", 1)

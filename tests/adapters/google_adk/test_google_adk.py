@@ -354,6 +354,102 @@ def test_doubt_is_a_confirmation_and_its_payload_is_the_verdict(tmp_path: Any) -
         assert sorted(turn.content["charged"] for turn in results) == [5, 7]
 
 
+def asked_in(events: list[Any]) -> list[Any]:
+    return [call for event in events for call in event.get_function_calls() if call.name == "adk_request_confirmation"]
+
+
+def answer_to(asked: Any, verdict: Any) -> Any:
+    answer = {"confirmed": True, "payload": verdict}
+    return types.Part(function_response=types.FunctionResponse(id=asked.id, name=asked.name, response=answer))
+
+
+def failing(calls: list[int], *errors: BaseException) -> Any:
+    """A tool whose first calls with 5 do what they do, and then raise these."""
+    left = list(errors)
+
+    def charge(cents: int) -> dict[str, Any]:
+        """Charge a card."""
+        calls.append(cents)
+        if cents == 5 and left:
+            raise left.pop(0)
+        return {"charged": cents}
+
+    return charge
+
+
+def texts_of(events: list[Any]) -> list[str]:
+    return [part.text for event in events if event.content for part in event.content.parts if part.text]
+
+
+@pytest.mark.parametrize("way", ["the answer is sent again", "the invocation is resumed"])
+def test_an_answer_is_about_one_attempt(tmp_path: Any, way: str) -> None:
+    """An "absent" about the first attempt is no word about the second, which a crash leaves in doubt before any event."""
+    calls: list[int] = []
+    charge, resumable = failing(calls, ConnectionError("cut"), Death()), "resumed" in way
+
+    async def main(store: Any) -> None:
+        def runner() -> Any:
+            return shop_of(store, charge, resumable=resumable)
+
+        await PerdureSessionService(store).create_session(**WHO, session_id="s1")
+        [first] = asked_in(await told(runner(), types.Part(text="buy it")))
+        with pytest.raises(Death):
+            await told(runner(), answer_to(first, "absent"))
+        assert calls.count(5) == 2
+        session = await PerdureSessionService(store).get_session(**WHO, session_id="s1")
+        if resumable:
+            events = await told(runner(), invocation_id=session.events[-1].invocation_id)
+        else:
+            events = await told(runner(), answer_to(first, "absent"))
+        assert calls.count(5) == 2
+        [second] = asked_in(events)  # a question of its own, which can be answered
+        assert first.args["toolConfirmation"]["payload"] != second.args["toolConfirmation"]["payload"]
+        assert texts_of(await told(runner(), answer_to(first, "absent"))) == []  # the old one once more
+        assert calls.count(5) == 2
+        events = await told(runner(), answer_to(second, {"happened": {"charged": 5}}))
+        assert texts_of(events) == ["done"]
+
+    with perdure.open(f"sqlite:///{tmp_path}/agent.db") as store:
+        asyncio.run(main(store))
+        assert sorted(calls) == [5, 5, 7]
+        results = [turn for turn in store.session("adk/shop/alice/s1").turns() if turn.call is not None]
+        assert sorted(turn.content["charged"] for turn in results) == [5, 7]
+
+
+def test_a_second_doubt_is_asked_about_and_the_other_results_are_kept(tmp_path: Any) -> None:
+    calls: list[int] = []
+    charge = failing(calls, ConnectionError("cut"), ConnectionError("cut"))
+    both = [ConnectionError("cut")]
+
+    def charge_all(cents: int) -> dict[str, Any]:
+        """Charge a card."""
+        if cents == 7 and both:
+            calls.append(cents)
+            raise both.pop()
+        return charge(cents)
+
+    charge_all.__name__ = "charge"
+
+    async def main(store: Any) -> None:
+        def runner() -> Any:
+            return shop_of(store, charge_all)
+
+        await PerdureSessionService(store).create_session(**WHO, session_id="s1")
+        first = asked_in(await told(runner(), types.Part(text="buy it")))
+        assert len(first) == 2
+        events = await told(runner(), *(answer_to(each, "absent") for each in first))
+        assert sorted(calls) == [5, 5, 7, 7]
+        [second] = asked_in(events)
+        assert second.args["originalFunctionCall"]["args"] == {"cents": 5}
+        assert texts_of(await told(runner(), answer_to(second, "absent"))) == ["done"]
+
+    with perdure.open(f"sqlite:///{tmp_path}/agent.db") as store:
+        asyncio.run(main(store))
+        assert sorted(calls) == [5, 5, 5, 7, 7]
+        results = [turn for turn in store.session("adk/shop/alice/s1").turns() if turn.call is not None]
+        assert sorted(turn.content["charged"] for turn in results) == [5, 7]
+
+
 def test_a_message_that_is_sent_again_is_refused_while_a_call_can_be_resumed(tmp_path: Any) -> None:
     calls: list[int] = []
 

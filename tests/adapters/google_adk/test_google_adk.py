@@ -569,6 +569,103 @@ def test_artifacts_have_versions(tmp_path: Any, kind: str) -> None:
     asyncio.run(main())
 
 
+HOSTILE = ["../escape.txt", "user:../escape.txt", "/etc/passwd", "C:\\x.txt", "..", ".", "a/../../b", "nul\0byte", "a#0", "a%2Fb",
+           "a/b", "user:/root", "..\\..\\x", "line\nbreak", "versions/0", "~"]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "files"])
+def test_a_hostile_file_name_is_a_name_and_no_path(tmp_path: Any, kind: str) -> None:
+    """The stock service of files refuses such names because it writes there. Here each is kept under itself, and nowhere else."""
+
+    async def main() -> None:
+        files = PerdureArtifactService(f"{kind}:///{tmp_path}/inner/agent.db")
+        where = {**WHO, "session_id": "s1"}
+        for name in ("a", *HOSTILE):
+            assert await files.save_artifact(**where, filename=name, artifact=types.Part(text=repr(name))) == 0
+        for name in ("a", *HOSTILE):
+            assert await files.load_artifact(**where, filename=name) == types.Part(text=repr(name))
+            assert await files.list_versions(**where, filename=name) == [0]
+        assert await files.list_artifact_keys(**where) == sorted(["a", *HOSTILE])
+        await files.delete_artifact(**where, filename="..")
+        assert len(await files.list_artifact_keys(**where)) == len(HOSTILE)
+        files.close()
+
+    (tmp_path / "inner").mkdir()
+    asyncio.run(main())
+    outside = [path for path in tmp_path.rglob("*") if tmp_path / "inner" not in (path, *path.parents)]
+    assert outside == []
+    assert not [path for path in tmp_path.rglob("*") if "escape" in path.name or "passwd" in path.name]
+
+
+BAD_IDS = [
+    "../escape",
+    "../../etc",
+    "foo/../../bar",
+    "valid/../..",
+    "..",
+    ".",
+    "has\0null",
+    "/abs",
+    "\\abs",
+    "C:/x",
+    "",
+    " ",
+]
+
+
+@pytest.mark.parametrize("bad", BAD_IDS)
+@pytest.mark.parametrize("field", ["app_name", "user_id", "session_id"])
+def test_an_id_that_is_a_path_is_refused_by_every_verb(tmp_path: Any, field: str, bad: str) -> None:
+    from google.adk.errors.input_validation_error import InputValidationError
+
+    async def main() -> None:
+        files = PerdureArtifactService(f"sqlite:///{tmp_path}/agent.db")
+        where = {**WHO, "session_id": "s1", field: bad, "filename": "a"}
+        verbs = [files.load_artifact, files.list_versions, files.list_artifact_versions, files.get_artifact_version]
+        for verb in (*verbs, files.delete_artifact):
+            with pytest.raises(InputValidationError):
+                await verb(**where)
+        with pytest.raises(InputValidationError):
+            await files.save_artifact(**where, artifact=types.Part(text="x"))
+        files.close()
+
+    asyncio.run(main())
+
+
+def test_ids_with_slashes_are_told_apart(tmp_path: Any) -> None:
+    async def main() -> None:
+        files = PerdureArtifactService(f"sqlite:///{tmp_path}/agent.db")
+        places = [("shop", "a/b", "c"), ("shop", "a", "b/c"), ("shop/a", "b", "c"), ("shop", "a%2Fb", "c")]
+        for app, user, session in places:
+            about = {"app_name": app, "user_id": user, "session_id": session}
+            assert await files.list_artifact_keys(**about) == []
+            part = types.Part(text=f"{app} {user} {session}")
+            assert await files.save_artifact(**about, filename="f", artifact=part) == 0
+        for app, user, session in places:
+            about = {"app_name": app, "user_id": user, "session_id": session}
+            assert (await files.load_artifact(**about, filename="f")).text == f"{app} {user} {session}"
+        files.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("bad", ["x" * 300, "lone \ud800 surrogate", ""])
+def test_a_name_that_cannot_be_kept_is_refused_in_the_framework_s_words(tmp_path: Any, bad: str) -> None:
+    from google.adk.errors.input_validation_error import InputValidationError
+
+    async def main() -> None:
+        files = PerdureArtifactService(f"sqlite:///{tmp_path}/agent.db")
+        where = {**WHO, "session_id": "s1", "filename": bad}
+        with pytest.raises(InputValidationError):
+            await files.save_artifact(**where, artifact=types.Part(text="x"))
+        for verb in (files.load_artifact, files.list_versions, files.delete_artifact):
+            with pytest.raises(InputValidationError):
+                await verb(**where)
+        files.close()
+
+    asyncio.run(main())
+
+
 def test_the_form_gives_back_what_it_can_say() -> None:
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAEC"}}
     messages = [

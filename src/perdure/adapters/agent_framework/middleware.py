@@ -186,10 +186,9 @@ class _OneCall:
     async def _is_answered(self, doubt: InDoubt | Waiting) -> bool:
         """Settle it by the verdict that a person gave with the approval about this attempt, once."""
         response = self._context.metadata.pop("approval_response", None)
-        verdict = None if response is None else doubting.verdict_of(response.additional_properties.get(ANSWER))
-        if verdict is None or "effect" not in doubt.facts:
-            return False
-        if response.additional_properties.get(ATTEMPT) != await self._attempt(doubt):
+        said = {} if response is None else response.additional_properties
+        verdict = doubting.verdict_of(said.get(ANSWER))
+        if verdict is None or "effect" not in doubt.facts or said.get(ATTEMPT) != await self._attempt(doubt):
             return False
         with suppress(Conflict):  # somebody else settled it, or its sender lives: the next look says so
             await doubting.settle(self._shared.aio, doubt, verdict)

@@ -161,7 +161,7 @@ def _place(app: str, user: str, session_id: str | None, filename: str) -> tuple[
 
 
 def _name(filename: str) -> str:
-    """The name of a file in its scope. Whatever it looks like, it is no path here."""
+    """The name of a file in its scope: it is no path here, however it looks."""
     try:
         name = quote(filename, safe=" ")
         check_name(name and f"{name}#0", "filename")

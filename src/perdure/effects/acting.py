@@ -187,9 +187,8 @@ class Acting(Sending):
         In a run that caller may live and yet have lost the run: the holder of the lease does not wait for it.
         """
         here, holder = self._here, record.holder or ""
-        announced = here.flights.is_announced(
-            self._stream.id, record.key, record.seq
-        )  # first: attempts follow announcements
+        # Announcements first: an attempt begins before its announcement ends.
+        announced = here.flights.is_announced(self._stream.id, record.key, record.seq)
         sending = announced or here.flights.has_attempt(self._stream.id, record.seq, record.attempt)
         dead = here.living.is_dead(holder) or (holder == here.holder and self._in_run and not sending)
         if record.epoch != here.epoch:

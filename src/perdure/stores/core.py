@@ -248,9 +248,13 @@ class Core:
         """
         if not self.engine.quick_reads:
             return await self.aread(verb, *args, tenant=tenant)
-        self._check_process()
-        found = self._glances.find(verb, args, tenant)
+        found = self.glance(verb, *args, tenant=tenant)
         return await self.awork(self._read_and_keep_at_hand, verb, args, tenant) if found is None else found
+
+    def glance(self, verb: Callable[..., T], *args: Any, tenant: int) -> T | None:
+        """The part of `aglance` that waits for nobody. None: it found nothing, or a thread must be asked."""
+        self._check_process()
+        return self._glances.find(verb, args, tenant)
 
     def _read_and_keep_at_hand(self, verb: Callable[..., T], args: tuple[Any, ...], tenant: int) -> T:
         found = self.read(verb, *args, tenant=tenant)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from perdure.doors.http.admission import Admission
 from perdure.doors.http.places import PLACE, check_serves, url_of
 from perdure.doors.http.pulse import Pulse
-from perdure.doors.http.token_lookup import TokenLookup
+from perdure.doors.http.token_lookup import SharedGlance, TokenLookup
 from perdure.errors import Error, Invalid, NotFound, Refused, Unauthenticated, Unavailable
 from perdure.handles.aio.store import AsyncStore
 from perdure.handles.opening import aopen
@@ -72,6 +72,7 @@ class Serving:
         self._pulses: dict[str, Pulse] = {}
         self._known_limits: dict[str, tuple[float, TenantLimits]] = {}
         self._known_tokens = KnownTokens()
+        self._tokens_look = SharedGlance(lambda: self.core.glance(known_tokens.look, tenant=self.control.tenant))
         self._tokens = TokenLookup(lambda texts: self.control.read(self._known_tokens.find_each, texts))
         self.admission = Admission()
         self.draining = False
@@ -161,7 +162,7 @@ class Serving:
         """The token, if a glance is enough to know that it still opens what it opened."""
         if not self.core.engine.quick_reads:
             return None  # the glance would be a read on a thread, which requests share (`TokenLookup`)
-        seen = await self.control.glance(known_tokens.look)
+        seen = self._tokens_look.see() or await self.control.glance(known_tokens.look)
         return None if seen is None else self._known_tokens.find(seen, text)
 
     async def store(self, tenant: str) -> AsyncStore:

@@ -774,7 +774,7 @@ export interface components {
     "name": string;
     "uid": string;
   };
-  "SearchKind": "decision" | "effect" | "event" | "memory" | "summary" | "task" | "turn";
+  "SearchKind": "decision" | "effect" | "event" | "memory" | "result" | "summary" | "task" | "turn";
   "SessionAnswer": {
     "name": string;
     "title": string;
@@ -1274,7 +1274,7 @@ export interface operations {
   revoke_token: { path: { token: string | number }; query: {  }; body: unknown; answer: components["DoneAnswer"] };
   save_checkpoint: { path: { session: string | number }; query: {  }; body: components["CheckpointInput"]; answer: components["CheckpointRecord"] };
   say: { path: { session: string | number }; query: {  }; body: components["TurnInput"]; answer: components["Turn"] };
-  search: { path: {  }; query: { limit?: number, after?: string | null, since?: string | null, until?: string | null, q: string, kind?: "decision" | "effect" | "event" | "memory" | "summary" | "task" | "turn" | null, kinds?: string[] | null, session?: string | null, actor?: string | null }; body: unknown; answer: components["Found"][] | null };
+  search: { path: {  }; query: { kinds?: string[] | null, session?: string | null, scopes?: string[] | null, actor?: string | null, tags?: string[], about?: string[], since?: string | null, until?: string | null, limit?: number, q: string, kind?: "decision" | "effect" | "event" | "memory" | "result" | "summary" | "task" | "turn" | null }; body: unknown; answer: components["Found"][] | null };
   set_scope_value: { path: { scope: string | number, name: string | number }; query: {  }; body: components["ValueInput"]; answer: components["Entry"] };
   set_value: { path: { session: string | number, name: string | number }; query: {  }; body: components["ValueInput"]; answer: components["Entry"] };
   settle_effect: { path: { effect: string | number }; query: {  }; body: components["SettleInput"]; answer: components["EffectAnswer"] };

@@ -314,6 +314,7 @@ def test_a_link_works_once_and_the_cookie_is_out_of_reach(shown: Console, tab: A
 
 def test_pages_work_by_keyboard_alone(own: Console, tab: Any) -> None:
     page = tab(own).at("/")
+    page.get_by_role("link", name="Merge pull request").wait_for()  # a key that comes before the rows finds none
     page.keyboard.press("Tab")
     assert page.evaluate("() => document.activeElement.className") == "skip"
     page.keyboard.press("Enter")

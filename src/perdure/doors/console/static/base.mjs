@@ -126,7 +126,7 @@ const TONES = {
   completed: "good", committed: "good", ok: "good", met: "good", done: "good", added: "good", holds: "good", worked: "good",
 };
 export const tone = (state) => TONES[state] || "";
-const LABELS = { in_doubt: "in doubt", what_if: "what-if", failed_approach: "failed approach" };
+export const LABELS = { 1: "what went wrong", in_doubt: "in doubt", what_if: "what-if", failed_approach: "failed approach" };
 export function Pill({ state, label }) {
   return html`<span class=${`pill ${tone(state)}`}>${label || LABELS[state] || seen(state)}</span>`;
 }
@@ -215,6 +215,18 @@ function coloured(text) {
   parts.push(seen(text.slice(from)));
   return parts;
 }
+
+// The parts of a table around its rows. A head that begins with # is of numbers.
+export function Table({ heads, box = "card", children }) {
+  return html`<div class=${`${box} table-box`}><table class="table"><thead><tr>${heads.map((head) => html`<th key=${head} scope="col" class=${head[0] === "#" ? "number" : undefined}>${head.replace("#", "")}</th>`)}</tr></thead><tbody>${children}</tbody></table></div>`;
+}
+
+// JSON that a person types: its value (nothing typed: undefined) and what is wrong with it.
+export function typed(text) {
+  try { return [text.trim() ? JSON.parse(text) : undefined, null]; } catch (error) { return [undefined, { message: `This is not JSON: ${error.message}`, said: { hint: 'a text needs quotes: "done"' } }]; }
+}
+export const show = (value) => (typeof value === "string" ? value : JSON.stringify(value));
+export const oops = (error) => error && `${error.code}: ${error.message}`;
 
 // A button that changes something: its command beside it, who it is done as, and what came of it in words.
 export function Act({ label, command, run, kind = "", onDone, disabled }) {

@@ -1,9 +1,5 @@
 // Now: what needs a person, the oldest first; then how the work goes.
-import { html, useRead, Page, Section, Empty, Loading, Pill, Ago, Until, Text, count, lasting, storeNow, runAt, streamAt } from "../base.mjs";
-
-const WORDS = {
-  ask: "ask", approval: "approval", doubt: "in doubt", parked: "parked", failed: "failed", stranded: "stranded",
-};
+import { html, useRead, Page, Section, Empty, Loading, Pill, Ago, Until, Text, Table, count, lasting, storeNow, runAt, streamAt } from "../base.mjs";
 
 function target(need) {
   if (["ask", "approval", "doubt"].includes(need.kind)) return `/inbox?id=${encodeURIComponent(need.id)}`;
@@ -13,7 +9,7 @@ function target(need) {
 
 function Need({ need }) {
   return html`<li><a class="row" href=${target(need)}>
-    <span><${Pill} state=${need.kind} label=${WORDS[need.kind]} /></span>
+    <span><${Pill} state=${need.kind} label=${need.kind === "doubt" ? "in doubt" : undefined} /></span>
     <span class="what"><span class="title"><${Text}>${need.title}<//></span>
       ${need.about && html`<span class="about"><${Text}>${need.about}<//></span>`}</span>
     <span class="side-text"><${Ago} at=${need.since} />${need.until && html`<br /><${Until} at=${need.until} />`}</span>
@@ -31,11 +27,9 @@ export function RunRow({ run }) {
 
 function Queue({ queue }) {
   if (!queue.length) return html`<p class="soft">No run is open.</p>`;
-  return html`<div class="card table-box tight"><table class="table">
-    <thead><tr><th scope="col">Agent</th><th scope="col" class="number">Ready</th><th scope="col" class="number">Running</th><th scope="col" class="number">Waiting</th><th scope="col" class="number">Parked</th></tr></thead>
-    <tbody>${queue.map((each) => html`<tr key=${each.agent}><td class="long"><a href=${`/runs?agent=${encodeURIComponent(each.agent)}`}><${Text}>${each.agent}<//></a>${!each.known && each.ready > 0 && html`<div class="small soft">no living worker knows it</div>`}</td>
-      ${["ready", "running", "waiting", "parked"].map((state) => html`<td key=${state} class="number">${each[state] || html`<span class="soft">–</span>`}</td>`)}</tr>`)}</tbody>
-  </table></div>`;
+  return html`<${Table} box="card tight" heads=${["Agent", "#Ready", "#Running", "#Waiting", "#Parked"]}>
+    ${queue.map((each) => html`<tr key=${each.agent}><td class="long"><a href=${`/runs?agent=${encodeURIComponent(each.agent)}`}><${Text}>${each.agent}<//></a>${!each.known && each.ready > 0 && html`<div class="small soft">no living worker knows it</div>`}</td>
+      ${["ready", "running", "waiting", "parked"].map((state) => html`<td key=${state} class="number">${each[state] || html`<span class="soft">–</span>`}</td>`)}</tr>`)}<//>`;
 }
 
 export function Now() {
@@ -54,9 +48,7 @@ export function Now() {
       <div>
         <${Section} title="Work">
           <dl class="numbers"><div><dt>Workers alive</dt><dd>${now.workers.alive}</dd></div>
-            <div><dt>Ready</dt><dd>${now.queue.reduce((sum, each) => sum + each.ready, 0)}</dd></div>
-            <div><dt>Running</dt><dd>${now.queue.reduce((sum, each) => sum + each.running, 0)}</dd></div>
-            <div><dt>Waiting</dt><dd>${now.queue.reduce((sum, each) => sum + each.waiting, 0)}</dd></div></dl>
+            ${["Ready", "Running", "Waiting"].map((state) => html`<div key=${state}><dt>${state}</dt><dd>${now.queue.reduce((sum, each) => sum + each[state.toLowerCase()], 0)}</dd></div>`)}</dl>
         <//>
         <${Section} title="By agent"><${Queue} queue=${now.queue} /><//>
         <${Section} title="Latest runs"><ul class="card rows slim">${now.recent.map((run) => html`<${RunRow} key=${run.id} run=${run} />`)}</ul><//>

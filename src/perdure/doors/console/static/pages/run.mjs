@@ -1,7 +1,7 @@
 // One run: how it stands, what can be done about it, and its whole story with the state at any event.
 import {
   html, useState, useEffect, useMemo, useRef, useRead, get, post, part, go, Page, Section, Loading, Pill, Ago, Until, Text, Json, Facts, Act, As, Trouble,
-  Fragment, count, lasting, clock, quoted, runAt, sessionAt, seen,
+  Fragment, count, lasting, clock, oops, runAt, sessionAt, seen,
 } from "../base.mjs";
 import { Strip } from "./strip.mjs";
 import { Fork, RunDiff } from "./forking.mjs";
@@ -177,7 +177,7 @@ export function Run({ given: [id], query }) {
       "what if": run.what_if && html`another result at <code>${seen(run.what_if.place)}</code> of <a href=${runAt(run.what_if.run, run.what_if.seq)}><code>${run.what_if.run}</code></a>`,
       creator: run.creator, created: html`<${Ago} at=${run.created_at} />`, ended: run.ended_at && html`<${Ago} at=${run.ended_at} />`, deaths: run.deaths || null, program: run.program && html`<code>${run.program.slice(0, 16)}</code>`,
       arguments: html`<${Json} value=${{ args: run.args, ...(Object.keys(run.kwargs).length ? { kwargs: run.kwargs } : {}) }} label="arguments" />`,
-      result: run.result !== null ? html`<${Json} value=${run.result} label="result" />` : null, error: run.error && `${run.error.code}: ${run.error.message}`,
+      result: run.result !== null ? html`<${Json} value=${run.result} label="result" />` : null, error: oops(run.error),
       children: read.data.children.length ? html`<ul>${read.data.children.map((child) => html`<li key=${child.id}><${Pill} state=${child.status} /> <a href=${runAt(child.id)}><${Text}>${child.agent}<//> <code>${child.id}</code></a></li>`)}</ul>` : null,
       command: html`<code>perdure show run:${run.id}</code>`,
     }} /></div><//>`}

@@ -1,25 +1,17 @@
 // Sessions: the list, and one with its turns, calls and results, its plan, and its forks.
-import { html, useState, useRead, get, part, Page, Section, Empty, Loading, Pill, Ago, Text, Json, Facts, Trouble, count, runAt, sessionAt, seen } from "../base.mjs";
-import { useFilters, useMore } from "./runs.mjs";
+import { html, useState, useRead, get, part, Page, Section, Empty, Loading, Pill, Ago, Text, Json, Facts, Trouble, count, sessionAt, seen } from "../base.mjs";
+import { Filters, useRows } from "./runs.mjs";
 import { RunRow } from "./now.mjs";
 import { SessionFork, SessionDiff } from "./forking.mjs";
 
 const STATES = ["active", "waiting", "completed", "failed", "crashed"];
 
 export function Sessions({ query }) {
-  const asked = { status: query.status, label: query.label, since: query.since };
-  const read = useRead("/v1/console/sessions", asked);
-  const more = useMore("/v1/console/sessions", asked, read.data);
-  const set = useFilters("/sessions", query);
-  const items = [...(read.data?.items || []), ...more.items];
+  const { read, items, button } = useRows("/v1/console/sessions", query, ["status", "label", "since"]);
   return html`<${Page} title="Sessions" sub="The newest first." problem=${read.problem}>
-    <form class="filters" role="search" onSubmit=${(event) => event.preventDefault()}>
-      <label>Status<select value=${query.status || ""} onChange=${set("status")}><option value="">any</option>${STATES.map((state) => html`<option key=${state} value=${state}>${state}</option>`)}</select></label>
-      <label>Label<input value=${query.label || ""} onChange=${set("label")} /></label>
-      <label>Since<input value=${query.since || ""} placeholder="7d" onChange=${set("since")} /></label>
-    </form><${Loading} read=${read} />
+    <${Filters} query=${query} fields=${[["status", "Status", STATES], ["label", "Label"], ["since", "Since", "7d"]]} /><${Loading} read=${read} />
     ${read.data && (items.length ? html`<ul class="card rows">${items.map((each) => html`<li key=${each.name}><a class="row" href=${sessionAt(each.name)}><span><${Pill} state=${each.status} /></span>
-      <span class="what"><span class="title"><${Text}>${each.title || each.name}<//></span><span class="about"><${Text}>${each.title ? each.name : ""}<//> ${count(each.last_seq, "event")}${each.labels.map((label) => html` · <${Text} key=${label}>${label}<//>`)}</span></span><span class="side-text"><${Ago} at=${each.last_at} /></span></a></li>`)}</ul>${more.button}`
+      <span class="what"><span class="title"><${Text}>${each.title || each.name}<//></span><span class="about"><${Text}>${each.title ? each.name : ""}<//> ${count(each.last_seq, "event")}${each.labels.map((label) => html` · <${Text} key=${label}>${label}<//>`)}</span></span><span class="side-text"><${Ago} at=${each.last_at} /></span></a></li>`)}</ul>${button}`
       : html`<${Empty} title="No session matches">Sessions come with the first turn: <code>perdure say NAME "…"</code><//>`)}
   <//>`;
 }

@@ -1,5 +1,5 @@
 // Workers, what each does now, and what waits; and the health of the store.
-import { html, useRead, Page, Section, Empty, Loading, Pill, Ago, Text, count, lasting, runAt, seen } from "../base.mjs";
+import { html, useRead, Page, Section, Empty, Loading, Pill, Ago, Text, Table, count, lasting, runAt, seen } from "../base.mjs";
 
 function Held({ run }) {
   return html`<li><a href=${runAt(run.run)}><${Text}>${run.agent}<//> <code>${run.run.slice(0, 12)}</code></a> <span class="soft">${seen(run.doing)}, quiet for ${lasting(run.quiet_seconds * 1000)}</span>
@@ -31,8 +31,8 @@ export function Workers() {
     ${tree && !tree.workers.length && html`<${Empty} title="Nobody is at work">Start one: <code>perdure worker MODULE</code><//>`}
     ${tree && families(tree.workers).map(([name, workers]) => html`<${Section} key=${name} title=${seen(name)}><ul class="card tree">${workers.map((each) => html`<${Worker} key=${each.holder} worker=${each} />`)}</ul><//>`)}
     ${tree && tree.stranded.length > 0 && html`<${Section} title="Stranded"><ul class="card tree">${tree.stranded.map((each) => html`<li key=${each.run}><${Pill} state="stranded" /> <a href=${runAt(each.run)}><${Text}>${each.agent}<//> <code>${each.run}</code></a> <span class="soft">pinned to program ${each.program.slice(0, 12)}, which no living worker has: start one with it, or <code>perdure pin ${each.run} --any</code></span></li>`)}</ul><//>`}
-    ${tree && tree.queue.length > 0 && html`<${Section} title="Queues"><div class="card table-box"><table class="table"><thead><tr><th scope="col">Agent</th><th scope="col">Known</th><th scope="col" class="number">Ready</th><th scope="col" class="number">Running</th><th scope="col" class="number">Waiting</th><th scope="col" class="number">Parked</th><th scope="col">Oldest ready</th></tr></thead>
-      <tbody>${tree.queue.map((each) => html`<tr key=${each.agent}><td class="long"><a href=${`/runs?agent=${encodeURIComponent(each.agent)}`}><${Text}>${each.agent}<//></a></td><td>${each.known ? "yes" : html`<${Pill} state="warning" label="no worker" />`}</td>${["ready", "running", "waiting", "parked"].map((state) => html`<td key=${state} class="number">${each[state]}</td>`)}<td class="soft">${each.oldest_ready_at && html`<${Ago} at=${each.oldest_ready_at} />`}</td></tr>`)}</tbody></table></div><//>`}
+    ${tree && tree.queue.length > 0 && html`<${Section} title="Queues"><${Table} heads=${["Agent", "Known", "#Ready", "#Running", "#Waiting", "#Parked", "Oldest ready"]}>
+      ${tree.queue.map((each) => html`<tr key=${each.agent}><td class="long"><a href=${`/runs?agent=${encodeURIComponent(each.agent)}`}><${Text}>${each.agent}<//></a></td><td>${each.known ? "yes" : html`<${Pill} state="warning" label="no worker" />`}</td>${["ready", "running", "waiting", "parked"].map((state) => html`<td key=${state} class="number">${each[state]}</td>`)}<td class="soft">${each.oldest_ready_at && html`<${Ago} at=${each.oldest_ready_at} />`}</td></tr>`)}<//><//>`}
   <//>`;
 }
 

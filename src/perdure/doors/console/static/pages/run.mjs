@@ -31,7 +31,8 @@ function laidOut(story) {
   return { lines, lineOf };
 }
 
-function Listing({ story, chosen, onChoose, run }) {
+function Listing({ story, chosen, onChoose }) {
+  const branched = story.branches.length > 1;
   const { lines, lineOf } = useMemo(() => laidOut(story), [story]);
   const box = useRef(null);
   const [view, set] = useState({ top: 0, height: 640 });
@@ -62,7 +63,7 @@ function Listing({ story, chosen, onChoose, run }) {
       if (gap) return html`<div class="gap-line" key=${`g${n}`} role="presentation" style=${style}>${lasting(gap)}</div>`;
       const kind = story.kinds[story.kind[n]];
       return html`<div class=${`line ${n > chosen ? "ahead" : ""}`} id=${`e${n}`} key=${n} role="option" aria-selected=${n === chosen} aria-posinset=${n + 1} aria-setsize=${story.seq.length} style=${style} onClick=${() => onChoose(n)}>
-        <span class="seq">${story.seq[n]}</span><span class=${`kind ${look(kind)}`}>${kind}</span><span class="about">${story.about[n] === run ? "" : seen(story.about[n])}${story.of[n] && story.of[n] !== story.seq[n] ? ` · #${story.of[n]}` : ""}</span><span class="when">${clock(story.at_us[n])}</span></div>`;
+        <span class="seq">${story.seq[n]}</span><span class=${`kind ${look(kind)}`}>${kind}</span><span class="about">${branched && story.branch[n] !== null && html`<span class="branch"><span class="unseen">branch </span>${seen(story.branches[story.branch[n]])}</span> `}${seen(story.names[story.about[n]])}${story.of[n] && story.of[n] !== story.seq[n] ? ` · #${story.of[n]}` : ""}</span><span class="when">${clock(story.at_us[n])}</span></div>`;
     })}</div></div>`;
 }
 
@@ -77,7 +78,7 @@ function useAt(run, seq) {
         ([event, state]) => { if (!dropped) set({ seq, event, state }); },
         (problem) => { if (!dropped) set({ seq, problem }); },
       );
-    }, 40);
+    }, kept.seq === undefined ? 0 : 40);
     return () => { dropped = true; clearTimeout(wait); };
   }, [run, seq]);
   return kept;
@@ -101,22 +102,23 @@ function State({ run, seq, steps, isLast, onFork }) {
   </div>`;
 }
 
-function Story({ run, story, query }) {
+function Story({ run, story, kin, query }) {
   const last = story.seq.length - 1;
   const wanted = Number(query.at);
   const chosen = query.at ? Math.max(0, nearest(story.seq, wanted)) : last;
   const [fork, setFork] = useState(null);
-  const choose = (n) => go(n === last ? runAt(run.id) : runAt(run.id, story.seq[n]), { replace: true });
+  const choose = (n) => go(n === last ? runAt(run) : runAt(run, story.seq[n]), { replace: true });
   const at = story.seq[chosen];
   return html`<${Fragment}>
-    <div class="card strip"><${Strip} story=${story} chosen=${chosen} onChoose=${choose} />
+    <div class="card strip"><${Strip} story=${story} kin=${kin} chosen=${chosen} onChoose=${choose} />
       <input type="range" min="0" max=${last} step="1" value=${chosen} aria-label="Event" aria-valuetext=${`event ${at}, ${story.kinds[story.kind[chosen]]}`} onInput=${(event) => choose(Number(event.target.value))} />
-      <div class="strip-foot"><span class="legend"><span class="l-live">driven</span><span class="l-step">step</span><span class="l-good">effect</span><span class="l-doubt">doubt</span><span class="l-wait">wait</span></span>
-        <span class="keys"><kbd>←</kbd> <kbd>→</kbd> by event · ${count(story.seq.length, "event")} in ${lasting((story.at_us[last] - story.at_us[0]) / 1000)}, idle time folded</span></div></div>
+      <div class="strip-foot"><span class="legend"><span>queued</span><span class="l-live">driven</span><span class="l-step">step</span><span class="l-good">effect</span><span class="l-doubt">doubt</span><span class="l-wait">wait</span></span>
+        <span class="keys"><kbd>←</kbd> <kbd>→</kbd> by event · ${count(story.seq.length, "event")} in ${lasting((story.at_us[last] - story.at_us[0]) / 1000)}, idle time folded</span></div>
+      ${kin.length > 0 && html`<ul class="lanes" aria-label="Children">${kin.map((child) => html`<li key=${child.id}>${"↳ "}<a href=${runAt(child.id)}><${Text}>${child.agent}<//> <code>${child.id}</code></a> <${Pill} state=${child.status} /></li>`)}</ul>`}</div>
     ${!story.complete && html`<p class="caution">Only the newest ${count(story.seq.length, "event")} are drawn: <code>perdure events</code> has all.</p>`}
-    <div class="story"><${Listing} story=${story} chosen=${chosen} onChoose=${choose} run=${run.id} /><${State} run=${run.id} seq=${at} steps=${stepsBefore(story, chosen)} isLast=${chosen === last} onFork=${setFork} /></div>
-    ${fork !== null && html`<${Fork} run=${run.id} place=${fork} onClose=${() => setFork(null)} />`}
-    ${chosen !== last && html`<${RunDiff} run=${run.id} seq=${at} />`}
+    <div class="story"><${Listing} story=${story} chosen=${chosen} onChoose=${choose} /><${State} run=${run} seq=${at} steps=${stepsBefore(story, chosen)} isLast=${chosen === last} onFork=${setFork} /></div>
+    ${fork !== null && html`<${Fork} run=${run} place=${fork} onClose=${() => setFork(null)} />`}
+    ${chosen !== last && html`<${RunDiff} run=${run} seq=${at} />`}
   <//>`;
 }
 
@@ -162,15 +164,23 @@ function Open({ found }) {
 
 const standing = ({ standing: said }) => said[0].toUpperCase() + said.slice(1);
 
+// The outline as the page uses it: instants instead of the time between events.
+function told(outline) {
+  let at = outline.first_us;
+  return { ...outline, at_us: outline.after_us.map((gap) => (at += gap)) };
+}
+const NONE = [];
+
 export function Run({ given: [id], query }) {
   const read = useRead(`/v1/console/runs/${part(id)}`);
   const outline = useRead(`/v1/console/runs/${part(id)}/outline`);
+  const story = useMemo(() => outline.data && told(outline.data), [outline.data]);
   const run = read.data?.run;
   const title = run ? run.agent : `Run ${id.slice(0, 12)}`;
   return html`<${Page} title=${title} name=${`${title} ${id.slice(0, 8)}`} crumb=${html`<a href="/runs">Runs</a> / <code>${seen(id)}</code>`} problem=${read.problem || outline.problem} aside=${run && html`<${Pill} state=${run.abandoned ? "abandoned" : run.status} />`} sub=${read.data && html`<strong>${standing(read.data.verdict)}</strong> · <${Text}>${read.data.verdict.says}<//>`}>
     <${Loading} read=${read} />
     ${run && html`<${Open} found=${read.data} /><${Decisions} run=${run} />`}
-    ${run && outline.data && outline.data.seq.length > 0 && html`<${Section} title="Timeline"><${Story} run=${run} story=${outline.data} query=${query} /><//>`}
+    ${story?.seq.length > 0 && html`<${Section} title="Timeline"><${Story} run=${story.run} story=${story} kin=${read.data?.children || NONE} query=${query} /><//>`}
     ${run && html`<${Section} title="About this run"><div class="card pad"><${Facts} of=${{
       key: run.key, session: run.session && html`<a href=${sessionAt(run.session)}><${Text}>${run.session}<//></a>`,
       parent: run.parent && html`<a href=${runAt(run.parent)}><code>${run.parent}</code></a>`,
@@ -178,7 +188,6 @@ export function Run({ given: [id], query }) {
       creator: run.creator, created: html`<${Ago} at=${run.created_at} />`, ended: run.ended_at && html`<${Ago} at=${run.ended_at} />`, deaths: run.deaths || null, program: run.program && html`<code>${run.program.slice(0, 16)}</code>`,
       arguments: html`<${Json} value=${{ args: run.args, ...(Object.keys(run.kwargs).length ? { kwargs: run.kwargs } : {}) }} label="arguments" />`,
       result: run.result !== null ? html`<${Json} value=${run.result} label="result" />` : null, error: oops(run.error),
-      children: read.data.children.length ? html`<ul>${read.data.children.map((child) => html`<li key=${child.id}><${Pill} state=${child.status} /> <a href=${runAt(child.id)}><${Text}>${child.agent}<//> <code>${child.id}</code></a></li>`)}</ul>` : null,
       command: html`<code>perdure show run:${run.id}</code>`,
     }} /></div><//>`}
   <//>`;

@@ -1,5 +1,5 @@
 // The audit trail: verify with progress, the age of the last anchor, and the newest events of everything.
-import { html, useState, useEffect, useRef, useRead, get, post, Page, Section, Empty, Loading, Ago, Text, Trouble, Command, Table, count, streamAt, seen } from "../base.mjs";
+import { html, useState, useEffect, useRef, useRead, get, post, Page, Section, Empty, Loading, Text, Trouble, Command, Table, count, streamAt, seen, say, ago } from "../base.mjs";
 import { Filters, useRows } from "./runs.mjs";
 
 function Verify() {
@@ -33,12 +33,12 @@ function Verify() {
 export function Audit({ query }) {
   const { read, items, button } = useRows("/v1/console/events", query, ["kind", "actor", "since"]);
   const anchors = useRead("/v1/console/anchors");
-  return html`<${Page} title="Audit" sub=${anchors.data && (anchors.data.last ? html`The ends of all chains were last stated <${Ago} at=${anchors.data.last} />.` : html`The ends of the chains were never stated: a tail that is cut off would not show. <code>perdure anchor</code>`)} problem=${read.problem || anchors.problem}>
+  return html`<${Page} title="Audit" sub=${anchors.data && (anchors.data.last ? html`The ends of all chains were last stated ${ago(anchors.data.last)}.` : html`The ends of the chains were never stated: a tail that is cut off would not show. <code>perdure anchor</code>`)} problem=${anchors.problem}>
     <${Verify} />
     <${Section} title="Events"><${Filters} query=${query} fields=${[["kind", "Kind", "effect.*"], ["actor", "Actor"], ["since", "Since", "24h"]]} />
       <${Loading} read=${read} />
       ${read.data && (items.length ? html`<${Table} heads=${["Kind", "Where", "Actor", "When"]}>
-        ${items.map((each) => { const href = streamAt(each.stream_kind, each.session, each.seq); const where = html`${each.stream_kind} <${Text}>${each.session}<//> #${each.seq}`; return html`<tr key=${`${each.stream_kind}${each.session}${each.seq}`}><td><strong>${seen(each.kind)}</strong></td><td class="long">${href ? html`<a href=${href}>${where}</a>` : where}</td><td><${Text}>${each.actor}<//></td><td class="soft"><${Ago} at=${each.at} /></td></tr>`; })}<//>${button}` : html`<${Empty} title="No event matches" />`)}
+        ${items.map((each) => { const href = streamAt(each.stream_kind, each.session, each.seq); const where = html`${each.stream_kind} ${say(each.session)} #${each.seq}`; return html`<tr key=${`${each.stream_kind}${each.session}${each.seq}`}><td><strong>${seen(each.kind)}</strong></td><td class="long">${href ? html`<a href=${href}>${where}</a>` : where}</td><td>${say(each.actor)}</td><td class="soft">${ago(each.at)}</td></tr>`; })}<//>${button}` : html`<${Empty} title="No event matches" />`)}
     <//>
   <//>`;
 }

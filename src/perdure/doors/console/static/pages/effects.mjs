@@ -1,5 +1,5 @@
 // Effects searched, and acted upon in bulk: first a plan with counts, then its execution, with an outcome for each.
-import { html, useState, post, part, Page, Empty, Loading, Pill, Ago, Text, Json, Table, As, count, oops, quoted, streamAt, seen } from "../base.mjs";
+import { html, useState, post, part, Page, Empty, Loading, Pill, Json, Table, As, count, oops, quoted, streamAt, seen, say, ago } from "../base.mjs";
 import { Filters, useRows, WRONG } from "./runs.mjs";
 
 const STATES = ["planned", "dispatched", "in_doubt", "committed", "failed", "withdrawn", "undoing", "undone"];
@@ -46,12 +46,12 @@ function Bulk({ items }) {
 
 export function Effects({ query }) {
   const { read, items, button } = useRows("/v1/console/effects", query, ["state", "tool", "text", "since", "errors"]);
-  return html`<${Page} title="Effects" sub="Calls to external systems: planned, sent, known to have happened, or in doubt. The newest first." problem=${read.problem}>
+  return html`<${Page} title="Effects" sub="Calls to external systems: planned, sent, known to have happened, or in doubt. The newest first.">
     <${Filters} query=${query} fields=${[["state", "State", STATES], ["tool", "Tool"], ["text", "Key, argument or actor"], ["since", "Since", "24h"], WRONG]} /><${Loading} read=${read} />
     ${read.data && html`<${Bulk} items=${items} />`}
     ${read.data && (items.length ? html`<${Table} heads=${["State", "Tool", "Effect", "Tries", "What went wrong", "Actor", "When"]}>
-      ${items.map((each) => html`<tr key=${each.id}><td>${each.state === "in_doubt" ? html`<a href=${`/inbox?id=${part(each.id)}`}><${Pill} state=${each.state} /></a>` : html`<${Pill} state=${each.state} />`}</td><td class="mono"><${Text}>${each.tool}<//></td>
-        <td><a class="mono" href=${streamAt(each.stream_kind, each.stream, each.seq)}><${Text}>${each.id}<//></a><${Detail} effect=${each} /></td><td class="number">${each.attempt}</td><td class="long"><${Text}>${oops(each.error)}<//></td><td><${Text}>${each.actor}<//></td><td class="soft"><${Ago} at=${each.at} /></td></tr>`)}<//>${button}`
+      ${items.map((each) => html`<tr key=${each.id}><td>${each.state === "in_doubt" ? html`<a href=${`/inbox?id=${part(each.id)}`}><${Pill} state=${each.state} /></a>` : html`<${Pill} state=${each.state} />`}</td><td class="mono">${say(each.tool)}</td>
+        <td><a class="mono" href=${streamAt(each.stream_kind, each.stream, each.seq)}>${say(each.id)}</a><${Detail} effect=${each} /></td><td class="number">${each.attempt}</td><td class="long">${say(oops(each.error))}</td><td>${say(each.actor)}</td><td class="soft">${ago(each.at)}</td></tr>`)}<//>${button}`
       : html`<${Empty} title="No effect matches">${read.data.next ? html`Not among the newest ${read.data.looked_through}. ${button}` : "Change the filters."}<//>`)}
   <//>`;
 }

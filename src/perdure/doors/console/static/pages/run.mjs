@@ -1,15 +1,12 @@
 // One run: how it stands, what can be done about it, and its whole story with the state at any event.
-import {
-  html, useState, useEffect, useMemo, useRef, useRead, get, post, part, go, Page, Section, Loading, Pill, Ago, Until, Text, Json, Facts, Act, As, Trouble,
-  Fragment, count, lasting, clock, oops, runAt, sessionAt, seen,
-} from "../base.mjs";
+import { html, useState, useEffect, useMemo, useRef, useRead, get, post, part, go, Page, Section, Box, Loading, Pill, Until, Json, Facts, Act, As, Trouble, Fragment, count, lasting, clock, oops, runAt, sessionAt, seen, ago, say } from "../base.mjs";
 import { Strip } from "./strip.mjs";
 import { Fork, RunDiff } from "./forking.mjs";
 
 const LINE = 32;
 const GAP_MS = 30000;
 
-// -- the story ------------------------------------------------------------------------------------------------------------
+// -- the story --
 
 export function look(kind) {
   if (/doubt|late|absent/.test(kind)) return "k-doubt";
@@ -67,7 +64,7 @@ function Listing({ story, chosen, onChoose }) {
     })}</div></div>`;
 }
 
-// -- the state at an event ------------------------------------------------------------------------------------------------
+// -- the state at an event --
 
 function useAt(run, seq) {
   const [kept, set] = useState({});
@@ -90,12 +87,12 @@ function State({ run, seq, steps, isLast, onFork }) {
   if (!state) return html`<div class="card panel" role="status">Folding the log…</div>`;
   return html`<div class="card panel" aria-busy=${shown !== seq}>
     <div><h2>After event ${state.seq}</h2><p class="soft small">${isLast ? "This is the present." : "The past, folded from the log up to here."}</p></div>
-    <div><h3><span class=${look(event.kind)}>${event.kind}</span> <span class="soft">by <${Text}>${event.actor}<//></span></h3>
-      ${event.about && event.about !== run && html`<p><${Text}>${event.about}<//>${event.place && html` <span class="soft">at place <code>${seen(event.place)}</code></span>`}</p>`}
+    <div><h3><span class=${look(event.kind)}>${event.kind}</span> <span class="soft">by ${say(event.actor)}</span></h3>
+      ${event.about && event.about !== run && html`<p>${say(event.about)}${event.place && html` <span class="soft">at place <code>${seen(event.place)}</code></span>`}</p>`}
       ${event.said !== null && html`<${Json} value=${event.said} label="what the event says" />`}
       ${event.place && html`<p class="small"><button type="button" class="plain" onClick=${() => onFork(event.of || event.seq)}>Fork here with another result…</button></p>`}</div>
-    <div><h3>The run</h3><p><${Pill} state=${state.run.status} /> ${state.run.reason && html`<span class="soft"><${Text}>${state.run.reason}<//></span>`} <span class="soft">${shown === seq ? `${count(steps, "step")}, ` : ""}${count(state.effect_count, "effect")}${state.run.holder ? html`, held by <code>${state.run.holder.slice(0, 8)}</code>` : ", held by nobody"}</span></p></div>
-    ${state.waits.length > 0 && html`<div><h3>Waits for</h3>${state.waits.map((each) => html`<p key=${each.id}><${Pill} state="waiting" label=${each.kind} /> <${Text}>${each.question || each.name}<//></p>`)}</div>`}
+    <div><h3>The run</h3><p><${Pill} state=${state.run.status} /> ${state.run.reason && html`<span class="soft">${say(state.run.reason)}</span>`} <span class="soft">${shown === seq ? `${count(steps, "step")}, ` : ""}${count(state.effect_count, "effect")}${state.run.holder ? html`, held by <code>${state.run.holder.slice(0, 8)}</code>` : ", held by nobody"}</span></p></div>
+    ${state.waits.length > 0 && html`<div><h3>Waits for</h3>${state.waits.map((each) => html`<p key=${each.id}><${Pill} state="waiting" label=${each.kind} /> ${say(each.question || each.name)}</p>`)}</div>`}
     ${state.effects.length > 0 && html`<div><h3>Effects</h3><ul>${state.effects.toReversed().map((each) => html`<li key=${each.id}><${Pill} state=${each.state} /> <code>${seen(each.tool)}</code> <span class="soft small">#${each.seq}${each.attempt > 1 ? `, attempt ${each.attempt}` : ""}</span></li>`)}</ul></div>`}
     ${state.steps.length > 0 && html`<details><summary>Latest steps</summary><${Json} value=${state.steps.toReversed()} label="steps" /></details>`}
     ${state.run.result !== null && html`<div><h3>Result</h3><${Json} value=${state.run.result} label="result" /></div>`}
@@ -114,7 +111,7 @@ function Story({ run, story, kin, query }) {
       <input type="range" min="0" max=${last} step="1" value=${chosen} aria-label="Event" aria-valuetext=${`event ${at}, ${story.kinds[story.kind[chosen]]}`} onInput=${(event) => choose(Number(event.target.value))} />
       <div class="strip-foot"><span class="legend"><span>queued</span><span class="l-live">driven</span><span class="l-step">step</span><span class="l-good">effect</span><span class="l-doubt">doubt</span><span class="l-wait">wait</span></span>
         <span class="keys"><kbd>←</kbd> <kbd>→</kbd> by event · ${count(story.seq.length, "event")} in ${lasting((story.at_us[last] - story.at_us[0]) / 1000)}, idle time folded</span></div>
-      ${kin.length > 0 && html`<ul class="lanes" aria-label="Children">${kin.map((child) => html`<li key=${child.id}>${"↳ "}<a href=${runAt(child.id)}><${Text}>${child.agent}<//> <code>${child.id}</code></a> <${Pill} state=${child.status} /></li>`)}</ul>`}</div>
+      ${kin.length > 0 && html`<ul class="lanes" aria-label="Children">${kin.map((child) => html`<li key=${child.id}>${"↳ "}<a href=${runAt(child.id)}>${say(child.agent)} <code>${child.id}</code></a> <${Pill} state=${child.status} /></li>`)}</ul>`}</div>
     ${!story.complete && html`<p class="caution">Only the newest ${count(story.seq.length, "event")} are drawn: <code>perdure events</code> has all.</p>`}
     <div class="story"><${Listing} story=${story} chosen=${chosen} onChoose=${choose} /><${State} run=${run} seq=${at} steps=${stepsBefore(story, chosen)} isLast=${chosen === last} onFork=${setFork} /></div>
     ${fork !== null && html`<${Fork} run=${run} place=${fork} onClose=${() => setFork(null)} />`}
@@ -139,7 +136,7 @@ function nearest(seqs, wanted) {
   return low;
 }
 
-// -- what can be done -------------------------------------------------------------------------------------------------------
+// -- what can be done --
 
 const VERBS = {
   resume: ["Look again", "", ["waiting", "parked"]], retry: ["Try again", "main", ["failed"]], unpark: ["Let it go on", "main", ["parked"]],
@@ -158,7 +155,7 @@ function Open({ found }) {
   const asks = found.waits.filter((each) => ["ask", "approval"].includes(each.kind));
   const doubts = found.open_effects.filter((each) => each.state === "in_doubt");
   if (!asks.length && !doubts.length) return null;
-  return html`<div class="card pad">${asks.map((each) => html`<p key=${each.id}><${Pill} state=${each.kind} /> <a href=${`/inbox?id=${part(each.id)}`}><${Text}>${each.question}<//></a> ${each.expires_at && html`<span class="soft small"><${Until} at=${each.expires_at} /></span>`}</p>`)}
+  return html`<div class="card pad">${asks.map((each) => html`<p key=${each.id}><${Pill} state=${each.kind} /> <a href=${`/inbox?id=${part(each.id)}`}>${say(each.question)}</a> ${each.expires_at && html`<span class="soft small"><${Until} at=${each.expires_at} /></span>`}</p>`)}
     ${doubts.map((each) => html`<p key=${each.id}><${Pill} state="in_doubt" /> <a href=${`/inbox?id=${part(each.id)}`}>Did <code>${seen(each.tool)}</code> happen?</a></p>`)}</div>`;
 }
 
@@ -177,18 +174,18 @@ export function Run({ given: [id], query }) {
   const story = useMemo(() => outline.data && told(outline.data), [outline.data]);
   const run = read.data?.run;
   const title = run ? run.agent : `Run ${id.slice(0, 12)}`;
-  return html`<${Page} title=${title} name=${`${title} ${id.slice(0, 8)}`} crumb=${html`<a href="/runs">Runs</a> / <code>${seen(id)}</code>`} problem=${read.problem || outline.problem} aside=${run && html`<${Pill} state=${run.abandoned ? "abandoned" : run.status} />`} sub=${read.data && html`<strong>${standing(read.data.verdict)}</strong> · <${Text}>${read.data.verdict.says}<//>`}>
+  return html`<${Page} title=${title} name=${`${title} ${id.slice(0, 8)}`} crumb=${html`<a href="/runs">Runs</a> / <code>${seen(id)}</code>`} problem=${outline.problem} aside=${run && html`<${Pill} state=${run.abandoned ? "abandoned" : run.status} />`} sub=${read.data && html`<strong>${standing(read.data.verdict)}</strong> · ${say(read.data.verdict.says)}`}>
     <${Loading} read=${read} />
     ${run && html`<${Open} found=${read.data} /><${Decisions} run=${run} />`}
     ${story?.seq.length > 0 && html`<${Section} title="Timeline"><${Story} run=${story.run} story=${story} kin=${read.data?.children || NONE} query=${query} /><//>`}
-    ${run && html`<${Section} title="About this run"><div class="card pad"><${Facts} of=${{
-      key: run.key, session: run.session && html`<a href=${sessionAt(run.session)}><${Text}>${run.session}<//></a>`,
+    ${run && html`<${Box} title="About this run"><${Facts} of=${{
+      key: run.key, session: run.session && html`<a href=${sessionAt(run.session)}>${say(run.session)}</a>`,
       parent: run.parent && html`<a href=${runAt(run.parent)}><code>${run.parent}</code></a>`,
       "what if": run.what_if && html`another result at <code>${seen(run.what_if.place)}</code> of <a href=${runAt(run.what_if.run, run.what_if.seq)}><code>${run.what_if.run}</code></a>`,
-      creator: run.creator, created: html`<${Ago} at=${run.created_at} />`, ended: run.ended_at && html`<${Ago} at=${run.ended_at} />`, deaths: run.deaths || null, program: run.program && html`<code>${run.program.slice(0, 16)}</code>`,
+      creator: run.creator, created: ago(run.created_at), ended: run.ended_at && ago(run.ended_at), deaths: run.deaths || null, program: run.program && html`<code>${run.program.slice(0, 16)}</code>`,
       arguments: html`<${Json} value=${{ args: run.args, ...(Object.keys(run.kwargs).length ? { kwargs: run.kwargs } : {}) }} label="arguments" />`,
       result: run.result !== null ? html`<${Json} value=${run.result} label="result" />` : null, error: oops(run.error),
       command: html`<code>perdure show run:${run.id}</code>`,
-    }} /></div><//>`}
+    }} /><//>`}
   <//>`;
 }

@@ -1,5 +1,5 @@
 // The list of runs, filtered by what the address says.
-import { html, useState, useEffect, useRead, get, go, Page, Empty, Loading, Pill, Ago, Text, Trouble, Table, LABELS, runAt, sessionAt } from "../base.mjs";
+import { html, useState, useEffect, useRead, get, go, Page, Empty, Loading, Pill, Trouble, Table, LABELS, runAt, sessionAt, say, ago } from "../base.mjs";
 
 const STATES = ["ready", "running", "waiting", "completed", "failed", "cancelled", "parked"];
 
@@ -32,14 +32,14 @@ export function useRows(path, query, names) {
 
 export function Runs({ query }) {
   const { read, items, button } = useRows("/v1/console/runs", query, ["status", "agent", "session", "since", "errors"]);
-  return html`<${Page} title="Runs" sub=${query.errors ? "Those that failed or are parked, the last trouble first." : "The newest first."} problem=${read.problem}>
+  return html`<${Page} title="Runs" sub=${query.errors ? "Those that failed or are parked, the last trouble first." : "The newest first."}>
     <${Filters} query=${query} fields=${[["status", "Status", STATES], ["agent", "Agent"], ["session", "Session"], ["since", "Since", "7d, 2h, 2026-01-31"], WRONG]} />
     <${Loading} read=${read} />
     ${read.data && (items.length ? html`<${Table} heads=${["Status", "Agent", "Run", "Key", "Session", "Why", "Started"]}>
       ${items.map((run) => html`<tr key=${run.id}>
         <td><${Pill} state=${run.abandoned ? "abandoned" : run.status} />${run.what_if && html` <${Pill} state="what_if" />`}</td>
-        <td><${Text}>${run.agent}<//></td><td><a class="mono" href=${runAt(run.id)}>${run.id.slice(0, 12)}</a></td><td class="wrap"><${Text}>${run.key || ""}<//></td>
-        <td>${run.session && html`<a href=${sessionAt(run.session)}><${Text}>${run.session}<//></a>`}</td><td class="long soft"><${Text}>${run.error || run.reason || ""}<//></td><td class="soft"><${Ago} at=${run.created_at} /></td></tr>`)}<//>${button}` : html`<${Empty} title="No run matches">Change the filters, or start one: <code>perdure start MODULE:AGENT</code><//>`)}
+        <td>${say(run.agent)}</td><td><a class="mono" href=${runAt(run.id)}>${run.id.slice(0, 12)}</a></td><td class="wrap">${say(run.key || "")}</td>
+        <td>${run.session && html`<a href=${sessionAt(run.session)}>${say(run.session)}</a>`}</td><td class="long soft">${say(run.error || run.reason || "")}</td><td class="soft">${ago(run.created_at)}</td></tr>`)}<//>${button}` : html`<${Empty} title="No run matches">Change the filters, or start one: <code>perdure start MODULE:AGENT</code><//>`)}
     ${read.data?.damaged > 0 && html`<p class="caution">${read.data.damaged} rows cannot be read: <code>perdure verify</code> says why.</p>`}
   <//>`;
 }

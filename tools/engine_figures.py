@@ -124,7 +124,7 @@ def traced() -> dict[str, set[str]]:
     async def recover(url: str) -> None:
         caller = open_for_worker(url, actor="worker", tenant="default", lease_seconds=60.0)
         worker = Worker(caller, {one_act.name: one_act}, WorkerSettings(), run_for)
-        await worker._introduce()
+        await worker._introduce(caller)
         core, wanted = caller.core, workers.drivable([one_act.name], [one_act.program])
         for trace in (False, True):
             killed(url, 1)

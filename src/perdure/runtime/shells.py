@@ -32,7 +32,6 @@ from perdure.effects.commands import (
     StopBranches,
     Work,
     Write,
-    carried,
 )
 from perdure.effects.kept_results import Keeping
 from perdure.errors import Stale, Unavailable
@@ -86,7 +85,17 @@ class Shell:
     def run(self, steps: Steps[T]) -> T:
         """Run it to its end; returns what it returns, raises what it raises."""
         ways = self._ways
-        return carried(steps, lambda command: ways[type(command)](self, command))
+        try:  # `commands.carried`, without its two frames: every step of every run comes through here
+            command = next(steps)
+            while True:
+                try:
+                    result = ways[type(command)](self, command)
+                except BaseException as error:  # noqa: BLE001 - the engine judges it
+                    command = steps.throw(error)
+                else:
+                    command = steps.send(result)
+        except StopIteration as end:
+            return end.value
 
     def _write(self, command: Write) -> Any:
         verb, args, kwargs, keep = command.verb, command.args, command.kwargs, command.keep

@@ -139,6 +139,36 @@ def test_an_approval_calls_it_once_more_and_a_second_doubt_asks_again(world, as_
     assert model.asked == 2
 
 
+class Looking(Scripted):
+    """Looks, pays, looks again, one after another."""
+
+    async def get_response(self, system_instructions, input, *args, **kwargs):  # noqa: A002
+        self.asked += 1
+        done = sum(item.get("type") == "function_call_output" for item in input)
+        output = call(f"call_{done}", *self.calls[done]) if done < len(self.calls) else said("seen")
+        return ModelResponse(output=[output], usage=Usage(requests=1), response_id=None)
+
+
+def test_a_run_that_paused_keeps_the_results_of_reading_tools_once(world):
+    def look(at: int) -> str:
+        """Look."""
+        return f"seen {at}"
+
+    def agent():
+        made = payer(world, Looking(("look", {"at": 0}), ("pay", {"invoice": "a"}), ("look", {"at": 1})))
+        made.tools.append(durable_function_tool(look, kind="read"))
+        return made
+
+    assert len(run(world, agent()).interruptions) == 1
+    [doubt] = world.store.effects(state="in_doubt")
+    doubt.settle(perdure.Happened("paid a"))
+    assert run(world, agent()).final_output == "seen"
+    items = asyncio.run(world.session.get_items())
+    outputs = [item["output"] for item in items if item.get("type") == "function_call_output"]
+    assert outputs == ["seen 0", "paid a", "seen 1"]
+    assert run(world, agent()).final_output == "seen"
+
+
 def test_a_rejection_answers_the_model_and_leaves_the_doubt(world):
     model = Scripted(("pay", {"invoice": "a"}))
     state = run(world, payer(world, model)).to_state()

@@ -354,18 +354,22 @@ class _DurableRun:
             keep(session, ITEMS, item, key=self._name(number, at), usage=usage)
 
     def add(self, tx: Atomic, items: list[Any], first: int) -> int:
-        """Add what the framework gives, but for what stands already; returns how many were new."""
-        session, added = tx.session(self.owner.session_id), 0
+        """Add what the framework gives, but for what stands already; returns how many are not the model's.
+
+        All of those are counted, so that an item has the same number in every life.
+        """
+        session, number = tx.session(self.owner.session_id), first
         if self.doubts:
             return 0
         waiting = list(self.said)
         for item in items:
             if _bare(item) in waiting:
                 waiting.remove(_bare(item))
-            elif not _is_answered(session, item):
-                keep(session, ITEMS, item, key=self._name("in", first + added))
-                added += 1
-        return added
+                continue
+            if not _is_answered(session, item):
+                keep(session, ITEMS, item, key=self._name("in", number))
+            number += 1
+        return number - first
 
 
 class _PauseMarks(dict[str, int]):

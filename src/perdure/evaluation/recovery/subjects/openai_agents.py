@@ -16,7 +16,7 @@ from typing import Any
 
 from perdure.evaluation.recovery.interface import Belief, SubjectAgent
 from perdure.evaluation.recovery.outside import KINDS, Knowing
-from perdure.evaluation.recovery.subjects.playing import Kept, Playing, as_text, kept_of
+from perdure.evaluation.recovery.subjects.playing import KEEP, Kept, Playing, as_text, kept_of, loaded
 
 TURNS_MAX = 1_000_000
 
@@ -76,12 +76,11 @@ def keep(section: str, name: str, value: Any) -> str:
 
 
 def kept_in(items: list[Any]) -> Kept:
-    """The state that the items of a conversation hold."""
-    outputs = {item["call_id"]: item["output"] for item in items if item.get("type") == "function_call_output"}
-    calls = [item for item in items if item.get("type") == "function_call" and item["call_id"] in outputs]
-    kept = kept_of(
-        [(each["name"], json.loads(each["arguments"]), json.loads(outputs[each["call_id"]])) for each in calls]
-    )
+    """The state that the items of a conversation hold. A call of `keep` says it all, whether or not its output is there yet."""
+    given = {item["call_id"]: loaded(item["output"]) for item in items if item.get("type") == "function_call_output"}
+    calls = [item for item in items if item.get("type") == "function_call"]
+    found = [(each["name"], json.loads(each["arguments"]), given.get(each["call_id"])) for each in calls]
+    kept = kept_of([each for each in found if each[0] == KEEP or each[2] is not None])
     for before, item in pairwise(items):
         asked = last_words([before]).get("ask") if item.get("role") == "user" else None
         if asked is not None:

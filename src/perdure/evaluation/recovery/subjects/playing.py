@@ -108,3 +108,11 @@ def kept_of(calls: list[tuple[str, dict[str, Any], Any]]) -> Kept:
 def as_text(value: Any) -> str:
     """A value as a tool's result, or as the arguments of a call."""
     return json.dumps(value)
+
+
+def loaded(text: str) -> Any:
+    """The value of such a text; None for any other, as "interrupted", which sessions say of a call without a result."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None

@@ -44,6 +44,27 @@ def test_the_present_is_what_the_fold_of_the_whole_log_gives(url: str) -> None:
     assert len(each_run(url, compare)) >= 6
 
 
+def test_a_state_is_of_its_event_though_another_comes_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"sqlite:///{tmp_path}/moving.db"
+    with perdure.open(url, actor="alice") as store:
+        scene.drive(store, scene.asks_freely, "Now?", key="moving")
+        last = next(iter(store.runs())).timeline(last=1)[-1].seq
+    real, calls = run_reads.state, []
+
+    async def moving(run: Any, seq: int) -> dict[str, Any]:
+        if not calls:
+            with perdure.open(url, actor="bob") as other:
+                next(iter(other.runs())).cancel()
+        calls.append(run)
+        return await real(await run.refresh(), seq)
+
+    monkeypatch.setattr(run_reads, "state", moving)
+    (found,) = each_run(url, lambda store, run: run_reads.at(store, run.id, last))
+    assert (found["run"]["status"], len(calls)) == ("waiting", 2)  # read again, from the log
+
+
 def test_a_verdict_alone_is_that_of_the_envelope(url: str) -> None:
     async def compare(_store: Any, run: Any) -> str:
         alone = await run._read(envelope.verdict, await run._witness())

@@ -1158,6 +1158,7 @@ export interface operations {
   console_session: { path: { session: string | number }; query: { at?: number | null }; body: unknown; answer: Record<string, unknown> | null };
   console_session_forecast: { path: { session: string | number }; query: { at?: number | null }; body: unknown; answer: Record<string, unknown> | null };
   console_sessions: { path: {  }; query: { limit?: number, after?: string | null, about?: string | null, since?: string | null, until?: string | null, status?: "active" | "completed" | "crashed" | "failed" | "waiting" | null, label?: string | null, creator?: string | null, expired?: boolean, archived?: boolean }; body: unknown; answer: Record<string, unknown> | null };
+  console_settings: { path: {  }; query: {  }; body: unknown; answer: Record<string, unknown> | null };
   console_start_verify: { path: {  }; query: {  }; body: unknown; answer: unknown };
   console_turns: { path: { session: string | number }; query: { before: number }; body: unknown; answer: Record<string, unknown> | null };
   console_verify: { path: {  }; query: {  }; body: unknown; answer: Record<string, unknown> | null };

@@ -53,6 +53,8 @@ class Serving:
     lease_seconds: without a sign of life for so long, a remote worker loses its runs.
     """
 
+    keeps_tokens = True  # whether tokens are made and revoked here
+
     def __init__(
         self, url: str, *, tenant: str = "default", actor: str = "server", alone: bool = False,
         lease_seconds: float = LEASE_TTL_SECONDS, options: Callable[[str], Mapping[str, Any]] = lambda _tenant: {},
@@ -154,7 +156,7 @@ class Serving:
             store = await self.store(found.tenant)
         except (Invalid, NotFound, Refused) as error:
             raise Unauthenticated(f"this token opens nothing here: {error.message}", path="authorization") from error
-        self.admission.enter(found.tenant, await self._limits(found.tenant))
+        self.admission.enter(found.tenant, await self.limits_of(found.tenant))
         await self._note(found.id)
         return Visitor(found, store.as_(found.actor))
 
@@ -207,7 +209,7 @@ class Serving:
         core = self.core
         return AsyncStore(AsyncCaller(core, self._actor, await core.awork(core.tenant_id, tenant)), owner=False)
 
-    async def _limits(self, tenant: str) -> TenantLimits:
+    async def limits_of(self, tenant: str) -> TenantLimits:
         """The limits of a tenant, read now and then."""
         known = self._known_limits.get(tenant)
         now = time.monotonic()

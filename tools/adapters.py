@@ -255,7 +255,7 @@ def left_out(name: str) -> list[tuple[str, str]]:
     ]
     found = listed[0] if listed and isinstance(listed[0], ast.Dict) else ast.Dict([], [])
     return [
-        (key.value, texts.get(getattr(value, "id", ""), getattr(value, "value", "")))
+        (str(key.value), str(texts.get(getattr(value, "id", ""), getattr(value, "value", ""))))
         for key, value in zip(found.keys, found.values, strict=True)
         if isinstance(key, ast.Constant)
     ]

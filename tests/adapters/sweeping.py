@@ -40,12 +40,12 @@ def slowed(program: Callable[[Life], None]) -> Callable[[Life], None]:
 
 
 def report(programs: Mapping[str, Callable[[Life], None]], mode: str, folder: str, most: str) -> None:
-    """Kill a program at each of its points, or at some, and print the cases as JSON. Mode "twice": two lives in a row die."""
+    """Kill a program at each of its points or some, and print the cases as JSON. Modes with "twice": two lives in a row die."""
     program = programs[mode]
     count = points_of(program, Path(folder) / "whole")
     cases = []
     for number in sample(count, int(most) or None):
-        case = swept(program, Path(folder) / str(number), number, 2 if mode == "twice" else 1)
+        case = swept(program, Path(folder) / str(number), number, 2 if "twice" in mode else 1)
         error = case.folder / "error"
         cases.append({
             "point": number, "killed": case.killed, "end": case.end, "charged": case.named("charged"),

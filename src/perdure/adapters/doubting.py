@@ -36,6 +36,14 @@ def verdict_of(answer: Any) -> Verdict | None:
     return None
 
 
+async def attempt_of(store: AsyncStore, doubt: InDoubt | Waiting) -> str:
+    """The attempt in doubt, which an answer is about. A verdict from before its sender's end is none about it after that."""
+    if "effect" not in doubt.facts:
+        return "0"
+    record = (await store.effect(doubt.facts["effect"])).record
+    return f"{record.attempt}{'' if record.quiet_at is None else '.quiet'}"
+
+
 async def settle(store: AsyncStore, doubt: InDoubt | Waiting, verdict: Verdict) -> None:
     """Say what became of the effect in doubt, unless somebody has. Conflict for Absent while its sender may still send it."""
     effect = await store.effect(doubt.facts["effect"])

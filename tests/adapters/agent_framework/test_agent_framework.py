@@ -254,6 +254,36 @@ def test_doubt_that_is_settled_elsewhere_lets_the_agent_go_on_and_else_it_asks_a
     assert sorted(book) == [5, 5, 7]
 
 
+def test_an_answer_is_about_one_attempt(store: Any) -> None:
+    """An "absent" about the first attempt is no word about the second, which a crash leaves in doubt before anything is said."""
+
+    class Died(BaseException):
+        pass
+
+    book: list[int] = []
+    errors: list[BaseException] = [ConnectionError("cut"), Died()]
+
+    def charge(cents: int) -> str:
+        """Charge a card."""
+        book.append(cents)
+        if cents == 5 and errors:
+            raise errors.pop(0)
+        return f"charged {cents}"
+
+    session = order()
+    (first,) = requests_of(run(agent_on(store, charge), "buy it", session))
+    kept = session.to_dict()  # as a program keeps it between two messages
+    answer = answered(first, "absent")
+    with pytest.raises(Died):
+        run(agent_on(store, charge), answer, AgentSession.from_dict(kept))
+    assert book.count(5) == 2
+    session = AgentSession.from_dict(kept)
+    (second,) = requests_of(run(agent_on(store, charge), answer, session))  # as a client sends it again
+    assert book.count(5) == 2
+    assert run(agent_on(store, charge), answered(second, {"happened": "charged 5"}), session).text == "done"
+    assert sorted(book) == [5, 5, 7]
+
+
 def test_an_answer_is_not_paid_for_again(store: Any) -> None:
     class Killed(BaseException):
         pass

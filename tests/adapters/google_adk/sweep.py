@@ -135,6 +135,7 @@ MODES = {
     "streamed": with_perdure("sqlite", streamed=True),
     "streamed-again": with_perdure("sqlite", streamed=True, again=True),
     "twice": with_perdure("sqlite", again=True),
+    "unsafe-twice": with_perdure("sqlite", unsafe=True),
     "forgets": with_perdure("sqlite", again=True, forgets="calls"),
     "asks-anew": with_perdure("sqlite", again=True, forgets="answers"),
     "stock": stock(again=False),

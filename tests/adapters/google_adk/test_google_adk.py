@@ -354,6 +354,102 @@ def test_doubt_is_a_confirmation_and_its_payload_is_the_verdict(tmp_path: Any) -
         assert sorted(turn.content["charged"] for turn in results) == [5, 7]
 
 
+def asked_in(events: list[Any]) -> list[Any]:
+    return [call for event in events for call in event.get_function_calls() if call.name == "adk_request_confirmation"]
+
+
+def answer_to(asked: Any, verdict: Any) -> Any:
+    answer = {"confirmed": True, "payload": verdict}
+    return types.Part(function_response=types.FunctionResponse(id=asked.id, name=asked.name, response=answer))
+
+
+def failing(calls: list[int], *errors: BaseException) -> Any:
+    """A tool whose first calls with 5 do what they do, and then raise these."""
+    left = list(errors)
+
+    def charge(cents: int) -> dict[str, Any]:
+        """Charge a card."""
+        calls.append(cents)
+        if cents == 5 and left:
+            raise left.pop(0)
+        return {"charged": cents}
+
+    return charge
+
+
+def texts_of(events: list[Any]) -> list[str]:
+    return [part.text for event in events if event.content for part in event.content.parts if part.text]
+
+
+@pytest.mark.parametrize("way", ["the answer is sent again", "the invocation is resumed"])
+def test_an_answer_is_about_one_attempt(tmp_path: Any, way: str) -> None:
+    """An "absent" about the first attempt is no word about the second, which a crash leaves in doubt before any event."""
+    calls: list[int] = []
+    charge, resumable = failing(calls, ConnectionError("cut"), Death()), "resumed" in way
+
+    async def main(store: Any) -> None:
+        def runner() -> Any:
+            return shop_of(store, charge, resumable=resumable)
+
+        await PerdureSessionService(store).create_session(**WHO, session_id="s1")
+        [first] = asked_in(await told(runner(), types.Part(text="buy it")))
+        with pytest.raises(Death):
+            await told(runner(), answer_to(first, "absent"))
+        assert calls.count(5) == 2
+        session = await PerdureSessionService(store).get_session(**WHO, session_id="s1")
+        if resumable:
+            events = await told(runner(), invocation_id=session.events[-1].invocation_id)
+        else:
+            events = await told(runner(), answer_to(first, "absent"))
+        assert calls.count(5) == 2
+        [second] = asked_in(events)  # a question of its own, which can be answered
+        assert first.args["toolConfirmation"]["payload"] != second.args["toolConfirmation"]["payload"]
+        assert texts_of(await told(runner(), answer_to(first, "absent"))) == []  # the old one once more
+        assert calls.count(5) == 2
+        events = await told(runner(), answer_to(second, {"happened": {"charged": 5}}))
+        assert texts_of(events) == ["done"]
+
+    with perdure.open(f"sqlite:///{tmp_path}/agent.db") as store:
+        asyncio.run(main(store))
+        assert sorted(calls) == [5, 5, 7]
+        results = [turn for turn in store.session("adk/shop/alice/s1").turns() if turn.call is not None]
+        assert sorted(turn.content["charged"] for turn in results) == [5, 7]
+
+
+def test_a_second_doubt_is_asked_about_and_the_other_results_are_kept(tmp_path: Any) -> None:
+    calls: list[int] = []
+    charge = failing(calls, ConnectionError("cut"), ConnectionError("cut"))
+    both = [ConnectionError("cut")]
+
+    def charge_all(cents: int) -> dict[str, Any]:
+        """Charge a card."""
+        if cents == 7 and both:
+            calls.append(cents)
+            raise both.pop()
+        return charge(cents)
+
+    charge_all.__name__ = "charge"
+
+    async def main(store: Any) -> None:
+        def runner() -> Any:
+            return shop_of(store, charge_all)
+
+        await PerdureSessionService(store).create_session(**WHO, session_id="s1")
+        first = asked_in(await told(runner(), types.Part(text="buy it")))
+        assert len(first) == 2
+        events = await told(runner(), *(answer_to(each, "absent") for each in first))
+        assert sorted(calls) == [5, 5, 7, 7]
+        [second] = asked_in(events)
+        assert second.args["originalFunctionCall"]["args"] == {"cents": 5}
+        assert texts_of(await told(runner(), answer_to(second, "absent"))) == ["done"]
+
+    with perdure.open(f"sqlite:///{tmp_path}/agent.db") as store:
+        asyncio.run(main(store))
+        assert sorted(calls) == [5, 5, 5, 7, 7]
+        results = [turn for turn in store.session("adk/shop/alice/s1").turns() if turn.call is not None]
+        assert sorted(turn.content["charged"] for turn in results) == [5, 7]
+
+
 def test_a_message_that_is_sent_again_is_refused_while_a_call_can_be_resumed(tmp_path: Any) -> None:
     calls: list[int] = []
 
@@ -468,6 +564,103 @@ def test_artifacts_have_versions(tmp_path: Any, kind: str) -> None:
         for _ in range(2):
             await files.delete_artifact(**where)
         assert (await files.load_artifact(**where), await files.list_versions(**where)) == (None, [])
+        files.close()
+
+    asyncio.run(main())
+
+
+HOSTILE = ["../escape.txt", "user:../escape.txt", "/etc/passwd", "C:\\x.txt", "..", ".", "a/../../b", "nul\0byte", "a#0", "a%2Fb",
+           "a/b", "user:/root", "..\\..\\x", "line\nbreak", "versions/0", "~"]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "files"])
+def test_a_hostile_file_name_is_a_name_and_no_path(tmp_path: Any, kind: str) -> None:
+    """The stock service of files refuses such names because it writes there. Here each is kept under itself, and nowhere else."""
+
+    async def main() -> None:
+        files = PerdureArtifactService(f"{kind}:///{tmp_path}/inner/agent.db")
+        where = {**WHO, "session_id": "s1"}
+        for name in ("a", *HOSTILE):
+            assert await files.save_artifact(**where, filename=name, artifact=types.Part(text=repr(name))) == 0
+        for name in ("a", *HOSTILE):
+            assert await files.load_artifact(**where, filename=name) == types.Part(text=repr(name))
+            assert await files.list_versions(**where, filename=name) == [0]
+        assert await files.list_artifact_keys(**where) == sorted(["a", *HOSTILE])
+        await files.delete_artifact(**where, filename="..")
+        assert len(await files.list_artifact_keys(**where)) == len(HOSTILE)
+        files.close()
+
+    (tmp_path / "inner").mkdir()
+    asyncio.run(main())
+    outside = [path for path in tmp_path.rglob("*") if tmp_path / "inner" not in (path, *path.parents)]
+    assert outside == []
+    assert not [path for path in tmp_path.rglob("*") if "escape" in path.name or "passwd" in path.name]
+
+
+BAD_IDS = [
+    "../escape",
+    "../../etc",
+    "foo/../../bar",
+    "valid/../..",
+    "..",
+    ".",
+    "has\0null",
+    "/abs",
+    "\\abs",
+    "C:/x",
+    "",
+    " ",
+]
+
+
+@pytest.mark.parametrize("bad", BAD_IDS)
+@pytest.mark.parametrize("field", ["app_name", "user_id", "session_id"])
+def test_an_id_that_is_a_path_is_refused_by_every_verb(tmp_path: Any, field: str, bad: str) -> None:
+    from google.adk.errors.input_validation_error import InputValidationError
+
+    async def main() -> None:
+        files = PerdureArtifactService(f"sqlite:///{tmp_path}/agent.db")
+        where = {**WHO, "session_id": "s1", field: bad, "filename": "a"}
+        verbs = [files.load_artifact, files.list_versions, files.list_artifact_versions, files.get_artifact_version]
+        for verb in (*verbs, files.delete_artifact):
+            with pytest.raises(InputValidationError):
+                await verb(**where)
+        with pytest.raises(InputValidationError):
+            await files.save_artifact(**where, artifact=types.Part(text="x"))
+        files.close()
+
+    asyncio.run(main())
+
+
+def test_ids_with_slashes_are_told_apart(tmp_path: Any) -> None:
+    async def main() -> None:
+        files = PerdureArtifactService(f"sqlite:///{tmp_path}/agent.db")
+        places = [("shop", "a/b", "c"), ("shop", "a", "b/c"), ("shop/a", "b", "c"), ("shop", "a%2Fb", "c")]
+        for app, user, session in places:
+            about = {"app_name": app, "user_id": user, "session_id": session}
+            assert await files.list_artifact_keys(**about) == []
+            part = types.Part(text=f"{app} {user} {session}")
+            assert await files.save_artifact(**about, filename="f", artifact=part) == 0
+        for app, user, session in places:
+            about = {"app_name": app, "user_id": user, "session_id": session}
+            assert (await files.load_artifact(**about, filename="f")).text == f"{app} {user} {session}"
+        files.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("bad", ["x" * 300, "lone \ud800 surrogate", ""])
+def test_a_name_that_cannot_be_kept_is_refused_in_the_framework_s_words(tmp_path: Any, bad: str) -> None:
+    from google.adk.errors.input_validation_error import InputValidationError
+
+    async def main() -> None:
+        files = PerdureArtifactService(f"sqlite:///{tmp_path}/agent.db")
+        where = {**WHO, "session_id": "s1", "filename": bad}
+        with pytest.raises(InputValidationError):
+            await files.save_artifact(**where, artifact=types.Part(text="x"))
+        for verb in (files.load_artifact, files.list_versions, files.delete_artifact):
+            with pytest.raises(InputValidationError):
+                await verb(**where)
         files.close()
 
     asyncio.run(main())

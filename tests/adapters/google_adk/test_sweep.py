@@ -17,6 +17,7 @@ pytestmark = pytest.mark.skipif(PYTHON is None, reason="google-adk is not there:
 ONCE = ["charged 5", "charged 7"]
 MODES = [
     "again", "sqlite", "unsafe", "unsafe-again", "files", "slow", "slow-again", "streamed", "streamed-again", "twice",
+    "unsafe-twice",
 ]  # fmt: skip
 ANSWERS = 2
 

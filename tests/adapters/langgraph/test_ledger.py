@@ -218,3 +218,65 @@ def test_middleware_pays_a_model_once(store, outside):
     assert app.invoke(None, CONFIG)["messages"][-1].content == "done"
     assert outside.sent == ["bob"]
     assert [effect.tool for effect in store.effects(tool="model")] == ["model"] * 2
+
+
+class ModelIsAway(Exception):
+    """The provider is overloaded, or the connection broke."""
+
+
+def agent_of(store, outside, asked, away, *outer):
+    """An agent whose model fails at some of its calls, by their numbers from 1."""
+    agents = pytest.importorskip("langchain.agents", reason="langchain is not installed")
+    from perdure.adapters.langgraph import PerdureMiddleware
+
+    class Model(GenericFakeChatModel):
+        def bind_tools(self, tools, **_kwargs):
+            return self
+
+        def _generate(self, messages, *args, **kwargs):
+            asked.append(len(messages))
+            if len(asked) in away:
+                raise ModelIsAway
+            done = isinstance(messages[-1], ToolMessage)
+            call = {"id": "c", "name": "send", "args": {"to": "bob"}}
+            answer = AIMessage("done") if done else AIMessage("", tool_calls=[call])
+            self.messages = iter([answer])
+            return super()._generate(messages, *args, **kwargs)
+
+    middleware = [*outer, PerdureMiddleware(store)]
+    return agents.create_agent(
+        Model(messages=iter([])), [outside.tool()], middleware=middleware, checkpointer=PerdureSaver(store)
+    )
+
+
+@pytest.mark.parametrize("colour", ["sync", "async"])
+@pytest.mark.parametrize("process", ["same", "new"])
+@pytest.mark.parametrize("away", [{1}, {2}, {1, 2, 4, 5}])
+def test_an_outage_of_the_model_does_not_spend_its_place(store, outside, away, process, colour):
+    asked = []
+    app = agent_of(store, outside, asked, away)
+
+    def invoke(given):
+        if colour == "sync":
+            return app.invoke(given, CONFIG, durability="sync")
+        return asyncio.run(app.ainvoke(given, CONFIG, durability="sync"))
+
+    with pytest.raises(ModelIsAway):
+        invoke(say("bob"))
+    for _ in range(len(away) - 1):
+        app = app if process == "same" else agent_of(store, outside, asked, away)
+        with pytest.raises(ModelIsAway):
+            invoke(None)
+    app = app if process == "same" else agent_of(store, outside, asked, away)
+    assert invoke(None)["messages"][-1].content == "done"
+    assert (outside.sent, len(asked)) == (["bob"], 2 + len(away))
+    assert [each.state.value for each in store.effects(tool="model")] == ["committed"] * 2
+
+
+def test_a_model_that_is_tried_again_in_its_task_has_one_place(store, outside):
+    middleware = pytest.importorskip("langchain.agents.middleware", reason="langchain is not installed")
+    asked, retry = [], middleware.ModelRetryMiddleware(max_retries=2, initial_delay=0)
+    app = agent_of(store, outside, asked, {1, 3}, retry)
+    assert app.invoke(say("bob"), CONFIG, durability="sync")["messages"][-1].content == "done"
+    assert sorted(each.key.rpartition("#")[2] for each in store.effects(tool="model")) == ["1", "1"]
+    assert (outside.sent, len(asked)) == (["bob"], 4)

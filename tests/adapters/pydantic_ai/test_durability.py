@@ -296,3 +296,43 @@ def test_a_sync_agent_is_told_to_be_async(store: Any) -> None:
 
     with pytest.raises(Failed, match="async agent"):
         store.drive(sync)
+
+
+class ModelIsAway(Exception):
+    """The provider is overloaded, or the connection broke."""
+
+
+@pytest.mark.parametrize("away", [{1}, {2}, {1, 2, 4, 5}])
+def test_an_outage_of_the_model_is_over_when_the_run_is_tried_again(store: Any, away: set[int]) -> None:
+    world = World(*CALLS)
+    answer = world.answer
+
+    async def flaky(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        if world.asked + 1 in away:
+            world.asked += 1
+            raise ModelIsAway
+        return await answer(messages, info)
+
+    world.agent = Agent(FunctionModel(flaky), name="shop", capabilities=[PerdureDurability()])
+    world.agent.tool_plain(world.charge)
+    for _ in away:
+        with pytest.raises(Failed, match="ModelIsAway"):
+            drive(store, world)
+        [run] = store.runs()
+        run.retry()
+    assert drive(store, world) == "charged 5 charged 7"
+    assert (world.asked, sorted(world.charged)) == (2 + len(away), [5, 7])
+
+
+def test_control_a_failed_run_that_nobody_tries_again_stays_failed(store: Any) -> None:
+    world = World()
+
+    async def away(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        world.asked += 1
+        raise ModelIsAway
+
+    world.agent = Agent(FunctionModel(away), name="shop", capabilities=[PerdureDurability()])
+    for _ in range(2):
+        with pytest.raises(Failed, match="ModelIsAway"):
+            drive(store, world)
+    assert world.asked == 1

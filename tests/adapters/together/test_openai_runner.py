@@ -10,8 +10,9 @@ import pytest
 
 pytest.importorskip("agents", reason="openai-agents is not installed: `tools/adapters.py together` has all frameworks")
 
-from agents import Agent, Model, ModelResponse, Runner, Usage, function_tool
+from agents import Agent, Model, ModelResponse, ModelSettings, Runner, Usage, function_tool
 from agents.mcp import MCPServer
+from agents.retry import ModelRetrySettings
 from mcp.types import CallToolResult, TextContent, Tool
 from openai.types.responses import (
     Response,
@@ -24,7 +25,7 @@ from openai.types.responses import (
 
 import perdure
 from perdure.adapters.openai_agents import DurableRunner, PerdureSession, durable_function_tool
-from perdure.errors import InDoubt, Invalid
+from perdure.errors import Failed, InDoubt, Invalid, Unavailable
 
 
 class LineIsDead(Exception):
@@ -288,4 +289,119 @@ def test_a_plain_tool_turns_its_error_into_a_result(world):
 
     agent = Agent(name="payer", model=Scripted(("pay", {"invoice": "a"})), tools=[function_tool(pay)])
     assert run(world, agent).final_output == run(world, agent).final_output
+    assert world.paid == ["a"]
+
+
+# -- a model that is away ----------------------------------------------------------------------------------------------
+
+
+class ModelIsAway(Exception):
+    """The provider is overloaded, or the connection broke."""
+
+
+class Flaky(Scripted):
+    """Fails at some of its calls, by their numbers from 1."""
+
+    def __init__(self, *calls, away=(), error=ModelIsAway):
+        super().__init__(*calls)
+        self.away = away
+        self.error = error
+
+    async def get_response(self, system_instructions, input, *args, **kwargs):  # noqa: A002
+        if self.asked + 1 in self.away:
+            self.asked += 1
+            raise self.error
+        return await super().get_response(system_instructions, input, *args, **kwargs)
+
+
+@pytest.mark.parametrize("away", [{1}, {2}, {1, 2, 4, 5}])
+def test_an_outage_of_the_model_does_not_spend_the_key(world, away):
+    world.dead = False
+    model = Flaky(("pay", {"invoice": "a"}), away=away)
+    for _ in away:
+        with pytest.raises(ModelIsAway):  # the model's own error, as the framework alone would raise it
+            run(world, payer(world, model))
+    assert run(world, payer(world, model)).final_output == "paid a"
+    assert run(world, payer(world, model)).final_output == "paid a"
+    assert (world.paid, model.asked) == (["a"], 2 + len(away))  # each answer that came was asked for once
+    assert [each.state.value for each in world.store.effects(tool="openai.model")] == ["committed"] * 2
+
+
+def test_an_outage_in_a_stream_does_not_spend_the_key(world):
+    world.dead = False
+    model = Flaky(("pay", {"invoice": "a"}), away={2})
+    with pytest.raises(ModelIsAway):
+        asyncio.run(streamed(world, payer(world, model)))
+    result, _ = asyncio.run(streamed(world, payer(world, model)))
+    assert (result.final_output, world.paid, model.asked) == ("paid a", ["a"], 3)
+
+
+def test_a_stream_that_breaks_off_does_not_spend_the_key(world):
+    class Breaks(Scripted):
+        async def stream_response(self, *args, **kwargs):
+            async for event in super().stream_response(*args, **kwargs):
+                if self.asked > 1 or event.type != "response.completed":
+                    yield event
+
+    world.dead = False
+    model = Breaks(("pay", {"invoice": "a"}))
+    with pytest.raises(Unavailable, match="broke off"):
+        asyncio.run(streamed(world, payer(world, model)))
+    result, _ = asyncio.run(streamed(world, payer(world, model)))
+    assert (result.final_output, world.paid) == ("paid a", ["a"])
+
+
+def test_a_model_that_hangs_and_is_cancelled_does_not_spend_the_key(world):
+    class Hangs(Scripted):
+        async def get_response(self, *args, **kwargs):
+            if self.asked < 7:
+                self.asked += 1
+                raise asyncio.CancelledError
+            return await super().get_response(*args, **kwargs)
+
+    world.dead = False
+    model = Hangs(("pay", {"invoice": "a"}))
+    for _ in range(7):
+        with pytest.raises(asyncio.CancelledError):
+            run(world, payer(world, model))
+    assert run(world, payer(world, model)).final_output == "paid a"
+    assert world.paid == ["a"]
+
+
+def test_retries_of_the_framework_get_the_answer_of_their_place(world):
+    world.dead = False
+    model = Flaky(("pay", {"invoice": "a"}), away={1, 3})
+    settings = ModelSettings(
+        retry=ModelRetrySettings(max_retries=2, backoff={"initial_delay": 0}, policy=lambda _: True)
+    )
+    agent = payer(world, model).clone(model_settings=settings)
+    assert run(world, agent).final_output == "paid a"
+    assert (world.paid, model.asked) == (["a"], 4)
+    assert run(world, agent).final_output == "paid a"
+    assert (world.paid, model.asked) == (["a"], 4)
+
+
+def test_control_a_guard_that_refuses_the_model_is_not_asked_around(tmp_path):
+    def broke(intent, _actor):
+        return perdure.Refuse("the budget is spent") if intent.tool == "openai.model" else None
+
+    with perdure.open(f"sqlite:///{tmp_path}/guarded.db", guards=[broke]) as store:
+        world = SimpleNamespace(store=store, session=PerdureSession("s", store), paid=[], dead=False)
+        model = Scripted(("pay", {"invoice": "a"}))
+        for _ in range(2):
+            with pytest.raises(Failed, match="the budget is spent"):
+                run(world, payer(world, model))
+        assert (model.asked, world.paid) == (0, [])
+
+
+def test_control_a_tool_that_says_no_is_not_called_again(world):
+    def pay(invoice: str) -> str:
+        """Pay."""
+        world.paid.append(invoice)
+        raise Failed("no such invoice")
+
+    agent = Agent(name="payer", model=Scripted(("pay", {"invoice": "a"})), tools=[durable_function_tool(pay)])
+    for _ in range(2):
+        with pytest.raises(Exception, match="no such invoice"):
+            run(world, agent)
     assert world.paid == ["a"]

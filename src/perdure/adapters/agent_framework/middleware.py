@@ -42,6 +42,7 @@ from perdure.model.records.effects import Absent
 
 Next = Callable[[], Awaitable[None]]
 ANSWER = "perdure"  # the property of an approval request with the question, and of its response with the verdict
+ATTEMPT = "perdure_attempt"  # the property of both with the attempt that they are about
 WHOLE = "agent_framework"  # a result that is kept as the framework's own contents
 HINT = (
     "Agent(context_providers=[history], middleware=history.middleware(), require_per_service_call_history_persistence=True), "
@@ -174,7 +175,7 @@ class _OneCall:
             elif await self._is_answered(doubt):
                 await self.carry_out()
             else:
-                self._ask(doubt)
+                await self._ask(doubt)
 
     async def _act(self) -> Any:
         if not self._asked.repeats:
@@ -183,25 +184,29 @@ class _OneCall:
         return await self._session.act(made, self._call.args, key=self._asked.key)
 
     async def _is_answered(self, doubt: InDoubt | Waiting) -> bool:
-        """Settle it by the verdict that a person gave with the approval, once."""
+        """Settle it by the verdict that a person gave with the approval about this attempt, once."""
         response = self._context.metadata.pop("approval_response", None)
-        verdict = None if response is None else doubting.verdict_of(response.additional_properties.get(ANSWER))
-        if verdict is None or "effect" not in doubt.facts:
+        said = {} if response is None else response.additional_properties
+        verdict = doubting.verdict_of(said.get(ANSWER))
+        if verdict is None or "effect" not in doubt.facts or said.get(ATTEMPT) != await self._attempt(doubt):
             return False
         with suppress(Conflict):  # somebody else settled it, or its sender lives: the next look says so
             await doubting.settle(self._shared.aio, doubt, verdict)
         return True
 
-    def _ask(self, doubt: InDoubt | Waiting) -> None:
+    async def _attempt(self, doubt: InDoubt | Waiting) -> str:
+        return f"{doubt.facts.get('effect', '')}@{await doubting.attempt_of(self._shared.aio, doubt)}"
+
+    async def _ask(self, doubt: InDoubt | Waiting) -> None:
         """Let the run end with a request. After an approval, the oldest versions take it only from an exception."""
-        self._context.result = self._request(doubt)
+        self._context.result = self._request(doubt, await self._attempt(doubt))
         if _FAILURE is None and self._is_approved:
             raise UserInputRequiredException([self._context.result])
 
-    def _request(self, doubt: InDoubt | Waiting) -> Content:
+    def _request(self, doubt: InDoubt | Waiting, attempt: str) -> Content:
         call = Content.from_function_call(self._call.id, self._call.tool, arguments=self._call.args)
         call.id = self._context.metadata.get("function_call_occurrence_id")
-        about = {ANSWER: doubting.question(self._call, doubt)}
+        about = {ANSWER: doubting.question(self._call, doubt), ATTEMPT: attempt}
         return Content.from_function_approval_request(call.id or self._call.id, call, additional_properties=about)
 
     def _pause(self) -> None:

@@ -20,6 +20,7 @@ from perdure.adapters.shared_store import SharedStore
 from perdure.errors import Invalid
 from perdure.handles.atomic import Atomic
 from perdure.handles.listing import aevery
+from perdure.model.limits import check_name
 
 REFERENCES_MAX = 10
 
@@ -44,7 +45,7 @@ class PerdureArtifactService(BaseArtifactService):
         record = part.model_dump(mode="python", exclude_none=True)
 
         def save(tx: Atomic) -> int:
-            values, name = tx.scope(scope), quote(filename, safe=" ")
+            values, name = tx.scope(scope), _name(filename)
             version = values.get(name, 0)
             uri = f"perdure://{owner}/artifacts/{quote(filename, safe=':')}/versions/{version}"
             about = ArtifactVersion(
@@ -99,7 +100,7 @@ class PerdureArtifactService(BaseArtifactService):
         scope, _ = _place(app_name, user_id, session_id, filename)
 
         def delete(tx: Atomic) -> None:
-            values, name = tx.scope(scope), quote(filename, safe=" ")
+            values, name = tx.scope(scope), _name(filename)
             for version in range(values.get(name, 0)):
                 values.unset(f"{name}#{version}")
             values.unset(name)
@@ -111,7 +112,7 @@ class PerdureArtifactService(BaseArtifactService):
     ) -> list[int]:
         """The numbers of its versions."""
         scope, _ = _place(app_name, user_id, session_id, filename)
-        return list(range(await (await self._shared.aio.scope(scope)).get(quote(filename, safe=" "), 0)))
+        return list(range(await (await self._shared.aio.scope(scope)).get(_name(filename), 0)))
 
     async def list_artifact_versions(
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
@@ -132,7 +133,7 @@ class PerdureArtifactService(BaseArtifactService):
         self, app: str, user: str, filename: str, session_id: str | None, version: int | None
     ) -> dict[str, Any] | None:
         scope, _ = _place(app, user, session_id, filename)
-        values, name = await self._shared.aio.scope(scope), quote(filename, safe=" ")
+        values, name = await self._shared.aio.scope(scope), _name(filename)
         wanted = await values.get(name, 0) - 1 if version is None else version
         return await values.get(f"{name}#{wanted}") if wanted >= 0 else None
 
@@ -157,6 +158,16 @@ def _place(app: str, user: str, session_id: str | None, filename: str) -> tuple[
     if session_id is None:
         raise InputValidationError("Session ID must be provided for session-scoped artifacts.")
     return _scope(app, user, session_id), f"apps/{app}/users/{user}/sessions/{session_id}"
+
+
+def _name(filename: str) -> str:
+    """The name of a file in its scope. Whatever it looks like, it is no path here."""
+    try:
+        name = quote(filename, safe=" ")
+        check_name(name and f"{name}#0", "filename")
+    except (Invalid, UnicodeEncodeError) as error:
+        raise InputValidationError(f"no file can have the name {filename!r}: {error}") from error
+    return name
 
 
 def _mime(part: types.Part, app: str, user: str, session_id: str | None) -> str | None:

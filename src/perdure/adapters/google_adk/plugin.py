@@ -18,6 +18,7 @@ from google.adk.models.llm_response import LlmResponse  # pyright: ignore[report
 from google.adk.plugins.base_plugin import BasePlugin  # pyright: ignore[reportMissingImports]
 
 from perdure.adapters import doubting, outward
+from perdure.adapters.google_adk import confirming
 from perdure.adapters.google_adk.sessions import name_of
 from perdure.adapters.shared_store import SharedStore
 from perdure.effects.intents import key_of_call
@@ -25,7 +26,7 @@ from perdure.errors import Conflict, InDoubt, NotFound, Refused, Waiting
 from perdure.model.records.conversation import Call
 
 # The framework's own calls, which nobody carries out.
-OWN_CALLS = frozenset({"adk_request_confirmation", "adk_request_credential", "adk_request_input", "transfer_to_agent"})
+OWN_CALLS = frozenset({confirming.REQUEST, "adk_request_credential", "adk_request_input", "transfer_to_agent"})
 
 
 class PerdurePlugin(BasePlugin):
@@ -33,7 +34,8 @@ class PerdurePlugin(BasePlugin):
 
     kinds: what tools do to the outside world, by name; also by `@perdure.tool` on their function. A tool that says nothing is
     unsafe: after a crash inside it, or an exception, the framework asks for a confirmation. Its payload may be the verdict
-    ("absent", "failed", {"happened": result}); after `perdure settle` a bare confirmation does.
+    ("absent", "failed", {"happened": result}), about the attempt that was asked about; after `perdure settle` a bare
+    confirmation does.
     """
 
     def __init__(self, store: Any, *, kinds: outward.Kinds | None = None, name: str = "perdure") -> None:
@@ -92,21 +94,30 @@ class PerdurePlugin(BasePlugin):
             raise
         return result if isinstance(result, dict) else {"result": result}
 
+    async def on_event_callback(self, *, invocation_context: Any, event: Any) -> Any:
+        """Let a question that is asked anew be answered: it becomes a request of the framework's."""
+        found = confirming.requested_again(invocation_context.session.events, event)
+        if found is None:
+            return None
+        settled, asking = found
+        if settled is not None:
+            await invocation_context.session_service.append_event(session=invocation_context.session, event=settled)
+        return asking
+
     async def _after_doubt(self, act: Any, call: Call, tool_context: Any) -> Any:
-        """Act; in doubt take the verdict of a confirmation and act again, or ask for a confirmation."""
-        try:
-            return await act()
-        except (InDoubt, Waiting) as doubt:
-            said = getattr(tool_context, "tool_confirmation", None)
-            verdict = None if said is None else doubting.verdict_of(said.payload)
-            if verdict is None or "effect" not in doubt.facts:
-                return _asked(call, doubt, tool_context)
-            with suppress(Conflict):  # somebody else settled it, or its sender lives: the next look says so
-                await doubting.settle(self._shared.aio, doubt, verdict)
-        try:
-            return await act()
-        except (InDoubt, Waiting) as doubt:
-            return _asked(call, doubt, tool_context)
+        """Act; in doubt take the verdict that a confirmation gives about this attempt and act again, or ask for one."""
+        is_answered = False
+        while True:
+            try:
+                return await act()
+            except (InDoubt, Waiting) as doubt:
+                attempt = await doubting.attempt_of(self._shared.aio, doubt)
+                verdict = confirming.verdict_about(call.id, doubt.facts.get("effect", ""), attempt, tool_context)
+                if verdict is None or is_answered:
+                    return confirming.ask(call, doubt, attempt, tool_context)
+                with suppress(Conflict):  # somebody else settled it, or its sender lives: the next look says so
+                    await doubting.settle(self._shared.aio, doubt, verdict)
+            is_answered = True
 
     def _reads(self, name: str) -> bool:
         return outward.reads_only(outward.declared_as(name, None, self._kinds))
@@ -114,13 +125,6 @@ class PerdurePlugin(BasePlugin):
     async def close(self) -> None:
         """Let the store go, if it was opened here."""
         self._shared.close()
-
-
-def _asked(call: Call, doubt: InDoubt | Waiting, tool_context: Any) -> dict[str, Any]:
-    question = doubting.question(call, doubt)
-    tool_context.request_confirmation(hint=f"{question['message']} ({question['how']})", payload=question)
-    tool_context.actions.skip_summarization = True
-    return {"error": "in doubt: a person must say what became of this call", "effect": question["effect"]}
 
 
 def open_calls(events: Iterable[Any]) -> list[tuple[Any, Any]]:

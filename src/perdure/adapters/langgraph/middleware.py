@@ -6,20 +6,24 @@ LangGraph has stored it finds it there, and the model is not asked again. Keeps 
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
 from threading import Lock
-from typing import Any
+from typing import Any, TypeAlias
 
 from langchain.agents.middleware import AgentMiddleware
 from langchain.agents.middleware.types import ModelResponse
 from langgraph.config import get_config
 
+from perdure.adapters.answering import answered, answered_now
 from perdure.adapters.langgraph.layout import dump, load
 from perdure.adapters.langgraph.ledger import BARRIER_SECONDS, CHECKPOINT_MAP, ToolLedger
 from perdure.adapters.langgraph.serde import StrictSerializer
 from perdure.adapters.outward import Kinds
-from perdure.effects.tool import Tool, tool
+
+Place: TypeAlias = "tuple[str, str]"
 
 
 class PerdureMiddleware(AgentMiddleware):
@@ -34,7 +38,7 @@ class PerdureMiddleware(AgentMiddleware):
         super().__init__()
         self._serde = StrictSerializer(allow)
         self.ledger = ToolLedger(store, kinds, barrier_seconds, self._serde)
-        self._asked: Counter[tuple[str, str]] = Counter()  # how often the model was asked after a checkpoint
+        self._asked: defaultdict[Place, set[int]] = defaultdict(set)  # the answers since a checkpoint, by their numbers
         self._mutex = Lock()
 
     def wrap_tool_call(self, request: Any, execute: Callable[[Any], Any]) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -47,40 +51,43 @@ class PerdureMiddleware(AgentMiddleware):
 
     def wrap_model_call(self, request: Any, execute: Callable[[Any], Any]) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The answer that is kept for this place, else that of the model, which is kept before it is returned."""
-        place = self._place()
+        place = _place()
         if place is None:
             return execute(request)
-        thread, checkpoint, number = place
 
         def ask(checkpoint: str, number: int) -> Any:  # noqa: ARG001 - the ledger keeps them
             return self._kept(execute(request))
 
-        session = self.ledger.sync().session(thread)
-        return self._given(session.act(_asking(ask), checkpoint, number, key=f"model@{checkpoint}#{number}"))
+        session = self.ledger.sync().session(place[0])
+        with self._numbered(place) as number:
+            return self._given(answered_now(session, "model", ask, place[1], number, key=_key(place, number)))
 
     async def awrap_model_call(self, request: Any, execute: Callable[[Any], Awaitable[Any]]) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         """See `wrap_model_call`."""
-        place = self._place()
+        place = _place()
         if place is None:
             return await execute(request)
-        thread, checkpoint, number = place
 
         async def ask(checkpoint: str, number: int) -> Any:  # noqa: ARG001 - the ledger keeps them
             return self._kept(await execute(request))
 
-        session = await self.ledger.aio().session(thread)
-        return self._given(await session.act(_asking(ask), checkpoint, number, key=f"model@{checkpoint}#{number}"))
+        session = await self.ledger.aio().session(place[0])
+        with self._numbered(place) as number:
+            return self._given(await answered(session, "model", ask, place[1], number, key=_key(place, number)))
 
-    def _place(self) -> tuple[str, str, int] | None:
-        """The thread, the checkpoint that the task began from, and how often the model was asked since; None without a thread."""
-        place = get_config().get("configurable") or {}
-        checkpoints = place.get(CHECKPOINT_MAP) or {}
-        if "thread_id" not in place or not checkpoints:
-            return None
-        thread, checkpoint = str(place["thread_id"]), checkpoints[max(checkpoints, key=len)]
+    @contextmanager
+    def _numbered(self, place: Place) -> Iterator[int]:
+        """The number of the next answer of this place. Without an answer it is free again: the next try is for the same one."""
         with self._mutex:
-            self._asked[thread, checkpoint] += 1
-            return thread, checkpoint, self._asked[thread, checkpoint]
+            taken = self._asked[place]
+            number = next(each for each in count(1) if each not in taken)
+            taken.add(number)
+        try:
+            yield number
+        except BaseException:
+            with self._mutex:
+                taken.discard(number)
+            raise
 
     def _kept(self, response: Any) -> Any:
         messages = response.result if isinstance(response, ModelResponse) else [response]
@@ -93,6 +100,14 @@ class PerdureMiddleware(AgentMiddleware):
         return ModelResponse(result=messages, structured_response=structured)
 
 
-def _asking(ask: Callable[..., Any]) -> Tool:
-    """Asking a model may be repeated: it costs money, and nothing else."""
-    return tool(ask, name="model", kind="idempotent", known=False)
+def _place() -> Place | None:
+    """The thread, and the checkpoint that the task began from; None without a thread."""
+    place = get_config().get("configurable") or {}
+    checkpoints = place.get(CHECKPOINT_MAP) or {}
+    if "thread_id" not in place or not checkpoints:
+        return None
+    return str(place["thread_id"]), checkpoints[max(checkpoints, key=len)]
+
+
+def _key(place: Place, number: int) -> str:
+    return f"model@{place[1]}#{number}"

@@ -24,6 +24,7 @@ from agents.models.interface import Model  # pyright: ignore[reportMissingImport
 from pydantic import TypeAdapter
 
 from perdure.adapters import outward
+from perdure.adapters.answering import answered
 from perdure.adapters.conversing import arguments_of, keep, native_of, records_of
 from perdure.adapters.forms.openai_items import ITEMS, parse
 from perdure.adapters.openai_agents.model import DurableModel
@@ -330,17 +331,19 @@ class _DurableRun:
         """The model's next answer: the one that is kept, or a new one. Its items are turns before anything is done about them."""
         if self.doubts:
             raise next(iter(self.doubts.values()))
-        number, self.answers = self.answers, self.answers + 1
+        number = self.answers
 
         async def model(number: int, asked: str) -> Any:  # noqa: ARG001 - the ledger keeps them
             return _RESPONSE.dump_python(await ask(), mode="json", exclude_unset=True)
 
-        asking = tool(model, name="openai.model", kind="idempotent", known=False)
         try:
-            kept = await self.session.act(asking, number, _digest(input), key=self._name("model", number))
+            kept = await answered(
+                self.session, "openai.model", model, number, _digest(input), key=self._name("model", number)
+            )
         except KeyReused as error:
             error.hint = "the run was begun with other input: use a new key for a new request"
             raise
+        self.answers = number + 1  # when it came: a framework that tries again asks for the same answer
         response = _RESPONSE.validate_python(kept)
         items = response.to_input_items()
         await self.owner.atomic(lambda tx: self._say(tx, number, items, response))

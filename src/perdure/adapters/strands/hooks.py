@@ -191,7 +191,7 @@ class _OneCall:
 
     async def _ask(self, doubt: InDoubt | Waiting) -> None:
         """Interrupt the agent, or take the answer that a person gave about this attempt; the framework keeps answers by name."""
-        about = await self._attempt(doubt)
+        about = await doubting.attempt_of(self._tool._shared.aio, doubt)
         self._asked[about] += 1
         name = f"perdure.doubt.{about}.{self._asked[about]}"
         answer = self._tool._event.interrupt(name, reason=doubting.question(self._call, doubt))
@@ -199,13 +199,6 @@ class _OneCall:
         if verdict is not None and "effect" in doubt.facts:
             with suppress(Conflict):  # somebody else settled it, or its sender lives: the next look says so
                 await doubting.settle(self._tool._shared.aio, doubt, verdict)
-
-    async def _attempt(self, doubt: InDoubt | Waiting) -> str:
-        """The attempt that is in doubt. A verdict about one whose sender lived is none about it after the sender's end."""
-        if "effect" not in doubt.facts:
-            return "0"
-        record = (await self._tool._shared.aio.effect(doubt.facts["effect"])).record
-        return f"{record.attempt}{'' if record.quiet_at is None else '.quiet'}"
 
     async def _invoke(self) -> Any:
         """Run the tool. A function in a thread cannot be stopped: it counts as sending until it has returned."""

@@ -42,7 +42,7 @@ NOT_RECORDS = {
     "AsyncDecisions.referring", "AsyncDecision.referred_by", "AsyncStore.query", "AsyncWork.ready",
     "AsyncConversation.line", "AsyncConversation.lacking",
     "AsyncEmittedAcross.feed", "AsyncEmittedAcross.feed_held_by", "AsyncRunHandle.waits", "AsyncRunHandle.effects",
-    "AsyncRunHandle.steps", "AsyncMemoriesAcross.search", "AsyncMemoriesAcross.checked", "AsyncResponding.respond",
+    "AsyncRunHandle.steps", "AsyncMemoriesAcross.checked", "AsyncResponding.respond",
     "AsyncEnveloping.timeline", "AsyncRecovery.declare_gone", "AsyncUpkeep.quarantine", "AsyncRun.undo",
 }  # fmt: skip
 

@@ -13,7 +13,7 @@ from perdure.doors.cli.main import cli
 from perdure.doors.http.app import TABLE
 from perdure.errors import Invalid, TooLarge
 from perdure.model import filters
-from perdure.model.filters import EventFilters, FilterSort, ListingFilters, RunFilters, filters_of, wanted
+from perdure.model.filters import EventFilters, FilterRecord, FilterSort, RunFilters, filters_of, wanted
 
 OF_STORE = {
     "sessions": filters.SessionFilters, "runs": RunFilters, "effects": filters.EffectFilters, "events": EventFilters,
@@ -23,7 +23,7 @@ OF_STORE = {
 ELSEWHERE = {"events": {"run"}}  # a run is named by the command's argument, as run:ID
 
 
-def lacking(known: set[str], record: type[ListingFilters]) -> set[str]:
+def lacking(known: set[str], record: type[FilterRecord]) -> set[str]:
     return {*record.__struct_fields__} - known
 
 
@@ -35,6 +35,17 @@ def test_handles_commands_and_routes_take_every_filter(name):
     command = cli.get_command(click.Context(cli), name)
     assert lacking({each.name for each in command.params}, record) == ELSEWHERE.get(name, set())
     (route,) = [each for each in TABLE if (each.method, each.path) == ("GET", f"/v1/{name}")]
+    assert lacking({*route.query.__struct_fields__}, record) == set()
+
+
+def test_a_search_takes_every_filter_in_handles_command_and_route():
+    record = filters.SearchFilters
+    for handle in (perdure.Store, perdure.AsyncStore):
+        assert lacking({*inspect.signature(handle.search).parameters}, record) == set()
+    command = cli.get_command(click.Context(cli), "search")
+    assert lacking({each.name for each in command.params}, record) == set()
+    assert "speaker" in {each.name for each in command.params}  # --by: --actor names who asks
+    (route,) = [each for each in TABLE if each.name == "search"]
     assert lacking({*route.query.__struct_fields__}, record) == set()
 
 

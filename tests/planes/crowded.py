@@ -57,6 +57,8 @@ TABLES = {
         {stream}, {tenant}, n, CASE n % 2 WHEN 0 THEN 'common' ELSE 'user:' || (n / 10) END, 0""",
     "checks": "stream, tenant, thing, name, version, doc_seq = {stream}, {tenant}, 'value', 'v' || n, 1, n",
     "actors": "stream, tenant, actor, name, seq = {stream}, {tenant}, 'u_' || n, 'somebody' || n, n",
+    "texts": """tenant, in_stream, seq, part, shelf, of_seq, actor, at, user_said, is_short, len, terms, added =
+        {tenant}, {stream}, n, 0, 'turn', n, 'me', {t0} + n, 0, 1, 1, '["w' || n % 1000 || '"]', n""",
     "tags": "stream, tenant, thing, tag, id, at = {stream}, {tenant}, 'task', 'common', n, {t0} + n",
 }
 
@@ -89,7 +91,7 @@ def fill(raw: Any, dialect: str, tenant: int, stream: int, rows: int = ROWS) -> 
 def variants(statement: Any, given: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """The parameters of a statement: without its optional lines, and with each of these alone. By its name and what is given."""
     named = set(re.findall(r"(?<![:\w]):([a-z_]\w*)", statement.source)) - {"now"}
-    named |= {"about"} if "about_whole(" in statement.source else set()
+    named |= {"about"} if re.search(r"about_(whole|text)\(", statement.source) else set()
     lines = {tuple(found.split()) for found in re.findall(r"--\? ([\w ]+)$", statement.source, re.MULTILINE)}
     nothing = dict.fromkeys(name for line in lines for name in line)
     fixed = {name: given.get(name, 1) for name in named if name not in nothing} | nothing

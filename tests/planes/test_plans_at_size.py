@@ -59,6 +59,8 @@ WHOLE = {
     "wait_get after": "likewise",
     "wait_get kind": "likewise",
     "wait_get name": "likewise",
+    "texts_missing": "how many texts `perdure index` has yet to embed: it shows its progress",
+    "texts_and_vectors": "how many there are, after `perdure index` has looked at all of them",
     "memories_of_stream unread": "the report of what nobody reads looks whether each was read",
     "memories_of_store unread": "likewise",
 }

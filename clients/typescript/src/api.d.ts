@@ -774,7 +774,7 @@ export interface components {
     "name": string;
     "uid": string;
   };
-  "SearchKind": "decision" | "effect" | "event" | "memory" | "summary" | "task" | "turn";
+  "SearchKind": "decision" | "effect" | "event" | "memory" | "result" | "summary" | "task" | "turn";
   "SessionAnswer": {
     "name": string;
     "title": string;
@@ -1158,6 +1158,7 @@ export interface operations {
   console_session: { path: { session: string | number }; query: { at?: number | null }; body: unknown; answer: Record<string, unknown> | null };
   console_session_forecast: { path: { session: string | number }; query: { at?: number | null }; body: unknown; answer: Record<string, unknown> | null };
   console_sessions: { path: {  }; query: { limit?: number, after?: string | null, about?: string | null, since?: string | null, until?: string | null, status?: "active" | "completed" | "crashed" | "failed" | "waiting" | null, label?: string | null, creator?: string | null, expired?: boolean, archived?: boolean }; body: unknown; answer: Record<string, unknown> | null };
+  console_settings: { path: {  }; query: {  }; body: unknown; answer: Record<string, unknown> | null };
   console_start_verify: { path: {  }; query: {  }; body: unknown; answer: unknown };
   console_turns: { path: { session: string | number }; query: { before: number }; body: unknown; answer: Record<string, unknown> | null };
   console_verify: { path: {  }; query: {  }; body: unknown; answer: Record<string, unknown> | null };
@@ -1274,7 +1275,7 @@ export interface operations {
   revoke_token: { path: { token: string | number }; query: {  }; body: unknown; answer: components["DoneAnswer"] };
   save_checkpoint: { path: { session: string | number }; query: {  }; body: components["CheckpointInput"]; answer: components["CheckpointRecord"] };
   say: { path: { session: string | number }; query: {  }; body: components["TurnInput"]; answer: components["Turn"] };
-  search: { path: {  }; query: { limit?: number, after?: string | null, since?: string | null, until?: string | null, q: string, kind?: "decision" | "effect" | "event" | "memory" | "summary" | "task" | "turn" | null, kinds?: string[] | null, session?: string | null, actor?: string | null }; body: unknown; answer: components["Found"][] | null };
+  search: { path: {  }; query: { kinds?: string[] | null, session?: string | null, scopes?: string[] | null, actor?: string | null, tags?: string[], about?: string[], since?: string | null, until?: string | null, limit?: number, q: string, kind?: "decision" | "effect" | "event" | "memory" | "result" | "summary" | "task" | "turn" | null }; body: unknown; answer: components["Found"][] | null };
   set_scope_value: { path: { scope: string | number, name: string | number }; query: {  }; body: components["ValueInput"]; answer: components["Entry"] };
   set_value: { path: { session: string | number, name: string | number }; query: {  }; body: components["ValueInput"]; answer: components["Entry"] };
   settle_effect: { path: { effect: string | number }; query: {  }; body: components["SettleInput"]; answer: components["EffectAnswer"] };

@@ -37,6 +37,7 @@ export const OPERATIONS = {
   console_session: ["GET", "/v1/console/sessions/{session}", "read"],
   console_session_forecast: ["GET", "/v1/console/sessions/{session}/forecast", "read"],
   console_sessions: ["GET", "/v1/console/sessions", "read"],
+  console_settings: ["GET", "/v1/console/settings", "read"],
   console_start_verify: ["POST", "/v1/console/verify", "audit"],
   console_turns: ["GET", "/v1/console/sessions/{session}/turns", "read"],
   console_verify: ["GET", "/v1/console/verify", "audit"],

@@ -79,12 +79,15 @@ class Acting(Sending):
         self, tool: Tool, intent: Intent, asked: Refuse | str | None, within: Duration | None
     ) -> Steps[EffectRecord]:
         """Do something outside, in a session: what `guarded` says must come first comes first. Gives it settled."""
-        if asked is None:
-            record, mine = yield from self.dispatch(tool, intent)
-        else:
-            planned = yield from self.plan_asked(intent, asked, within)
-            record, mine = yield from self.dispatch_permitted(tool, planned)
-        return (yield from self.conclude(tool, record, mine=mine))
+        try:
+            if asked is None:
+                record, mine = yield from self.dispatch(tool, intent)
+            else:
+                planned = yield from self.plan_asked(intent, asked, within)
+                record, mine = yield from self.dispatch_permitted(tool, planned)
+            return (yield from self.conclude(tool, record, mine=mine))
+        finally:
+            self.unannounce()
 
     def plan(self, intent: Intent) -> Steps[EffectRecord]:
         """Write down what is meant, or find what stands under its key."""
@@ -106,6 +109,8 @@ class Acting(Sending):
             return verb(*about, first=first is not None and self.may_begin)
 
         self._here.living.begin()
+        if first is not None and first.intent is not None:
+            self.announce(first.intent.key)
         try:
             if first is not None:
                 reach("effect.dispatch.before")
@@ -122,6 +127,7 @@ class Acting(Sending):
             raise
         finally:
             if first is not None and not first.mine:
+                self.unannounce()
                 self._give_slot(first.sends)
         return told
 
@@ -181,7 +187,9 @@ class Acting(Sending):
         In a run that caller may live and yet have lost the run: the holder of the lease does not wait for it.
         """
         here, holder = self._here, record.holder or ""
-        sending = here.flights.has_attempt(self._stream.id, record.seq, record.attempt)
+        # Announcements first: an attempt begins before its announcement ends.
+        announced = here.flights.is_announced(self._stream.id, record.key, record.seq)
+        sending = announced or here.flights.has_attempt(self._stream.id, record.seq, record.attempt)
         dead = here.living.is_dead(holder) or (holder == here.holder and self._in_run and not sending)
         if record.epoch != here.epoch:
             said = FORGOTTEN

@@ -77,27 +77,47 @@ def envelope(reads: Reads, stream: Stream, witness: EnvelopeWitness) -> Envelope
     return _envelope(reads, stream, witness, sealed=False, depth=0)
 
 
-def _envelope(reads: Reads, stream: Stream, witness: EnvelopeWitness, *, sealed: bool, depth: int) -> Envelope:
+@one_state
+def verdict(reads: Reads, stream: Stream, witness: EnvelopeWitness) -> RunVerdict:
+    """The verdict of a run's envelope, without reading its steps: it costs what is open, however much was done."""
+    return _judged(reads, stream, witness, depth=0)
+
+
+def _judged(reads: Reads, stream: Stream, witness: EnvelopeWitness, *, depth: int) -> RunVerdict:
+    _check_depth(stream, depth)
+    row = runs.row_of(reads, stream)
+    children = [(each.name, _judged(reads, each, witness, depth=depth + 1)) for each in _children_beside(reads, stream)]
+    return _verdict(
+        runs.run(reads, stream),
+        _all_pending(reads, stream, row, witness),
+        _waits(reads, stream, row["cut_seq"]),
+        children,
+    )
+
+
+def _check_depth(stream: Stream, depth: int) -> None:
     if depth > CHILDREN_MAX_DEPTH:
         raise TooLarge(f"runs wait for runs, more than {CHILDREN_MAX_DEPTH} deep", path=f"run {stream.name}")
+
+
+def _envelope(reads: Reads, stream: Stream, witness: EnvelopeWitness, *, sealed: bool, depth: int) -> Envelope:
+    _check_depth(stream, depth)
     row = runs.row_of(reads, stream)
     after, now_us = row["cut_seq"], store_now(reads)
     steps = [StepPart(seq=seq, meant=_document(body)) for seq, body in bodies(reads, stream, after)]
     effects = [_quieted(part, witness, now_us) for part in _effects(reads, stream, after)]
-    found = _parts(
-        WaitPart, _WAIT, reads.query(Q.waits_kept, touches=[(WAITS, stream.id)], stream=stream.id, after=after)
-    )
+    found = _waits(reads, stream, after)
     signals = _signals(reads, stream)
-    # Each is a past of its own.
-    beside = [] if isinstance(reads, PastReader) else _children(reads, stream)
+    beside = _children_beside(reads, stream)
     children = [_envelope(reads, child, witness, sealed=sealed, depth=depth + 1) for child in beside]
+    judged = [(each.run.name, each.verdict) for each in children]
     checkpoint = _checkpoint(reads, stream, row)
-    pending = [_pending(reads, stream, row, record, witness, now_us) for record in _open_effects(reads, stream)]
+    pending = _all_pending(reads, stream, row, witness)
     run = _run(reads, stream, row, witness.epoch)
     made = Envelope(
         store=witness.store, epoch=witness.epoch, made_at=now_us, sealed=sealed, run=run,
         cursor=_cursor(reads, stream, row, steps, len(steps) + len(effects) + len(found)),
-        verdict=_verdict(runs.run(reads, stream), pending, found, children), pending=tuple(pending), pins=_pins(reads, steps),
+        verdict=_verdict(runs.run(reads, stream), pending, found, judged), pending=tuple(pending), pins=_pins(reads, steps),
         workspace=_workspace(reads, checkpoint), checkpoint=checkpoint, steps=tuple(steps), effects=tuple(effects),
         waits=tuple(found), signals=tuple(signals), children=tuple(children),
     )  # fmt: skip
@@ -129,6 +149,16 @@ def _parts(part: type[P], names: tuple[str, ...], rows: Iterable[tuple[Any, ...]
     return found
 
 
+def _waits(reads: Reads, stream: Stream, after: int) -> list[WaitPart]:
+    rows = reads.query(Q.waits_kept, touches=[(WAITS, stream.id)], stream=stream.id, after=after)
+    return _parts(WaitPart, _WAIT, rows)
+
+
+def _all_pending(reads: Reads, stream: Stream, row: Row, witness: EnvelopeWitness) -> list[PendingEffect]:
+    now_us = store_now(reads)
+    return [_pending(reads, stream, row, record, witness, now_us) for record in _open_effects(reads, stream)]
+
+
 def _effects(reads: Reads, stream: Stream, after: int) -> list[EffectPart]:
     rows = reads.query(Q.effects_kept, touches=[(EFFECTS, stream.id)], stream=stream.id, after=after)
     return _parts(EffectPart, _EFFECT, rows)
@@ -142,6 +172,11 @@ def _signals(reads: Reads, stream: Stream) -> list[SignalPart]:
 def _open_effects(reads: Reads, stream: Stream) -> list[EffectRecord]:
     """Effects that are not settled: a cut refuses to leave any behind it, so that they are all after the last one."""
     return ledger.all_effects(reads, stream, after=runs.row_of(reads, stream)["cut_seq"], open_only=True)
+
+
+def _children_beside(reads: Reads, stream: Stream) -> list[Stream]:
+    """The children of a run that lie in the same store; in the past there are none, because each is a past of its own."""
+    return [] if isinstance(reads, PastReader) else _children(reads, stream)
 
 
 def _children(reads: Reads, stream: Stream) -> list[Stream]:
@@ -314,7 +349,7 @@ def _with_absent(record: EffectRecord, advice: Advice, now_us: int) -> _Advised:
 
 
 def _verdict(
-    record: RunRecord, pending: list[PendingEffect], found: list[WaitPart], children: list[Envelope]
+    record: RunRecord, pending: list[PendingEffect], found: list[WaitPart], children: list[tuple[str, RunVerdict]]
 ) -> RunVerdict:
     status, reason = record.status, record.reason
     asks = [f"run:{record.id}/{each.seq}" for each in found if each.kind in waits.PEOPLE and each.state == "open"]
@@ -329,9 +364,9 @@ def _verdict(
         return RunVerdict(Standing.DOUBT, _in_doubt(doubts, unsure))
     if asks:
         return RunVerdict(Standing.PERSON, f"{_and(asks)} must be answered: `perdure answer`")
-    for child in children:
-        if child.verdict.standing not in (Standing.RESUMABLE, Standing.OVER):
-            return RunVerdict(child.verdict.standing, f"it waits for run {child.run.name}: {child.verdict.says}")
+    for name, child in children:
+        if child.standing not in (Standing.RESUMABLE, Standing.OVER):
+            return RunVerdict(child.standing, f"it waits for run {name}: {child.says}")
     return RunVerdict(Standing.RESUMABLE, _going_on(status, pending, found))
 
 

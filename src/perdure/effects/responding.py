@@ -33,14 +33,17 @@ def respond(
             tool = meant.sends
             intent = intend(tool.name, tool.kind, meant.args, tool.rule, None, meant.call)
             meant.intent, meant.asked = acting.guarded_call(tool, intent)
-    told = yield from acting.begin_all(batch, batches.respond, content, key, about)
-    for meant in batch:
-        meant.answer = told.get(meant.call.id, meant.answer)
-    for at, meant in enumerate(batch):
-        if meant.answer is None and meant.reads:
-            yield from _read(meant)
-        elif meant.answer is None:
-            yield from _carry_out(acting, meant, lambda at=at: next_free(batch, at + 1))
+    try:
+        told = yield from acting.begin_all(batch, batches.respond, content, key, about)
+        for meant in batch:
+            meant.answer = told.get(meant.call.id, meant.answer)
+        for at, meant in enumerate(batch):
+            if meant.answer is None and meant.reads:
+                yield from _read(meant)
+            elif meant.answer is None:
+                yield from _carry_out(acting, meant, lambda at=at: next_free(batch, at + 1))
+    finally:
+        acting.unannounce()
     return [meant.answer for meant in batch if meant.answer is not None]
 
 

@@ -93,7 +93,7 @@ class Sending:
     run is to end.
     """
 
-    __slots__ = ("_actor", "_going", "_here", "_in_run", "_stream", "_tenant", "_token")
+    __slots__ = ("_actor", "_announced", "_going", "_here", "_in_run", "_stream", "_tenant", "_token")
 
     def __init__(
         self, here: SendingStore, stream: Stream, actor: str, tenant: int, *, in_run: bool = False, token: int = 0,
@@ -106,6 +106,7 @@ class Sending:
         self._in_run = in_run
         self._token = token
         self._going = going
+        self._announced: str | int | None = None  # the effect that is dispatched next, until its attempt begins
 
     @property
     def sender(self) -> Sender:
@@ -180,15 +181,30 @@ class Sending:
         """
         yield from self._take_slot(tool)
         self._here.living.begin()
+        self.announce(which)
         try:
             found = yield from dispatching
         except BaseException as error:
+            self.unannounce()
             self._give_slot(tool)
             yield from self._take_back(error, which)
             raise
         if not is_mine(found):
+            self.unannounce()
             self._give_slot(tool)
         return found
+
+    def announce(self, which: str | int) -> None:
+        """Let others of this process know that an effect is about to be dispatched and sent. In a run its lease says so."""
+        if not self._in_run:
+            self._announced = which
+            self._here.flights.announce(self._stream.id, which, self)
+
+    def unannounce(self) -> None:
+        """The announced effect is being sent, or this caller will not send it. Idempotent."""
+        if self._announced is not None:
+            self._here.flights.unannounce(self._stream.id, self._announced, self)
+            self._announced = None
 
     def _take_back(self, error: BaseException, which: str | int) -> Steps[None]:
         """Say that it was not sent, if a call that was stopped has dispatched it all the same. Only in a run: in a session
@@ -206,6 +222,7 @@ class Sending:
     ) -> Steps[tuple[EffectRecord, BaseException | None]]:
         """Call the tool, and record what became of it; gives what it raised, too."""
         flight = Attempt(self._here.flights, (self._stream.id, record.seq, record.attempt))
+        self.unannounce()
         try:
             yield from self._ready(tool, record)
             came = yield self._call(tool, record, flight)
@@ -300,12 +317,14 @@ class Sending:
             return (yield from self.move(arrow, answering(verb), *args, **kwargs))
         after = following.record.seq
         both = followed_by(after, self.sender, lambda: then() is not None, verb)
+        self.announce(after)
         try:
             reach("effect.dispatch.before")
             record, following.record = yield from self.move(arrow, both, *args, **kwargs)
             following.mine = True
             reach("effect.dispatch.after")
         except BaseException as error:
+            self.unannounce()
             following.mine = False
             self._give_slot(following.sends)
             yield from self._take_back(error, after)

@@ -4,12 +4,14 @@ compared with another. Caller: handles.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from perdure.effects import ledger
+from perdure.errors import Damaged
 from perdure.log.change import Stream
 from perdure.log.event import Body
-from perdure.model.limits import check_page
+from perdure.model.limits import PAGE_MAX_ROWS, check_page
 from perdure.model.records.differences import RunDiff
 from perdure.model.records.timeline import TimelineRecord
 from perdure.planes.audit.diff import RunStand, diff_runs
@@ -39,6 +41,62 @@ def timeline(reads: Reads, stream: Stream, *, last: int = 100, before: int | str
     rows = reads.query(Q.timeline, touches=[(EVENTS, stream.id)], stream=stream.id, before=upto, limit=count + 1)
     page = page_by_seq(rows, count, lambda row: row[0])
     return Page([_record(reads, stream, row) for row in reversed(page)], page.next)
+
+
+class OutlineEntry(NamedTuple):
+    """One event of a run without what it says. about, place: of the entry that it changes, if it changes one (`of`)."""
+
+    seq: int
+    at_us: int
+    kind: str
+    about: str
+    place: str
+    of: int | None
+
+
+class RunOutline(NamedTuple):
+    """The newest events of a run, oldest first. complete: whether there are no older ones."""
+
+    entries: list[OutlineEntry]
+    complete: bool
+
+
+@one_state
+def outline(reads: Reads, stream: Stream, *, most: int) -> RunOutline:
+    """The newest events of a run without what they say, so many at most. Costs what is shown, in few queries."""
+    rows: list[tuple[Any, ...]] = []
+    complete = False
+    while not complete and len(rows) < most:
+        upto, limit = rows[-1][0] if rows else MAX_SEQ, min(PAGE_MAX_ROWS, most - len(rows))
+        page = reads.query(Q.outline, touches=[(EVENTS, stream.id)], stream=stream.id, before=upto, limit=limit)
+        rows += page
+        complete = len(page) < limit or rows[-1][0] == 1
+    return RunOutline([*_entries(reads, stream, rows)], complete)
+
+
+def _entries(reads: Reads, stream: Stream, rows: list[tuple[Any, ...]]) -> Iterator[OutlineEntry]:
+    known: dict[int | None, OutlineEntry] = {}
+    for seq, at, kind, table, stored in reversed(rows):
+        where = f"run {stream.name} seq {seq}"
+        if type(at) is not int:
+            raise Damaged(f"an instant was expected, and there is {at!r}", path=where)
+        body = inline_body(stored, where)
+        doc = body.doc if isinstance(body.doc, dict) else {}
+        of = body.key.get("seq") or doc.get("effect")
+        place = doc.get("place") or body.set.get("place")
+        if (first := known.get(of)) is not None and not place:
+            yield OutlineEntry(seq, at, kind, first.about, first.place, of)
+            continue
+        about = doc.get("name") or _child(table, body, doc) or _about(reads, stream, table, body)
+        entry = OutlineEntry(seq, at, kind, str(about or ""), str(place or ""), of)
+        if place:
+            known[seq] = entry
+        yield entry
+
+
+def _child(table: str, body: Body, doc: dict[str, Any]) -> Any:
+    """The agent of a run that is waited for."""
+    return doc.get("question") if table == WAITS.name and body.set.get("kind") == "child" else None
 
 
 def between(reads: Reads, stream: Stream, other: OtherSide) -> RunDiff:

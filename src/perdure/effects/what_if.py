@@ -138,11 +138,11 @@ def suppose(
 
 
 def supposed(
-    reads: Reads, stream: Stream, at: int | str, replace: Any, witness: EnvelopeWitness, core: Any, *, acts: bool
+    reads: Reads, stream: Stream, at: int | str, replace: Any, witness: EnvelopeWitness, *, acts: bool
 ) -> Supposed:
-    """The run that a fork makes: of what was known where it parts. core: of the open store, in which the past is folded."""
+    """The run that a fork makes: of what was known where it parts."""
     found = target(reads, stream, at)
-    past = history.view(reads, stream, found.known_at, core)
+    past = history.view(reads, stream, found.known_at, None)
     return past.core.read(suppose, past.stream, found, replace, witness, acts=acts, tenant=past.tenant)
 
 

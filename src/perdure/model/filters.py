@@ -7,6 +7,7 @@ statement gets `wanted(record)`. The command line makes options of it, the serve
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from functools import cache
 from typing import Annotated, Any, NamedTuple, Protocol, TypeAlias, get_type_hints
 
@@ -17,19 +18,20 @@ from perdure.model.limits import check_name, check_one_of
 from perdure.model.records.conversation import Status, StatusName
 from perdure.model.records.decisions import DecisionStatus, DecisionStatusName
 from perdure.model.records.effects import EffectState, EffectStateName
-from perdure.model.records.memories import MemoryKind, MemoryStatus
+from perdure.model.records.memories import MemoryKind, MemoryStatus, SearchKind
 from perdure.model.records.runs import RunStatus, RunStatusName, WaitState, WaitStateName
 from perdure.model.records.tasks import TaskStatus, TaskStatusName
 
 
 class FilterSort(enum.Enum):
-    """The sort of value that a filter takes. Numbers, instants and OWN ones are read by the plane."""
+    """The sort of value that a filter takes. Numbers, instants, lists and OWN ones are read by the plane."""
 
     NAME = enum.auto()
     WORD = enum.auto()
     FLAG = enum.auto()
     NUMBER = enum.auto()
     INSTANT = enum.auto()
+    SEVERAL = enum.auto()
     OWN = enum.auto()
 
 
@@ -52,6 +54,10 @@ def _word(words: type[enum.StrEnum], says: str) -> Filter:
 
 def _flag(says: str) -> Filter:
     return Filter(FilterSort.FLAG, says)
+
+
+def _several(says: str, words: type[enum.StrEnum] | None = None) -> Filter:
+    return Filter(FilterSort.SEVERAL, says, words)
 
 
 class HasNumber(Protocol):
@@ -82,7 +88,11 @@ _LiveMemories: TypeAlias = Annotated[str | None, _word(MemoryStatus, "Only those
 _Unread: TypeAlias = Annotated[bool, _flag("Only those that no recall has returned yet.")]
 
 
-class ListingFilters(msgspec.Struct, frozen=True, kw_only=True):
+class FilterRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """The filters of one verb."""
+
+
+class ListingFilters(FilterRecord, frozen=True, kw_only=True):
     """One page of a listing. after: the `next` of another page."""
 
     limit: int = 100
@@ -216,18 +226,38 @@ class OwnMemoryFilters(ListingFilters, frozen=True, kw_only=True):
     tag: _Tag = None
 
 
+# -- searching -----------------------------------------------------------------------------------------------------------
+
+
+class SearchFilters(FilterRecord, frozen=True, kw_only=True):
+    """Which texts a search finds. Lists name all that one must have (tags, about), or of which it must be one (kinds, scopes).
+
+    session and scopes say where to look: what stands in any of them is found.
+    """
+
+    kinds: Annotated[Iterable[str] | None, _several("Only of this kind.", SearchKind)] = None
+    session: Annotated[str | None, _name("In this session and its runs.")] = None
+    scopes: Annotated[Iterable[str] | None, _several("In this scope, such as user:alice or project:acme.")] = None
+    actor: Annotated[str | None, _name("Only what this actor said or did.")] = None
+    tags: Annotated[Iterable[str], _several("Only those with this tag; of a task, this label.")] = ()
+    about: Annotated[Iterable[str], _several("Only those about this person or thing.")] = ()
+    since: _Since = None
+    until: _Until = None
+    limit: int = 10
+
+
 # -- reading them --------------------------------------------------------------------------------------------------------
 
 
 @cache
-def filters_of(record: type[ListingFilters]) -> dict[str, Filter]:
+def filters_of(record: type[FilterRecord]) -> dict[str, Filter]:
     """The filters of a listing by their names, without those that say which page of it."""
     hints = get_type_hints(record, include_extras=True)
     said = {name: getattr(hints[name], "__metadata__", (None,))[0] for name in record.__struct_fields__}
     return {name: each for name, each in said.items() if isinstance(each, Filter)}
 
 
-_READ_BY_PLANE = frozenset({FilterSort.NUMBER, FilterSort.INSTANT, FilterSort.OWN})
+_READ_BY_PLANE = frozenset({FilterSort.NUMBER, FilterSort.INSTANT, FilterSort.SEVERAL, FilterSort.OWN})
 
 
 def wanted(asked: ListingFilters) -> dict[str, Any]:

@@ -8,6 +8,7 @@ replay, so what they start must not count. Sync agents name their branches. Call
 from __future__ import annotations
 
 import contextvars
+import re
 import sys
 import weakref
 from collections.abc import Callable, Iterator
@@ -175,6 +176,11 @@ class Left(NamedTuple):
 def branch_of(place: str) -> str:
     """The path of the branch that a place is in."""
     return place.partition("/")[2].rpartition("/")[0]
+
+
+def branch_name(path: str) -> str:
+    """A branch as people read it: `main`, `2`, `2.1`, or the name that the program gave it."""
+    return re.sub(r"(^|\.)(['\"])(.*?)\2(?=\.|$)", r"\1\3", path).removeprefix(".") or "main"
 
 
 def is_below(place: str, path: str) -> bool:

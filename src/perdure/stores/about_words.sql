@@ -23,6 +23,12 @@
 -- about_whole: all of a stream is about the subject.
 <it> IN (SELECT who.stream FROM subjects who WHERE who.tenant = :tenant AND who.subject = :about AND who.whole = 1)
 
+-- about_text: a text of the index: its event is about the subject, or its memory, or all of its stream.
+(<it>.in_stream IN (SELECT who.stream FROM subjects who WHERE who.tenant = :tenant AND who.subject = :about AND who.whole = 1)
+  OR EXISTS (SELECT 1 FROM subjects who WHERE who.tenant = :tenant AND who.subject = :about AND who.stream = <it>.in_stream AND who.seq = <it>.seq)
+  OR EXISTS (SELECT 1 FROM tags who WHERE who.tenant = :tenant AND who.thing = 'memory_about' AND who.tag = :about
+    AND who.stream = <it>.in_stream AND who.id = <it>.of_seq))
+
 -- about_here: a record of the stream `:stream`, not all of which is about the subject (`subjects.wanted_here`).
 <it>.seq IN (SELECT who.seq FROM subjects who
   WHERE who.tenant = (SELECT tenant FROM streams WHERE id = :stream) AND who.subject = :about AND who.stream = :stream)

@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from perdure.artifacts.place import Place, ReadOnlyPlace
@@ -27,6 +27,7 @@ from perdure.stores.blobs import BlobRow, Blobs
 from perdure.stores.clocks import Clocks
 from perdure.stores.continuity import Continuity
 from perdure.stores.entry_points import kind_of
+from perdure.stores.glances import Glances
 from perdure.stores.in_flight import Flights
 from perdure.stores.lane import Job, Lane, pause
 from perdure.stores.liveness import Living, folder_for
@@ -168,6 +169,7 @@ class Core:
         # Called when what was emptied must leave what lies beside the store.
         self.on_purge: Callable[[], None] | None = None
         self._idle: list[Connection] = []
+        self._glances = Glances(engine, self._reader)
         self._mutex = threading.Lock()
         self._threads: ThreadPoolExecutor | None = None
         self._closed = False
@@ -239,6 +241,27 @@ class Core:
     async def aread(self, verb: Callable[..., T], *args: Any, tenant: int, **kwargs: Any) -> T:
         """Read for async callers, on a thread of the store."""
         return await self.awork(lambda: self.read(verb, *args, tenant=tenant, **kwargs))
+
+    async def aglance(self, verb: Callable[..., T], *args: Any, tenant: int) -> T:
+        """Read something small by its key, for async callers: where it was read a moment ago and the engine reads quickly, on
+        the thread of the event loop, else on a thread of the store.
+        """
+        if not self.engine.quick_reads:
+            return await self.aread(verb, *args, tenant=tenant)
+        found = self.glance(verb, *args, tenant=tenant)
+        return await self.awork(self._read_and_keep_at_hand, verb, args, tenant) if found is None else found
+
+    def glance(self, verb: Callable[..., T], *args: Any, tenant: int) -> T | None:
+        """The part of `aglance` that waits for nobody. None: it found nothing, or a thread must be asked."""
+        self._check_process()
+        return self._glances.find(verb, args, tenant)
+
+    def _read_and_keep_at_hand(self, verb: Callable[..., T], args: tuple[Any, ...], tenant: int) -> T:
+        found = self.read(verb, *args, tenant=tenant)
+        if found is not None:
+            with suppress(Fault):  # it is only quicker
+                self._glances.saw(verb, args, tenant)
+        return found
 
     def work(self, task: Callable[..., T], *args: Any) -> T:
         """Do blocking work, here."""
@@ -322,6 +345,7 @@ class Core:
         with self._mutex:
             self._closed = True
         self._drop_idle()
+        self._glances.close()
         if self._threads is not None:
             self._threads.shutdown(wait=False)
         self.engine.close()

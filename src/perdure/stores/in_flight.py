@@ -5,16 +5,19 @@ One entry is one driver, or one attempt whose call has not come back. For any th
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Hashable
 
 
 class Flights:
     """Entries, each with the owner that made it: no one else ends it."""
 
-    __slots__ = ("_owners",)
+    __slots__ = ("_announced", "_mutex", "_owners")
 
     def __init__(self) -> None:
         self._owners: dict[Hashable, object] = {}  # its single operations are atomic
+        self._announced: dict[Hashable, set[object]] = {}  # those of this one are not
+        self._mutex = threading.Lock()
 
     def begin(self, flight: Hashable, owner: object) -> bool:
         """Whether this owner is at it from now on; False while another is."""
@@ -31,3 +34,21 @@ class Flights:
     def has_attempt(self, stream: int, effect: int, attempts: int) -> bool:
         """Whether any attempt of an effect, up to this one, has not come back."""
         return any((stream, effect, each) in self._owners for each in range(1, attempts + 1))
+
+    def announce(self, stream: int, effect: str | int, caller: object) -> None:
+        """A caller is about to dispatch an effect, named by its key or number: until its attempt has begun, it may be at it."""
+        with self._mutex:
+            self._announced.setdefault((stream, effect), set()).add(caller)
+
+    def unannounce(self, stream: int, effect: str | int, caller: object) -> None:
+        """The attempt of this caller has begun, or never will; nothing if it was not announced."""
+        with self._mutex:
+            callers = self._announced.get((stream, effect), set())
+            callers.discard(caller)
+            if not callers:
+                self._announced.pop((stream, effect), None)
+
+    def is_announced(self, stream: int, *names: str | int) -> bool:
+        """Whether a caller may be between the dispatch of an effect and its attempt. names: its key and its number."""
+        with self._mutex:
+            return any((stream, each) in self._announced for each in names)

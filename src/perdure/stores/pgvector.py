@@ -41,9 +41,6 @@ _SET = Statement(
     "SELECT set_config('hnsw.iterative_scan', 'relaxed_order', true), set_config('hnsw.ef_search', :ef, true), "
     "set_config('hnsw.max_scan_tuples', '60000', true)",
 )  # fmt: skip
-_TAGGED = """EXISTS (SELECT 1 FROM texts x JOIN tags g ON g.stream = x.in_stream AND g.id = x.of_seq
-    WHERE x.in_stream = v.in_stream AND x.seq = v.seq AND x.part = v.part AND x.shelf = v.shelf AND x.tenant = v.tenant
-      AND g.thing = '{}' AND g.tag = :{})"""
 _NEAREST = """
 SELECT v.in_stream, v.seq, v.part, v.shelf FROM vectors v
 WHERE v.tenant = :tenant AND v.embedding = {embedding} AND v.near IS NOT NULL AND v.shelf = ANY (:shelves)
@@ -51,8 +48,6 @@ WHERE v.tenant = :tenant AND v.embedding = {embedding} AND v.near IS NOT NULL AN
   AND v.at >= :since --? since
   AND v.at < :until --? until
   AND v.actor = ANY (:actor) --? actor
-  {tag} --? tag
-  {about} --? about
 ORDER BY {near} OPERATOR({home}.<=>) CAST(CAST(:query AS text) AS {home}.halfvec{size}) LIMIT :limit"""
 
 
@@ -71,14 +66,8 @@ def _nearest(home: str, embedding: int, dims: int, *, by_index: bool) -> Stateme
         near=f"CAST(v.near AS {home}.halfvec{size})" if by_index else "v.near",
         home=home,
         size=size,
-        tag=f"AND {_tagged('memory', 'tag')}",
-        about=f"AND (about_whole(v.in_stream) OR {_tagged('memory_about', 'about')})",
     )
     return Statement("vectors_nearest", "The vectors that lie nearest to one.", text)
-
-
-def _tagged(thing: str, tag: str) -> str:
-    return " ".join(_TAGGED.format(thing, tag).split())
 
 
 def find(reads: Reader) -> NearColumn | None:
@@ -97,7 +86,7 @@ def nearest(
     scope = {"tenant": reads.tenant, "embedding": embedding, "streams": streams}
     asked = {**scope, **filters, "shelves": shelves, "query": f"[{','.join(map(repr, query))}]", "limit": count}
     small = streams is not None and reads.query(_COUNTED, **scope, limit=EXACT_MAX + 1)[0][0] <= EXACT_MAX
-    if small or {"tag", "about"} & set(filters):
+    if small:
         return reads.query(_nearest(near.home, embedding, len(query), by_index=False), **asked)
     with reads.snapshot():
         reads.query(_SET, ef=str(min(1000, max(_EF_SEARCH, count))))

@@ -44,6 +44,7 @@ from perdure.stores.store import (
     Params,
     Rows,
     WithoutLines,
+    WithoutQuickReads,
     Writes,
 )
 
@@ -440,7 +441,7 @@ class Dialled(NamedTuple):
     walled: bool = False
 
 
-class PostgresEngine(WithoutLines):
+class PostgresEngine(WithoutLines, WithoutQuickReads):
     """One schema of one PostgreSQL database."""
 
     dialect = "postgres"
@@ -469,8 +470,7 @@ class PostgresEngine(WithoutLines):
     def connect(self) -> PostgresConnection:
         """A connection whose every wait is bounded.
 
-        It is given out only when nothing that a lost one had sent can still happen: so whoever asks on it what became of a
-        COMMIT without a reply gets the last word.
+        It is given out only when nothing that a lost one had sent can still happen, as `Engine.connect` promises.
         """
         connection = PostgresConnection(self._connect(f"perdure-{new_uid().hex()}"), self._lost)
         if self._lost:

@@ -356,6 +356,7 @@ class SqliteEngine(WithoutLines, WithoutRoles):
         self.read_only = read_only
         self.busy_wait_ms = min(BUSY_WAIT_MS, max(1, int(timeout_seconds * 1000)))
         self.one_connection = path is None
+        self.quick_reads = path is not None  # nobody who writes to a WAL keeps its readers waiting
         self._memory: SqliteConnection | None = None
         self._spare: list[SqliteConnection] = []  # at most one; a list, because threads may ask at the same time
 
@@ -371,6 +372,12 @@ class SqliteEngine(WithoutLines, WithoutRoles):
         with suppress(IndexError):
             return self._spare.pop()
         return self._new_reader()
+
+    def quick_reader(self) -> SqliteConnection:
+        """A connection for reading that waits for no lock."""
+        connection = self._new_reader()
+        connection.raw.set_busy_timeout(0)
+        return connection
 
     def _new_reader(self) -> SqliteConnection:
         return self.connect()

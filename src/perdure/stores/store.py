@@ -231,6 +231,7 @@ class Engine(Protocol):
     one_connection: bool  # whether readers must share the lane's connection (memory)
     is_server: bool  # its clock decides, its users are on many machines, and it tells them of commits
     joins_transactions: bool  # whether our writes can be part of a transaction of the user's (`user_transaction`)
+    quick_reads: bool  # whether a row that was just read is read again in microseconds, waiting for nobody (`glances`)
     blobs_inside_max_bytes: int  # larger ones lie in the artifact place, if there is one; -1: all of them do
     plain_text_blobs: (
         bool  # documents in blobs are not compressed by us: SQL can read them, and the server compresses them
@@ -284,9 +285,23 @@ class Engine(Protocol):
         """A connection for reading."""
         ...
 
+    def quick_reader(self) -> Connection:
+        """A connection for reading that waits for no lock: whoever meets one gets a Fault. Only with `quick_reads`."""
+        ...
+
     def close(self) -> None:
         """Let everything go."""
         ...
+
+
+class WithoutQuickReads:
+    """An engine whose reads may wait: for a network, a log of lines, or the connection that all share."""
+
+    quick_reads = False
+
+    def quick_reader(self) -> Connection:
+        """Nobody asks for it."""
+        raise NotImplementedError
 
 
 class WithoutLines:

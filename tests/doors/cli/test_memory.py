@@ -54,6 +54,8 @@ def test_people_see_tables_and_what_was_done(run: Any, place: list[str]) -> None
         (("recall", "x", "--scope", "nobody"), None, "there is no scope"),
         (("recall", ""), None, "a query cannot be empty"),
         (("search", "x", "--session", "nobody"), None, "there is no session"),
+        (("search", "x", "--scope", "nobody"), None, "there is no scope"),
+        (("search", "x", "--kind", "results"), 2, "'results' is not one of"),
         (("forget", "3", "--scope", "nobody", "--because", "y"), None, "there is no scope"),
         (("memories", "--scope", "a", "--session", "b"), 2, "do not go together"),
     ],
@@ -67,3 +69,21 @@ def test_what_cannot_be_done_is_refused_and_makes_nothing(
     with perdure.open(url) as store:
         assert {each.name for each in store.sessions(limit=1000)}.isdisjoint({"nobody"})
         assert store.memories() == []
+
+
+def test_a_search_is_narrowed_by_the_filters_of_recall(run: Any, url: str) -> None:
+    with perdure.open(url, actor="me") as store:
+        session = store.session("s")
+        session.say("user", "the heron of alice", about=["alice"])
+        session.decide("Paint the heron", because="it fades", tags=["art"])
+        session.say("assistant", None, calls=[perdure.Call("c", "look", {})])
+        session.result("c", "a heron stands there")
+        store.scope("project:zoo").remember("Herons fish", tags=["art", "fact"])
+    for words, kinds in (
+        (("--about", "alice"), ["turn"]), (("--tag", "art"), ["decision", "memory"]),
+        (("--tag", "art", "--tag", "fact"), ["memory"]), (("--scope", "project:zoo"), ["memory"]),
+        (("--kind", "result"), ["result"]),
+        (("--scope", "project:zoo", "--session", "s", "--kind", "memory", "--kind", "decision"), ["decision", "memory"]),
+    ):  # fmt: skip
+        found = told(run, "search", "heron", *words, "--store", url)["items"]
+        assert sorted(each["kind"] for each in found) == kinds, words

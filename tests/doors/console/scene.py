@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import random
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import perdure
@@ -84,6 +86,28 @@ def research(run: perdure.Run, topic: str) -> str:
 def nightly(run: perdure.Run, day: str) -> Any:
     run.step(review, day)
     return run.act(refuse, "the mail account is over its quota")
+
+
+@perdure.agent(name="audit-module")
+async def audit_module(run: perdure.AsyncRun, name: str) -> str:
+    await run.step(review, name)
+    return f"{name}: nothing alarming"
+
+
+@perdure.agent(name="audit-repository")
+async def audit_repository(run: perdure.AsyncRun, names: list[str]) -> Any:
+    """Branches side by side: each searches, reports, and one of them asks; then a child."""
+
+    async def part(name: str) -> Any:
+        await run.step(search_code, name)
+        made = await run.act(open_pull_request, name)
+        await run.step(review, name)
+        return await run.ask(f"May {name} be rewritten?") if name == names[-1] else made
+
+    await run.step(plan, len(names))
+    child = await run.start(audit_module, names[0])
+    parts = await asyncio.gather(*map(part, names))
+    return [*parts, await child.result()]
 
 
 @perdure.agent(name="asks-freely")
@@ -182,6 +206,20 @@ def introduce_worker(store: perdure.Store) -> None:
     caller = store._caller
     caller.core.living.begin()
     caller.write(workers.introduce, caller.core.holder, about)
+
+
+def fill_branches(url: str, names: list[str]) -> str:
+    """A run with so many branches side by side and a child; its id."""
+
+    async def fill() -> str:
+        clock = TickingClock((int(time.time()) - 600) * 1_000_000)
+        async with perdure.aopen(url, actor="alice", clock=clock) as store:
+            with contextlib.suppress(perdure.Error):
+                await store.drive(audit_repository, names, key="branches")
+            return (await store.run(agent="audit-repository", key="branches")).id
+
+    with ThreadPoolExecutor(1) as beside:  # a browser has this thread's event loop
+        return beside.submit(asyncio.run, fill()).result()
 
 
 def fill_long(url: str, events: int = 10_000) -> str:

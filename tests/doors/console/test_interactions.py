@@ -136,6 +136,55 @@ def test_ten_thousand_events_are_few_rows_and_the_state_follows_the_keys(empty: 
         assert page.locator("[aria-selected=true] .seq").inner_text() == "5000"
 
 
+LANES = "() => document.querySelector('canvas').dataset.lanes"
+INK = """row => {
+  const canvas = document.querySelector('canvas');
+  const ratio = canvas.width / canvas.clientWidth;
+  const y = Math.round((10 + row * 25 - 3) * ratio);
+  const line = canvas.getContext('2d').getImageData(0, y, canvas.width, 1).data;
+  return Array.from({length: canvas.width}, (_, x) => x > 150 * ratio && line[4 * x + 3] > 0).filter(Boolean).length > 5 * ratio;
+}"""  # whether more than the cursor is drawn just above the line of a lane, right of its name
+
+
+def test_branches_and_children_have_lanes_of_their_own(empty: str, tab: Any) -> None:
+    run = scene.fill_branches(empty, ["auth", "billing", "search"])
+    with served(empty) as console:
+        page = tab(console).at(f"/runs/{run}")
+        page.get_by_text("After event").wait_for()
+        page.get_by_role("list", name="Children").get_by_role("link", name="audit-module").wait_for()
+        assert page.evaluate(LANES) == "run|main|1|2|3|↳ audit-module"
+        drawn = [page.evaluate(INK, row) for row in range(6)]
+        assert all(drawn), drawn
+        rows = page.get_by_role("option", name="search_code").all_inner_texts()
+        assert [next(word for word in each.split() if word in "123") for each in rows] == ["1", "2", "3"]
+        page.locator("canvas").click(
+            position={"x": 400, "y": 85}
+        )  # between two lanes: the event that is nearest in time
+        page.wait_for_url("**?at=*")
+        page.get_by_role("link", name="audit-module").click()
+        page.get_by_role("heading", name="audit-module").wait_for()
+        page.get_by_text("After event").wait_for()
+        assert page.evaluate(LANES) == "run|step|effect|wait"  # a run that went one way: by kind
+
+
+def test_control_a_lane_in_which_nothing_happened_has_no_ink(empty: str, tab: Any) -> None:
+    with perdure.open(empty, actor="alice") as store:
+        scene.drive(store, scene.research, "cookies", key="r")
+    with served(empty) as console:
+        page = tab(console).at(f"/runs/{run_of(empty, 'research')}")
+        page.get_by_text("After event").wait_for()
+        assert [page.evaluate(INK, row) for row in range(4)] == [True, True, False, False]
+
+
+def test_many_branches_share_the_last_lane(empty: str, tab: Any) -> None:
+    run = scene.fill_branches(empty, [f"part-{n}" for n in range(15)])
+    with served(empty) as console:
+        page = tab(console).at(f"/runs/{run}")
+        page.get_by_role("list", name="Children").wait_for()
+        names = page.evaluate(LANES).split("|")
+    assert names == ["run", "main", *map(str, range(1, 12)), "4 more", "↳ audit-module"]
+
+
 def test_a_fork_tells_before_the_click_what_it_would_do_twice(own: Console, tab: Any) -> None:
     run = run_of(own.url, "fix-issue")
     page = tab(own).at(f"/runs/{run}?at=3")
@@ -314,6 +363,7 @@ def test_a_link_works_once_and_the_cookie_is_out_of_reach(shown: Console, tab: A
 
 def test_pages_work_by_keyboard_alone(own: Console, tab: Any) -> None:
     page = tab(own).at("/")
+    page.get_by_role("link", name="Merge pull request").wait_for()  # a key that comes before the rows finds none
     page.keyboard.press("Tab")
     assert page.evaluate("() => document.activeElement.className") == "skip"
     page.keyboard.press("Enter")

@@ -24,6 +24,7 @@ PAGES = (
     "/health",
     "/audit",
     "/memory",
+    "/settings",
 )
 
 

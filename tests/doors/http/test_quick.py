@@ -8,7 +8,7 @@ from starlette.routing import Match, Route
 
 from perdure.doors.http.app import TABLE
 from perdure.doors.http.route_index import FOUND, RouteIndex
-from perdure.doors.http.token_lookup import TokenLookup
+from perdure.doors.http.token_lookup import SharedGlance, TokenLookup
 from perdure.errors import Unauthenticated
 
 
@@ -97,3 +97,57 @@ def test_control_a_look_that_is_under_way_would_let_a_revoked_token_in(monkeypat
     monkeypatch.setattr(TokenLookup, "find", joined)
     _, answers = asyncio.run(_shared())
     assert answers[1] is str  # revoked before the request came, and let in
+
+
+# -- glances -----------------------------------------------------------------------------------------------------------
+
+
+class Revocable:
+    """A token that a thread revokes while the event loop runs."""
+
+    def __init__(self):
+        self.holds, self.looks = True, 0
+
+    def look(self):
+        self.looks += 1
+        return "holds" if self.holds else "revoked"
+
+
+async def _in_one_turn(token):
+    """Three requests that are queued at once; in the turn of the first, the token is revoked and a fourth is queued."""
+    loop, shared, seen = asyncio.get_running_loop(), SharedGlance(token.look), []
+    done = loop.create_future()
+
+    def request(name):
+        seen.append((name, shared.see()))
+
+    def revoke_and_come():
+        token.holds = False
+        loop.call_soon_threadsafe(lambda: (request("later"), done.set_result(None)))
+
+    for each in (lambda: request("first"), revoke_and_come, lambda: request("second"), lambda: request("third")):
+        loop.call_soon(each)
+    await done
+    return seen
+
+
+def test_requests_of_one_turn_share_a_glance_that_began_after_they_came():
+    token = Revocable()
+    assert asyncio.run(_in_one_turn(token)) == [
+        ("first", "holds"), ("second", "holds"), ("third", "holds"), ("later", "revoked"),
+    ]  # fmt: skip
+    assert token.looks == 2
+
+
+def test_control_a_glance_that_is_kept_longer_would_let_a_revoked_token_in(monkeypatch):
+    monkeypatch.setattr(SharedGlance, "_forget", lambda _self: None)
+    assert asyncio.run(_in_one_turn(Revocable()))[3] == ("later", "holds")
+
+
+def test_a_glance_that_cannot_be_is_tried_again():
+    async def looked():
+        answers = iter([None, "seen"])
+        shared = SharedGlance(lambda: next(answers))
+        return [shared.see(), shared.see(), shared.see()]
+
+    assert asyncio.run(looked()) == [None, "seen", "seen"]

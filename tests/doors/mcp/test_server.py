@@ -301,6 +301,9 @@ def test_what_is_listed_can_be_asked_for_a_subject(tmp_path: Path) -> None:
             await said(client, "say", role="user", text=f"This is {who}", key=f"s-{who}", **of)
         found = await said(client, "recall", query="tests", about=[WHOM])
         assert [each["text"] for each in found["memories"]] == ["bo likes tests"]
+        found = await said(client, "search", query="bo al", about=[WHOM], kinds=["turn", "memory"])
+        assert sorted(each["text"] for each in found["results"]) == ["This is bo", "bo likes tests"]
+        assert (await said(client, "search", query="bo al", tags=["none"]))["results"] == []
         loops = (await said(client, "open_loops", about=WHOM))["loops"]
         assert [each["kind"] for each in loops] == ["effect", "ask", "decision"]
         assert all("bo" in each["text"] for each in loops if each["kind"] != "effect")

@@ -9,18 +9,19 @@ import click
 
 from perdure.doors.cli.names import run_names, session_names
 from perdure.doors.cli.options import Body, pages
-from perdure.model.filters import Filter, FilterSort, ListingFilters, SpanFilters, filters_of
+from perdure.model.filters import Filter, FilterRecord, FilterSort, ListingFilters, SpanFilters, filters_of
 
 COMPLETED = {"session": session_names, "parent": run_names, "run": run_names}
 
 
-def filtered_by(record: type[ListingFilters], *, without: tuple[str, ...] = ()) -> Callable[[Body], Body]:
+def filtered_by(record: type[FilterRecord], *, without: tuple[str, ...] = ()) -> Callable[[Body], Body]:
     """The options of a listing, and those of its page. without: filters that the command asks for in its own way."""
+    paged = issubclass(record, ListingFilters)
     shared = SpanFilters.__struct_fields__
     own_first = sorted(filters_of(record).items(), key=lambda pair: pair[0] in shared)
 
     def options(function: Body) -> Body:
-        function = pages(function)
+        function = pages(function) if paged else function
         for name, each in own_first[::-1]:
             if name not in without:
                 function = _option(name, each, record)(function)
@@ -29,8 +30,10 @@ def filtered_by(record: type[ListingFilters], *, without: tuple[str, ...] = ()) 
     return options
 
 
-def _option(name: str, each: Filter, record: type[ListingFilters]) -> Callable[[Body], Body]:
+def _option(name: str, each: Filter, record: type[FilterRecord]) -> Callable[[Body], Body]:
     """One option. A filter that has a default besides None gets --all, too, as `everything`."""
+    if each.sort is FilterSort.SEVERAL:
+        return _repeated(name, each)
     option = f"--{name.replace('_', '-')}"
     default: Any = getattr(record(), name)
     if each.sort is FilterSort.FLAG:
@@ -41,3 +44,12 @@ def _option(name: str, each: Filter, record: type[ListingFilters]) -> Callable[[
     chosen = click.option(option, type=click.Choice([word.value for word in each.words]), default=default, help=said)
     everything = click.option("--all", "everything", is_flag=True, help=f"With whatever {name}.")
     return chosen if default is None else lambda function: chosen(everything(function))
+
+
+def _repeated(name: str, each: Filter) -> Callable[[Body], Body]:
+    """An option that is given once for each value: --kind turn --kind decision."""
+    option = f"--{name.removesuffix('s')}"
+    if each.words is None:
+        return click.option(option, name, multiple=True, metavar=each.metavar, help=each.says)
+    chosen = click.Choice([word.value for word in each.words])
+    return click.option(option, name, multiple=True, type=chosen, help=each.says)

@@ -9,13 +9,13 @@ import click
 from perdure.doors.cli.filters import filtered_by
 from perdure.doors.cli.finding import find_session
 from perdure.doors.cli.names import session_names
-from perdure.doors.cli.options import StoreOptions, command, reads, spans, writes
+from perdure.doors.cli.options import StoreOptions, command, reads, writes
 from perdure.doors.cli.output import note, say_facts, say_json
 from perdure.doors.cli.show import record_of, records
 from perdure.doors.cli.tables import Column, folded, is_filtered, prose, say_page
 from perdure.errors import NotFound, ReadOnly
-from perdure.model.filters import MemoryFilters
-from perdure.model.records.memories import ByVectors, MemoryKind, SearchKind
+from perdure.model.filters import MemoryFilters, SearchFilters
+from perdure.model.records.memories import ByVectors, MemoryKind
 
 if TYPE_CHECKING:
     from perdure.handles.sync.session import Scope, Session
@@ -179,23 +179,27 @@ def recall(
     "search",
     "perdure search Safari --since 7d",
     "perdure search 'login fails' --kind turn --kind decision --session issue-42",
+    "perdure search timeout --kind result --about user:alice",
+    "perdure search theme --scope project:acme --tag ui",
     "perdure search v1.2.3 --json",
 )
 @click.argument("query")
-@click.option(
-    "--kind", "kinds", multiple=True, type=click.Choice([kind.value for kind in SearchKind]), help="Only of this kind."
-)
-@click.option("--session", metavar="NAME", help="Of this session and its runs alone.", shell_complete=session_names)
+@filtered_by(SearchFilters, without=("actor",))
 @click.option("--by", "speaker", metavar="NAME", help="Only what this actor said or did.")
-@spans
 @click.option(
     "--limit", type=click.IntRange(1, 1000), default=10, show_default=True, metavar="N", help="At most so many."
 )
 @writes
-def search(asked: StoreOptions, *, query: str, kinds: tuple[str, ...], speaker: str | None, **given: Any) -> None:
-    """Find what was said, decided, done and remembered that shares words with QUERY, best first."""
+def search(
+    asked: StoreOptions, *, query: str, kinds: tuple[str, ...], scopes: tuple[str, ...], speaker: str | None, **given: Any
+) -> None:  # fmt: skip
+    """Find what was said, decided, done and remembered that shares words with QUERY, best first.
+
+    Options for lists are given once for each value. --session and --scope say where to look: what stands in any of them is
+    found. With several --tag or --about, only what has all of them is.
+    """
     with searchable(asked) as store:
-        found = store.search(query, kinds=kinds or None, actor=speaker, **given)
+        found = store.search(query, kinds=kinds or None, scopes=scopes or None, actor=speaker, **given)
         say_page(list(found), FOUND_COLUMNS, as_json=asked.as_json, what="results", filtered=True)
         _say_incomplete(found)
 

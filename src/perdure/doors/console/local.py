@@ -18,6 +18,8 @@ from perdure.planes.access.tokens import TokenRecord, TokenRole
 class LocalServing(Serving):
     """The open store of one person. `secret` is the only token that opens it, and opens all of it, as the command line does."""
 
+    keeps_tokens = False
+
     def __init__(self, url: str, *, tenant: str, actor: str) -> None:
         super().__init__(url, tenant=tenant, actor=actor, alone=True)
         self.secret = random_bytes(32).hex()

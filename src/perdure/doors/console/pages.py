@@ -49,6 +49,7 @@ ADDRESSES = (
     "/health",
     "/audit",
     "/memory",
+    "/settings",
 )
 OWN_HEADER = "x-perdure-console"  # which no form of another site can send
 LINK_SECONDS = 600.0

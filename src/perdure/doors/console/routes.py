@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from perdure.doors.console import attention, live, run_reads, session_reads, upkeep_reads, verifying
+from perdure.doors.console import attention, live, run_reads, session_reads, settings_reads, upkeep_reads, verifying
 from perdure.doors.http.call import HttpCall
 from perdure.doors.http.queries import Name, Seq
 from perdure.doors.http.table import Right, route
@@ -184,6 +184,12 @@ async def console_memories(call: HttpCall, query: ConsoleMemoriesQuery) -> Any:
 async def console_provenance(call: HttpCall, query: ProvenanceQuery) -> Any:
     """The turns, decisions and events that a memory came from."""
     return await upkeep_reads.provenance(call.store, query.scope_kind, query.scope, query.seq)
+
+
+@route("GET", "/v1/console/settings", Right.READ, Shown)
+async def console_settings(call: HttpCall) -> Any:
+    """How much this tenant may take, and when its log was last pruned."""
+    return await settings_reads.settings(call)
 
 
 @route("POST", "/v1/console/verify", Right.AUDIT, Shown, status=202)

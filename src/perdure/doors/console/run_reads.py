@@ -6,16 +6,18 @@ answer; the content of one event is read when somebody looks at it.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 from perdure.doors.cli.identified import identified
 from perdure.doors.cli.output import plain
 from perdure.doors.console.attention import summary
+from perdure.effects import envelope, timeline
 from perdure.errors import NotFound
+from perdure.handles.aio.run_handle import AsyncRunHandle
 from perdure.handles.aio.store import AsyncStore
-from perdure.model.instants import instant_us
-from perdure.model.limits import PAGE_MAX_ROWS
 from perdure.model.records.timeline import TimelineRecord
+from perdure.runtime.places import branch_name, branch_of
 
 OUTLINE_MAX = 50_000  # newest events of one run that a page draws
 LATEST = 20  # steps and effects that the state at an event lists
@@ -31,10 +33,10 @@ async def runs(store: AsyncStore, **asked: Any) -> dict[str, Any]:
 async def run(store: AsyncStore, name: str) -> dict[str, Any]:
     """A run: how it stands, what it waits for, what is not settled, and the runs that it started."""
     handle = await store.run(await store.run_id(name))
-    envelope = await handle.envelope()
+    verdict = await handle._read(envelope.verdict, await handle._witness())
     return {
         "run": plain(handle.record),
-        "verdict": plain(envelope.verdict),
+        "verdict": plain(verdict),
         "waits": [identified(each) for each in await handle.waits()],
         "open_effects": [identified(each.record) for each in await handle.effects(open=True)],
         "children": [summary(each.record) for each in await store.runs(parent=handle.id)],
@@ -42,30 +44,35 @@ async def run(store: AsyncStore, name: str) -> dict[str, Any]:
 
 
 async def outline(store: AsyncStore, name: str) -> dict[str, Any]:
-    """The events of a run without their contents, as columns: number, instant, kind, subject, place, entry, actor."""
+    """The events of a run without their contents, as columns. after_us: since the event before. about, kind, branch: by their
+    number in `names`, `kinds`, `branches`; an event of no branch is the run's own (null).
+    """
     handle = await store.run(await store.run_id(name))
-    newest: list[TimelineRecord] = []
-    before: str | None = None
-    while True:
-        page = await handle.timeline(last=PAGE_MAX_ROWS, before=before)
-        newest[:0] = page
-        before = page.next
-        if before is None or len(newest) >= OUTLINE_MAX:
-            break
-    kinds = sorted({each.kind for each in newest})
-    actors = sorted({each.actor for each in newest})
+    found = await handle._read(timeline.outline, most=OUTLINE_MAX)
+    entries = found.entries
+    kinds, names, paths = Numbered(), Numbered(), Numbered()
     return {
-        "kinds": kinds,
-        "actors": actors,
-        "complete": before is None,
-        "seq": [each.seq for each in newest],
-        "at_us": [instant_us(each.at, 0) for each in newest],
-        "kind": [kinds.index(each.kind) for each in newest],
-        "actor": [actors.index(each.actor) for each in newest],
-        "about": [each.about for each in newest],
-        "place": [each.place for each in newest],
-        "of": [each.of for each in newest],
+        "run": handle.id,
+        "complete": found.complete,
+        "first_us": entries[0].at_us if entries else 0,
+        "seq": [each.seq for each in entries],
+        "after_us": [0, *(later.at_us - each.at_us for each, later in pairwise(entries))],
+        "kind": [kinds[each.kind] for each in entries],
+        "about": [names["" if each.about == handle.id else each.about] for each in entries],
+        "branch": [paths[branch_of(each.place)] if each.place else None for each in entries],
+        "of": [each.of for each in entries],
+        "kinds": [*kinds],
+        "names": [*names],
+        "branches": [branch_name(path) for path in paths],
     }
+
+
+class Numbered(dict[str, int]):
+    """Texts by the order in which each was first asked for."""
+
+    def __missing__(self, text: str) -> int:
+        self[text] = len(self)
+        return self[text]
 
 
 async def event(store: AsyncStore, name: str, seq: int) -> dict[str, Any]:
@@ -78,14 +85,27 @@ async def event(store: AsyncStore, name: str, seq: int) -> dict[str, Any]:
 
 
 async def at(store: AsyncStore, name: str, seq: int) -> dict[str, Any]:
-    """A run as it was after an event: folded from its log, not remembered."""
-    past = await (await store.run(await store.run_id(name))).at(seq)
-    effects = await past.effects()
-    newest = await past.timeline(last=LOOKED_AT)
+    """A run as it was after an event: folded from its log. After its newest one it is the present, which needs no fold."""
+    handle = await store.run(await store.run_id(name))
+    if await _newest(handle) == seq:
+        present = await state(await handle.refresh(), seq)
+        if await _newest(handle) == seq:  # nothing came meanwhile, so all of it is of one moment
+            return present
+    return await state(await handle.at(seq), seq)
+
+
+async def _newest(handle: AsyncRunHandle[Any]) -> int:
+    return (await handle.timeline(last=1))[-1].seq
+
+
+async def state(run: AsyncRunHandle[Any], seq: int) -> dict[str, Any]:
+    """The state of a run, as it is or as it was, without what is long."""
+    effects = await run.effects()
+    newest = await run.timeline(last=LOOKED_AT)
     return {
         "seq": seq,
-        "run": {**summary(past.record), "result": plain(past.record.result)},
-        "waits": [identified(each) for each in await past.waits()],
+        "run": {**summary(run.record), "result": plain(run.record.result)},
+        "waits": [identified(each) for each in await run.waits()],
         "effects": [_brief(each.record) for each in effects[-LATEST:]],
         "effect_count": len(effects),
         "steps": [_step(each) for each in newest if each.kind == "step.done"][-LATEST:],

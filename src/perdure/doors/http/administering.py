@@ -10,9 +10,10 @@ from perdure.doors.http.answers import DoneAnswer
 from perdure.doors.http.call import HttpCall
 from perdure.doors.http.inputs import TokenInput
 from perdure.doors.http.table import DELETE, Right, route
-from perdure.errors import NotFound
+from perdure.errors import NotFound, Refused
 from perdure.planes.access import tokens
 from perdure.planes.access.tokens import TokenRecord
+from perdure.runtime.callers import AsyncCaller
 
 
 class TokenAnswer(msgspec.Struct, frozen=True):
@@ -25,22 +26,31 @@ class TokenAnswer(msgspec.Struct, frozen=True):
 @route("GET", "/v1/tokens", Right.ADMIN, list[TokenRecord])
 async def list_tokens(call: HttpCall) -> Any:
     """The tokens of this tenant that were not revoked, oldest first."""
-    return await call.serving.control.read(tokens.listed, call.identity.token.tenant)
+    return await _control(call).read(tokens.listed, call.identity.token.tenant)
+
+
+def _control(call: HttpCall) -> AsyncCaller:
+    """The caller of the tenant that holds the tokens. Refused at a server for one person, which has another secret."""
+    if not call.serving.keeps_tokens:
+        hint = "`perdure token` makes, lists and revokes them, for `perdure serve`"
+        raise Refused("`perdure console` keeps no tokens", path="path", hint=hint)
+    return call.serving.control.acting_as(call.store.actor)
 
 
 @route("POST", "/v1/tokens", Right.ADMIN, TokenAnswer, status=201)
 async def create_token(call: HttpCall, body: TokenInput) -> Any:
     """Make a token for this tenant. Its text is in this answer and nowhere else, so two calls make two."""
-    control = call.serving.control.acting_as(call.store.actor)
-    text, made = await control.write(tokens.create, call.identity.token.tenant, body.role, body.actor, body.expires)
+    text, made = await _control(call).write(
+        tokens.create, call.identity.token.tenant, body.role, body.actor, body.expires
+    )
     return TokenAnswer(text, made)
 
 
 @route(DELETE, "/v1/tokens/{token}", Right.ADMIN, DoneAnswer)
 async def revoke_token(call: HttpCall) -> Any:
     """Let a token of this tenant open nothing any more."""
-    known = await call.serving.control.read(tokens.listed, call.identity.token.tenant)
+    control = _control(call)
+    known = await control.read(tokens.listed, call.identity.token.tenant)
     if call.parts["token"] not in {each.id for each in known}:
         raise NotFound("this tenant has no such token", path="path.token")
-    control = call.serving.control.acting_as(call.store.actor)
     return DoneAnswer(await control.write(tokens.revoke, call.parts["token"]))

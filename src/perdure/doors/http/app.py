@@ -210,10 +210,10 @@ def _tagged(route: Route, call: HttpCall, request: Request, found: Any) -> Respo
     plain = wire.wired(found)
     tag = etag_of(plain, call.caller.core.epoch)
     if tag is None:
-        return _json(plain, route.status)
+        return _plain_json(plain, route.status)
     if route.method == "GET" and request.headers.get("if-none-match") == tag:
         return Response(status_code=304, headers={"ETag": tag, "Cache-Control": "no-store"})
-    answer = _json(plain, route.status)
+    answer = _plain_json(plain, route.status)
     answer.headers["ETag"] = tag
     return answer
 
@@ -242,8 +242,12 @@ def _parts(request: Request) -> dict[str, str]:
     return found
 
 
-def _json(value: Any, status: int = 200) -> Response:
-    return Response(wire.encode(value), status, {"Cache-Control": "no-store"}, "application/json")
+def _json(value: Any) -> Response:
+    return _plain_json(wire.wired(value), 200)
+
+
+def _plain_json(plain: Any, status: int) -> Response:
+    return Response(wire.as_json(plain), status, {"Cache-Control": "no-store"}, "application/json")
 
 
 # -- what went wrong -------------------------------------------------------------------------------------------------

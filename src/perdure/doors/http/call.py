@@ -83,7 +83,7 @@ class HttpCall:
 
     async def named_session(self, name: str, path: str = "path.session") -> AsyncSession:
         """A session that is there. NotFound if it is not."""
-        found = await self.caller.read(sessions.find_session, name)
+        found = await self.caller.glance(sessions.find_session, name)
         if found is None:
             raise NotFound(f"there is no session {name!r}", path=path, hint="PUT /v1/sessions/{session} makes it")
         return AsyncSession(self.caller, *found)

@@ -45,7 +45,7 @@ from perdure.doors.http.table import RIGHTS, Right, route
 from perdure.effects import ledger, operator_verbs
 from perdure.errors import Invalid, NotFound
 from perdure.handles.aio.memory import AsyncHit
-from perdure.model.filters import EffectFilters, EventFilters, MemoryFilters
+from perdure.model.filters import EffectFilters, EventFilters, MemoryFilters, SearchFilters
 from perdure.model.records.actors import ActorRecord
 from perdure.model.records.differences import RunDiff
 from perdure.model.records.integrity import Report
@@ -252,17 +252,10 @@ def _hits(found: Iterable[AsyncHit]) -> list[dict[str, Any]]:
 @route("GET", "/v1/search", Right.READ, list[Found])
 async def search(call: HttpCall, query: SearchQuery) -> Any:
     """Everything that was said, decided, done and remembered and shares words with a query, best first."""
-    return list(
-        await call.store.search(
-            query.q,
-            kinds=query.kinds if query.kind is None else [query.kind, *(query.kinds or ())],
-            session=query.session,
-            actor=query.actor,
-            since=query.since,
-            until=query.until,
-            limit=query.limit,
-        )
-    )
+    asked = {name: getattr(query, name) for name in SearchFilters.__struct_fields__}
+    if query.kind is not None:
+        asked["kinds"] = [query.kind, *(query.kinds or ())]
+    return list(await call.store.search(query.q, **asked))
 
 
 @route("GET", "/v1/sessions/{session}/boot", Right.READ, dict[str, Any])

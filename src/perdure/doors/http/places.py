@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 
 from perdure.errors import Invalid, Refused
 from perdure.planes.access.tokens import CONTROL
@@ -27,6 +28,12 @@ def check_serves(url: str, served: str, tenant: str, *, alone: bool = False) -> 
 
     alone: only the one tenant is served, wherever it lies.
     """
-    if PLACE not in url and (alone or not parse(url).holds_tenants) and tenant != served:
+    if PLACE not in url and (alone or not _holds_tenants(url)) and tenant != served:
         hint = f"serve sqlite:///folder/{PLACE}.db, a file for each tenant, or PostgreSQL"
         raise Refused(f"{without_password(url)} is served for the tenant {served!r} alone", path="tenant", hint=hint)
+
+
+@cache
+def _holds_tenants(url: str) -> bool:
+    """Asked at every request, of the one URL that is served."""
+    return parse(url).holds_tenants

@@ -9,10 +9,12 @@ import msgspec
 from perdure.model.filters import (
     AskFilters,
     Filter,
+    FilterRecord,
     FilterSort,
     ListingFilters,
     OwnMemoryFilters,
     RunFilters,
+    SearchFilters,
     SessionDecisionFilters,
     SessionTaskFilters,
     filters_of,
@@ -264,14 +266,12 @@ class RecallQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     at: When | None = None
 
 
-class SearchQuery(SpanQuery, forbid_unknown_fields=True, kw_only=True):
-    """Words, and where to look."""
+class SearchQuery(SearchFilters, frozen=True, kw_only=True):
+    """Words, and where to look. kind: one more of `kinds`."""
 
     q: Annotated[str, msgspec.Meta(min_length=1, max_length=2_000)]
     kind: SearchKind | None = None
-    kinds: Several | None = None
-    session: Name | None = None
-    actor: Name | None = None
+    limit: Limit = 10
 
 
 class VerifyQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -294,17 +294,18 @@ class BootQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 _EVERY = "all"  # the word for None, where a filter has another default
 
 
-def parameters_of(filters: type[ListingFilters]) -> type[msgspec.Struct]:
+def parameters_of(filters: type[FilterRecord]) -> type[msgspec.Struct]:
     """The parameters of a listing: one for each field of its record, with the sentence that explains it."""
     hints, known = get_type_hints(filters, include_extras=True), filters_of(filters)
+    page = PageQuery if issubclass(filters, ListingFilters) else msgspec.Struct
     return msgspec.defstruct(
         filters.__name__,
         [
             (each.name, _parameter(known[each.name], each.default) if each.name in known else hints[each.name], each.default)
             for each in msgspec.structs.fields(filters)
-            if each.name not in PageQuery.__struct_fields__
+            if each.name not in page.__struct_fields__
         ],
-        bases=(PageQuery,),
+        bases=(page,),
         forbid_unknown_fields=True,
         kw_only=True,
     )  # fmt: skip
@@ -312,7 +313,9 @@ def parameters_of(filters: type[ListingFilters]) -> type[msgspec.Struct]:
 
 def _parameter(each: Filter, default: object) -> Any:
     """The type of one parameter."""
-    if each.sort is FilterSort.FLAG:
+    if each.sort is FilterSort.SEVERAL:
+        kind = Optional[Several] if default is None else Several  # noqa: UP045 - made at run time
+    elif each.sort is FilterSort.FLAG:
         kind = bool if default is False else bool | None
     elif each.words is not None:
         words = [word.value for word in each.words]
@@ -322,7 +325,7 @@ def _parameter(each: Filter, default: object) -> Any:
     return Annotated[kind, msgspec.Meta(description=each.says)]
 
 
-def filters_given(filters: type[ListingFilters], query: msgspec.Struct) -> ListingFilters:
+def filters_given(filters: type[FilterRecord], query: msgspec.Struct) -> FilterRecord:
     """The record of a listing, of the parameters that were given."""
     worded = {name for name, each in filters_of(filters).items() if each.words is not None}
     given: dict[str, Any] = msgspec.structs.asdict(query)

@@ -17,12 +17,13 @@ from typing import Any, NamedTuple
 from perdure.doors.http.admission import Admission
 from perdure.doors.http.places import PLACE, check_serves, url_of
 from perdure.doors.http.pulse import Pulse
-from perdure.doors.http.token_lookup import TokenLookup
+from perdure.doors.http.token_lookup import SharedGlance, TokenLookup
 from perdure.errors import Error, Invalid, NotFound, Refused, Unauthenticated, Unavailable
 from perdure.handles.aio.store import AsyncStore
 from perdure.handles.opening import aopen
 from perdure.model.limits import LEASE_TTL_SECONDS
-from perdure.planes.access import limits, tokens
+from perdure.planes.access import known_tokens, limits, tokens
+from perdure.planes.access.known_tokens import KnownTokens
 from perdure.planes.access.limits import TenantLimits
 from perdure.planes.access.tokens import CONTROL, TokenRecord
 from perdure.runtime.callers import AsyncCaller
@@ -52,6 +53,8 @@ class Serving:
     lease_seconds: without a sign of life for so long, a remote worker loses its runs.
     """
 
+    keeps_tokens = True  # whether tokens are made and revoked here
+
     def __init__(
         self, url: str, *, tenant: str = "default", actor: str = "server", alone: bool = False,
         lease_seconds: float = LEASE_TTL_SECONDS, options: Callable[[str], Mapping[str, Any]] = lambda _tenant: {},
@@ -70,7 +73,9 @@ class Serving:
         self._noted: dict[str, float] = {}
         self._pulses: dict[str, Pulse] = {}
         self._known_limits: dict[str, tuple[float, TenantLimits]] = {}
-        self._tokens = TokenLookup(lambda texts: self.control.read(tokens.find_each, texts))
+        self._known_tokens = KnownTokens()
+        self._tokens_look = SharedGlance(lambda: self.core.glance(known_tokens.look, tenant=self.control.tenant))
+        self._tokens = TokenLookup(lambda texts: self.control.read(self._known_tokens.find_each, texts))
         self.admission = Admission()
         self.draining = False
         self.on_open: list[Callable[[], None]] = []  # called when the server begins
@@ -146,14 +151,21 @@ class Serving:
 
     async def identify(self, text: str) -> Visitor:
         """The holder of a token. Unauthenticated if there is none, or it opens nothing here."""
-        found = await self._tokens.find(text)
+        found = await self._known_token(text) or await self._tokens.find(text)
         try:
             store = await self.store(found.tenant)
         except (Invalid, NotFound, Refused) as error:
             raise Unauthenticated(f"this token opens nothing here: {error.message}", path="authorization") from error
-        self.admission.enter(found.tenant, await self._limits(found.tenant))
+        self.admission.enter(found.tenant, await self.limits_of(found.tenant))
         await self._note(found.id)
         return Visitor(found, store.as_(found.actor))
+
+    async def _known_token(self, text: str) -> TokenRecord | None:
+        """The token, if a glance is enough to know that it still opens what it opened."""
+        if not self.core.engine.quick_reads:
+            return None  # the glance would be a read on a thread, which requests share (`TokenLookup`)
+        seen = self._tokens_look.see() or await self.control.glance(known_tokens.look)
+        return None if seen is None else self._known_tokens.find(seen, text)
 
     async def store(self, tenant: str) -> AsyncStore:
         """The store of a tenant, opened when it is first asked for. NotFound for a tenant that is not there."""
@@ -197,7 +209,7 @@ class Serving:
         core = self.core
         return AsyncStore(AsyncCaller(core, self._actor, await core.awork(core.tenant_id, tenant)), owner=False)
 
-    async def _limits(self, tenant: str) -> TenantLimits:
+    async def limits_of(self, tenant: str) -> TenantLimits:
         """The limits of a tenant, read now and then."""
         known = self._known_limits.get(tenant)
         now = time.monotonic()

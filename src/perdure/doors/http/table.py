@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar, get_type_hints
 import msgspec
 
 from perdure.doors.http.queries import parameters_of
-from perdure.model.filters import ListingFilters
+from perdure.model.filters import FilterRecord
 from perdure.planes.access.tokens import TokenRole
 
 DELETE = HTTPMethod.DELETE.value
@@ -83,7 +83,7 @@ class Route(NamedTuple):
     verb: Callable[..., Any]
     answer: Any
     query: type[msgspec.Struct]
-    filters: type[ListingFilters] | None
+    filters: type[FilterRecord] | None
     body: Any
     status: int
     target: MarkedIn | None
@@ -140,7 +140,7 @@ def route(
     def enter(verb: F) -> F:
         hints = get_type_hints(verb)
         query = hints.get("query", NoQuery)
-        filters = query if issubclass(query, ListingFilters) else None
+        filters = query if issubclass(query, FilterRecord) else None
         tag = path.split("/")[2] if path.startswith("/v1/") else "server"
         entry = Route(
             name=verb.__name__, method=method, path=path, right=right, verb=verb, answer=answer,

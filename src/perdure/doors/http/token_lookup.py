@@ -1,17 +1,42 @@
 """Looking tokens up, many at once: requests that arrive while a look is under way share the next one. Callers: `serving`.
 
 Each request is judged by a look that began after it arrived, so a token that was revoked before opens nothing. Under load one
-read serves dozens of requests, and a token that several of them show is looked up once. Keeps P11.
+read serves dozens of requests, and a token that several of them show is looked up once. A glance, which takes no thread, is
+shared in the same way by the requests of one turn of the event loop. Keeps P11.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Generic, TypeVar
 
 from perdure.planes.access.tokens import TokenRecord
 
 Lookup = Callable[[list[str]], Awaitable[Sequence[TokenRecord | Exception]]]
+
+T = TypeVar("T")
+
+
+class SharedGlance(Generic[T]):
+    """A glance whose result holds for the rest of this turn of the event loop. glance: looks, or gives None."""
+
+    __slots__ = ("_glance", "_seen")
+
+    def __init__(self, glance: Callable[[], T | None]) -> None:
+        self._glance = glance
+        self._seen: T | None = None
+
+    def see(self) -> T | None:
+        """The result of a look that began after the caller was put into the queue of the event loop."""
+        if self._seen is None:
+            # First: whatever runs before `_forget` was queued before it, and so before the look.
+            asyncio.get_running_loop().call_soon(self._forget)
+            self._seen = self._glance()
+        return self._seen
+
+    def _forget(self) -> None:
+        self._seen = None
 
 
 class TokenLookup:

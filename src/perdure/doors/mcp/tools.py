@@ -138,14 +138,21 @@ async def recall(
 async def search(
     ctx: Ctx,
     query: str,
-    kinds: list[Literal["turn", "decision", "effect", "memory"]] = [],  # noqa: B006 - as above
-    session: Annotated[str, Field(description="Only in this session; empty for everything.")] = "",
+    kinds: list[Literal["turn", "summary", "decision", "task", "effect", "event", "result", "memory"]] = [],  # noqa: B006 - as above
+    session: Annotated[str, Field(description="In this session; empty for everything.")] = "",
+    scopes: Annotated[list[str], Field(description="In these scopes, besides the session if one is named.")] = [],  # noqa: B006
+    tags: Annotated[list[str], Field(description="Only what has all of these tags.")] = [],  # noqa: B006
+    about: Annotated[list[str], Field(description="Only what is about all of these.")] = [],  # noqa: B006
     since: Annotated[str, Field(description="An age such as 7d, or an instant.")] = "",
+    until: Annotated[str, Field(description="An age such as 1d, or an instant.")] = "",
     limit: Annotated[int, Field(ge=1, le=LISTED_MAX)] = 10,
 ) -> answers.FoundTexts:
     """Find what was said, decided, done or remembered, in all sessions. A query is only words."""
     store = await door_of(ctx).store()
-    found = await store.search(query, kinds=kinds or None, session=session or None, since=since or None, limit=limit)
+    found = await store.search(
+        query, kinds=kinds or None, session=session or None, scopes=scopes or None, tags=tags, about=about,
+        since=since or None, until=until or None, limit=limit,
+    )  # fmt: skip
     shown = [
         answers.Match(
             kind=each.kind.value, where=each.stream, number=each.seq, text=short(each.text), actor=each.actor,

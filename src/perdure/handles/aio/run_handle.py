@@ -71,7 +71,7 @@ class AsyncRunHandle(KnownRunFacts, AsyncEnveloping, Generic[R_co]):
     async def _supposed(self, at: int | str, replace: Any, *, allow_effects: bool = False) -> what_if.Supposed:
         """The run that `fork` would make of these arguments, before it is made. Reads alone."""
         acts, witness = bool(allow_effects), await self._witness()
-        return await self._read(what_if.supposed, at, replace, witness, self._caller.core, acts=acts)
+        return await self._read(what_if.supposed, at, replace, witness, acts=acts)
 
     async def diff(self, other: AsyncRunHandle) -> RunDiff:
         """The differences from this run to another one: `run.at("2h").diff(run)`, or a run and its fork.

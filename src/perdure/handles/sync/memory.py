@@ -14,7 +14,7 @@ from perdure.handles.later import checking, memories, search, stale, upkeep
 from perdure.handles.later import memory_making as making
 from perdure.handles.sync.base import StoreHandle, StreamHandle
 from perdure.log.change import Stream
-from perdure.model.filters import MemoryFilters, OwnMemoryFilters
+from perdure.model.filters import MemoryFilters, OwnMemoryFilters, SearchFilters
 from perdure.model.records.checks import CheckResult, standing_of
 from perdure.model.records.memories import Found, Indexed, MemoryRecord, Why
 from perdure.model.refs import Ref
@@ -314,20 +314,27 @@ class MemoriesAcross(StoreHandle):
         *,
         kinds: Iterable[str] | None = None,
         session: str | None = None,
+        scopes: Iterable[str] | None = None,
         actor: str | None = None,
+        tags: Iterable[str] = (),
+        about: Iterable[str] = (),
         since: Instant | None = None,
         until: Instant | None = None,
         limit: int = 10,
     ) -> Results[Found]:
         """Everything that was said, decided, done and remembered and shares words with a query, best first.
 
-        kinds: of turn, summary, decision, task, effect, event, memory. session: of this session and its runs alone.
+        kinds: of turn, summary, decision, task, effect, event, result (of calls, effects, steps and runs), memory.
+        session: in this session and its runs. scopes: in these scopes, besides the session if one is named.
+        tags, about: it has all of these; tasks have labels for tags, and what has no tags is not found by them.
         Everything that was committed before is found; each result says why. Raises as `session.recall` does.
         """
         self._caller.check_may_search()
-        core, tenant = self._caller.core, self._caller.tenant
-        asked = {"kinds": kinds, "session": session, "actor": actor, "since": since, "until": until, "limit": limit}
-        return self._caller.work(partial(search.search, core, tenant, query, **asked))
+        asked = SearchFilters(
+            kinds=kinds, session=session, scopes=scopes, actor=actor, tags=tags, about=about, since=since, until=until,
+            limit=limit,
+        )  # fmt: skip
+        return self._caller.work(search.search, self._caller.core, self._caller.tenant, query, asked)
 
     @filtered(MemoryFilters)
     def memories(self, asked: MemoryFilters) -> Page[Memory]:

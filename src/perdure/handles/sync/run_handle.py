@@ -72,7 +72,7 @@ class RunHandle(KnownRunFacts, Enveloping, Generic[R_co]):
     def _supposed(self, at: int | str, replace: Any, *, allow_effects: bool = False) -> what_if.Supposed:
         """The run that `fork` would make of these arguments, before it is made. Reads alone."""
         acts, witness = bool(allow_effects), self._witness()
-        return self._read(what_if.supposed, at, replace, witness, self._caller.core, acts=acts)
+        return self._read(what_if.supposed, at, replace, witness, acts=acts)
 
     def diff(self, other: RunHandle) -> RunDiff:
         """The differences from this run to another one: `run.at("2h").diff(run)`, or a run and its fork.

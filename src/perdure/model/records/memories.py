@@ -44,7 +44,7 @@ class Validity(enum.StrEnum):
 
 
 class SearchKind(enum.StrEnum):
-    """The kinds of things that can be searched."""
+    """The kinds of things that can be searched. A result is the answer of a call, or the outcome of an effect, step or run."""
 
     TURN = "turn"
     SUMMARY = "summary"
@@ -52,6 +52,7 @@ class SearchKind(enum.StrEnum):
     TASK = "task"
     EFFECT = "effect"
     EVENT = "event"
+    RESULT = "result"
     MEMORY = "memory"
 
 

@@ -12,7 +12,6 @@ import hashlib
 import hmac
 import re
 from base64 import urlsafe_b64encode
-from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
@@ -87,39 +86,32 @@ def create(
     name, secret = ids.random_bytes(6).hex(), urlsafe_b64encode(ids.random_bytes(32)).decode().rstrip("=")
     text = f"pdr_{name}_{secret}"
     text += _check(text)
-    kept = _Kept(_digest(text), tenant, chosen, actor, tx.store_now(), deadline(tx, expires, "expires"))
+    kept = _Kept(digest(text), tenant, chosen, actor, tx.store_now(), deadline(tx, expires, "expires"))
     values.put(tx, values.open_scope(tx, SCOPE), name, msgspec.to_builtins(kept), expect=0)
     return text, _record(name, kept, tx.actor, None, kept.made_at)
 
 
 def find(reads: Reads, text: str) -> TokenRecord:
     """The token behind a text. Unauthenticated if it is malformed, unknown, expired or revoked: one answer for all."""
+    return find_with_expiry(reads, text)[0]
+
+
+def find_with_expiry(reads: Reads, text: str) -> tuple[TokenRecord, int | None]:
+    """The token behind a text, and when it expires on the store's clock. Unauthenticated as `find`."""
     form = _FORM.fullmatch(text) if len(text) < 200 else None
     if form is None or _check(text[:-6]) != form[3]:
-        raise _unknown()
+        raise unknown()
     stream = values.find_scope(reads, SCOPE)
     entry = values.entry(reads, stream, form[1]) if stream is not None else None
     if entry is None:
-        raise _unknown()
+        raise unknown()
     kept = _kept(entry.value, form[1])
-    if not hmac.compare_digest(kept.digest, _digest(text)):
-        raise _unknown()
+    if not hmac.compare_digest(kept.digest, digest(text)):
+        raise unknown()
     found = _record(form[1], kept, entry.actor, None, store_now(reads))
     if found.expired:
-        raise _unknown()
-    return found
-
-
-def find_each(reads: Reads, texts: Sequence[str]) -> list[TokenRecord | Unauthenticated]:
-    """The token behind each text, or why there is none."""
-
-    def one(text: str) -> TokenRecord | Unauthenticated:
-        try:
-            return find(reads, text)
-        except Unauthenticated as error:
-            return error
-
-    return [one(text) for text in texts]
+        raise unknown()
+    return found, kept.expires_at
 
 
 def revoke(tx: Tx, name: str) -> bool:
@@ -172,12 +164,13 @@ def _check(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:6]
 
 
-def _digest(text: str) -> str:
+def digest(text: str) -> str:
     """Random 256 bits need no slow hash: nobody guesses them."""
     return hashlib.sha256(b"perdure token\0" + text.encode()).hexdigest()
 
 
-def _unknown() -> Unauthenticated:
+def unknown() -> Unauthenticated:
+    """The one answer to every text that opens nothing."""
     return Unauthenticated(
         "this token opens nothing", path="authorization", hint="`perdure token create` makes one; it may have expired"
     )

@@ -173,8 +173,11 @@ def _event(reads: Reads, stream: Stream, seq: int) -> Event:
 # --- at -------------------------------------------------------------------------------------------
 
 
-def view(reads: Reads, stream: Stream, moment: Moment, core: Core) -> PastView:
-    """The session, scope or run as it was, in a private store in memory. Costs a fold of its history up to then."""
+def view(reads: Reads, stream: Stream, moment: Moment, core: Core | None) -> PastView:
+    """The session, scope or run as it was, in a private store in memory. Costs a fold of its history up to then.
+
+    core: of the open store, for a view that outlives these reads.
+    """
     then = point(reads, stream, moment)
     past = _past(reads, core, then.at_us)
     tenant = past.tenant_id("default")
@@ -210,12 +213,14 @@ def _hold_on(tx: Tx) -> None:
         presence.touch_holder(tx, holder)
 
 
-def _past(reads: Reads, core: Core, at_us: int) -> Past:
+def _past(reads: Reads, core: Core | None, at_us: int) -> Past:
     """It finds its blobs in the store; inside a transaction in that same one, with which it ends: what was written there
     may never be committed.
     """
     if isinstance(reads, Tx):
         return Past(lambda verb: verb(reads), at_us, lambda: reads.uid)
+    if core is None:
+        return Past(lambda verb: verb(reads), at_us)
     return Past(partial(core.read, tenant=reads.tenant), at_us)
 
 

@@ -36,8 +36,9 @@ def pending_among_left(reads: Reads, stream: Stream) -> Pending | None:
 
 def _newest(reads: Reads, stream: Stream) -> list[Turn]:
     """The newest turns: a few, if an answer and a question are among them, for nothing older decides then."""
-    few = turns_back(reads, stream, 0, MAX_SEQ, FIRST_TURNS)
-    if len(few) < FIRST_TURNS or {Role.USER, Role.ASSISTANT} <= {turn.role for turn in few}:
+    first = min(FIRST_TURNS, PENDING_LOOKBACK_TURNS)
+    few = turns_back(reads, stream, 0, MAX_SEQ, first)
+    if len(few) < first or {Role.USER, Role.ASSISTANT} <= {turn.role for turn in few}:
         return few
     return turns_back(reads, stream, 0, MAX_SEQ, PENDING_LOOKBACK_TURNS)
 

@@ -26,7 +26,7 @@ from perdure.stores.core import Core
 from perdure.stores.store import Reads
 
 RERANKED = 400  # of the nearest by bits, at least
-TAGGED_MAX = 20_000  # texts with a tag that are compared one by one
+TAGGED_MAX = 20_000  # texts with a tag, or about a subject, that are compared one by one
 _CHUNK = 2_000
 
 
@@ -171,13 +171,13 @@ def bits_for(core: Core, tenant: int) -> Bits:
 def nearest(reads: Reads, sought: Sought, within: NearestFilter, count: int) -> list[Place]:
     """The texts that lie nearest to a query, nearest first."""
     within = _naming(reads, within)
-    if sought.near is not None:
+    if within.filters.get("tag") or within.filters.get("about"):
+        places = _tagged(reads, within)
+    elif sought.near is not None:
         filters = {name: value for name, value in within.filters.items() if value is not None}
         return pgvector.nearest(
             reads, sought.near, sought.state.embedding, sought.vector, within.shelves, within.streams, filters, count
         )
-    if within.filters.get("tag") or within.filters.get("about"):
-        places = _tagged(reads, within)
     else:
         sought.bits.refresh(reads, sought.state)
         places = sought.bits.nearest(sought.vector, within, max(RERANKED, 2 * count))
@@ -195,18 +195,21 @@ def _naming(reads: Reads, within: NearestFilter) -> NearestFilter:
 
 
 def _tagged(reads: Reads, within: NearestFilter) -> list[Place]:
-    """The texts with the tag; or else those of the subject, by themselves or because their whole scope is about it."""
+    """The texts with the tag; or else those of the subject, by themselves or because their whole stream is about it."""
     tag, about = within.filters.get("tag"), within.filters.get("about")
     asked = {
         "tenant": reads.tenant, "streams": None if within.streams is None else json.dumps(within.streams),
-        "since": within.filters.get("since"), "limit": TAGGED_MAX,
+        "since": within.filters.get("since"), "until": within.filters.get("until"), "limit": TAGGED_MAX,
     }  # fmt: skip
     if tag:
         rows = reads.query(Q.texts_tagged, thing="memory", tag=tag, **asked)
+        rows = {*rows, *reads.query(Q.texts_labelled, tag=tag, **asked)}
     else:
         rows = reads.query(Q.texts_tagged, thing="memory_about", tag=about, **asked)
-        rows = {*rows, *reads.query(Q.texts_about_whole, about=about, **asked)}
-    return [(row[0], row[1], row[2], row[3]) for row in rows if row[3] in set(within.shelves)]
+        rows = {*rows, *reads.query(Q.texts_about, about=about, **asked)}
+        rows |= {*reads.query(Q.texts_about_whole, about=about, **asked)}
+    shelves = set(within.shelves)
+    return [(row[0], row[1], row[2], row[3]) for row in rows if row[3] in shelves]
 
 
 def cosines_at(reads: Reads, sought: Sought, places: Sequence[Place]) -> dict[Place, float]:

@@ -24,12 +24,17 @@ _NARROW_FIRST = ("branch", "repository", "project", "user", TENANT)
 
 def read_from(reads: Reads, stream: Stream, scopes: Iterable[str] | None) -> list[Stream]:
     """The streams whose memories a session or scope reads, narrow ones first. NotFound when a scope of that name is not there."""
-    if scopes is None:
-        return [stream, *_above(reads, stream)]
+    return [stream, *_above(reads, stream)] if scopes is None else named_scopes(reads, stream, scopes)
+
+
+def named_scopes(reads: Reads, own: Stream | None, scopes: Iterable[str]) -> list[Stream]:
+    """The streams of some scopes. own: the session or scope that `session` stands for. NotFound when one is not there."""
     if isinstance(scopes, (str, bytes)) or not isinstance(scopes, Iterable):
         raise Invalid(f"expected a list of names of scopes, got {type(scopes).__name__}", path="scopes")
     names = [check_name(name, f"scopes[{i}]") for i, name in enumerate(scopes)][:LABELS_MAX]
-    return [stream if name == OWN else _named(reads, name, f"scopes[{i}]") for i, name in enumerate(names)]
+    return [
+        own if name == OWN and own is not None else _named(reads, name, f"scopes[{i}]") for i, name in enumerate(names)
+    ]
 
 
 def _above(reads: Reads, stream: Stream) -> list[Stream]:

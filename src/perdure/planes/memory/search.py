@@ -13,7 +13,6 @@ import json
 import logging
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
-from functools import cache, partial
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -22,19 +21,19 @@ from perdure.errors import Invalid, NotFound, ReadOnly, Unavailable
 from perdure.log.change import Stream
 from perdure.log.event import decode_body
 from perdure.log.upcast import upcast
+from perdure.model.filters import SearchFilters
 from perdure.model.instants import instant_us, to_datetime
 from perdure.model.limits import check_name, check_one_of, check_page, check_text
 from perdure.model.records.memories import ByVectors, Found, MemoryKind, MemoryRecord, MemoryStatus, SearchKind, Why
 from perdure.model.words import words
-from perdure.planes import subjects
-from perdure.planes.audit.lineage import ancestry
+from perdure.planes.audit.lineage import MAX_SEQ, ancestry
 from perdure.planes.conversation import sessions
 from perdure.planes.memory import index, memories, vectors
 from perdure.planes.memory.embedder import Embedder, embedder_of
 from perdure.planes.memory.nearest import NearestFilter, Sought, bits_for, cosines_at, nearest
 from perdure.planes.memory.rank import NEAR_EVENTS, Near, Place, RankedText, Scored, Sizes, rank, wanted, weight_of
-from perdure.planes.memory.scopes import read_from
-from perdure.planes.memory.texts import kind_of, memory_shelves, parts_of, said_by, shelves_of
+from perdure.planes.memory.scopes import named_scopes, read_from
+from perdure.planes.memory.texts import kind_of, memory_shelves, parts_of, results_alone, said_by, shelves_of
 from perdure.planes.reading.body_reading import body_of
 from perdure.planes.reading.durations import Instant, between, store_now
 from perdure.stores import pgvector
@@ -51,6 +50,7 @@ WORDS_MAX = 64  # of one query; the rarest are taken
 POSTINGS_MAX = 40_000  # that are looked at for one query: of the rarest words, at least one
 CANDIDATES = 60
 CANDIDATES_MAX = 2_000
+RESULTS_REACH = 8  # so many times the nearest texts are looked at where only the results among them are asked for
 EXCERPT_CHARS = 300
 EMBEDDED_FIRST = 32  # texts that a search embeds before it looks; the others wait for `perdure index`
 # From the mean of what is unrelated: down to where nearness begins, up to what a text without a common word must reach.
@@ -70,14 +70,31 @@ class Results(list[T]):
         self.vectors = vectors
 
 
+class Marks(NamedTuple):
+    """The tags and the subjects that a text must have, all of them."""
+
+    tags: list[str]
+    about: list[str]
+
+
 class SearchRequest(NamedTuple):
-    """The query, and where to look."""
+    """The query, and where to look. results: the shelves of which only results are asked for."""
 
     words: list[str]
     shelves: list[str]
-    streams: list[int] | None = None
-    filters: dict[str, Any] = {}  # noqa: RUF012 - never changed
+    streams: list[int] | None
+    filters: dict[str, Any]
+    marks: Marks
     near: Sought | None = None
+    results: list[str] = []  # noqa: RUF012 - never changed
+
+    @property
+    def narrowed(self) -> dict[str, Any]:
+        """The filters of a statement: one tag and one subject; `_fitting` looks for the others."""
+        tags, about = self.marks
+        results = json.dumps(self.results) if self.results else None
+        marked = {"tag": tags[0] if tags else None, "about": about[0] if about else None, "results": results}
+        return self.filters | marked
 
 
 class Recalled(NamedTuple):
@@ -110,7 +127,7 @@ def recall(
     """The memories that answer a query. Blocking work; counts what it gives as used, unless its caller does."""
     sought, count = _query(query), check_page(k, "k")
     only = _kinds(MemoryKind, kinds)
-    marks = _names(tags, "tags"), _names(about, "about")
+    marks = Marks(_names(tags, "tags"), _names(about, "about"))
     complete = index.catch_up(core, tenant)
     by_vectors, near = _near(core, tenant, query)
     found = core.read(_recall, stream, sought, near, count, only, scopes, at, marks, since, tenant=tenant)
@@ -122,23 +139,21 @@ def recall(
 
 def _recall(
     reads: Reads, stream: Stream | None, sought: list[str], near: Sought | None, count: int, kinds: list[MemoryKind],
-    scopes: Iterable[str] | None, at: Instant | None, marks: tuple[list[str], list[str]], since: Instant | None,
+    scopes: Iterable[str] | None, at: Instant | None, marks: Marks, since: Instant | None,
 ) -> list[Recalled]:  # fmt: skip
     now = store_now(reads)
     moment = now if at is None else instant_us(at, now, "at")
-    tags, about = marks
     readable = None if stream is None else read_from(reads, stream, scopes)
     asked = SearchRequest(
         sought,
         memory_shelves(kinds, past=at is not None),
         None if readable is None else [each.id for each in readable],
-        between(reads, since, None)._asdict()
-        | {"tag": tags[0] if tags else None, "about": about[0] if about else None},
+        between(reads, since, None)._asdict(),
+        marks,
         near,
     )
     streams = {each.id: each for each in readable or ()}
     narrow_first = {number: i for i, number in enumerate(streams)}
-    in_scope = cache(partial(subjects.of_whole, reads)) if about else lambda _: ()
     limit = max(CANDIDATES, 5 * count)
     while True:
         found: list[Recalled] = []
@@ -148,8 +163,7 @@ def _recall(
             if len(found) == count:
                 break
             made = _recalled(reads, streams, each, moment, now, live=at is None)
-            if made and {*tags} <= {*made.memory.tags} and {*about} <= {*made.memory.about, *in_scope(made.stream)}:
-                found.append(made)
+            found += [made] if made else []
         if len(found) >= count or not full or limit >= CANDIDATES_MAX:
             return found
         limit = CANDIDATES_MAX
@@ -179,44 +193,50 @@ def _recalled(
 # -- everything ----------------------------------------------------------------------------------------------
 
 
-def search(
-    core: Core,
-    tenant: int,
-    query: str,
-    *,
-    kinds: Iterable[str] | None = None,
-    session: str | None = None,
-    actor: str | None = None,
-    since: Instant | None = None,
-    until: Instant | None = None,
-    limit: int = 10,
-) -> Results[Found]:
+def search(core: Core, tenant: int, query: str, asked: SearchFilters) -> Results[Found]:
     """The turns, decisions, effects, memories and other texts that share words with a query. Blocking work."""
-    sought, count = _query(query), check_page(limit)
-    shelves = shelves_of(_kinds(SearchKind, kinds))
-    speaker = None if actor is None else check_name(actor, "actor")
+    sought, count, kinds = _query(query), check_page(asked.limit), _kinds(SearchKind, asked.kinds)
+    marks = Marks(_names(asked.tags, "tags"), _names(asked.about, "about"))
+    speaker = None if asked.actor is None else check_name(asked.actor, "actor")
     complete = index.catch_up(core, tenant)
     by_vectors, near = _near(core, tenant, query)
-    found = core.read(_search, sought, near, shelves, session, speaker, since, until, count, tenant=tenant)
+    request = SearchRequest(
+        words=sought, shelves=shelves_of(kinds), streams=None, filters={"actor": speaker}, marks=marks, near=near,
+        results=results_alone(kinds),
+    )  # fmt: skip
+    found = core.read(_search, request, asked, count, tenant=tenant)
     return Results(found, complete=complete, vectors=by_vectors)
 
 
-def _search(
-    reads: Reads, sought: list[str], near: Sought | None, shelves: list[str], session: str | None, actor: str | None,
-    since: Instant | None, until: Instant | None, count: int,
-) -> list[Found]:  # fmt: skip
-    ends = None if session is None else _streams_of(reads, session)
-    filters = between(reads, since, until)._asdict() | {"actor": actor}
-    asked = SearchRequest(sought, shelves, None if ends is None else list(ends), filters, near)
+def _search(reads: Reads, request: SearchRequest, asked: SearchFilters, count: int) -> list[Found]:
+    ends = _places(reads, asked)
+    filters = request.filters | between(reads, asked.since, asked.until)._asdict()
+    request = request._replace(streams=None if ends is None else list(ends), filters=filters)
     now = store_now(reads)
     streams: dict[int, Stream] = {}
-    found: list[Found] = []
-    scored, _ = _best(reads, asked, max(CANDIDATES, 5 * count))
-    for each in scored:
-        if len(found) < count and (ends is None or each.text.place[1] <= ends[each.text.place[0]]):
-            shown = _shown(reads, _stream(reads, streams, each.text.place[0]), each, now)
-            found += [shown] if shown else []
-    return found
+    limit = max(CANDIDATES, 5 * count)
+    while True:
+        found: list[Found] = []
+        scored, full = _best(reads, request, limit)
+        for each in scored:
+            if len(found) < count and (ends is None or each.text.place[1] <= ends[each.text.place[0]]):
+                stream = _stream(reads, streams, each.text.place[0])
+                shown = _shown(reads, stream, each, now, is_result=each.text.place[3] in request.results)
+                found += [shown] if shown else []
+        if len(found) >= count or not full or limit >= CANDIDATES_MAX:
+            return found
+        limit = CANDIDATES_MAX
+
+
+def _places(reads: Reads, asked: SearchFilters) -> dict[int, int] | None:
+    """The streams of the session and the scopes that are named, each with its last event; None: everywhere."""
+    if asked.session is None and asked.scopes is None:
+        return None
+    ends = {} if asked.session is None else _streams_of(reads, asked.session)
+    own = None if asked.session is None else sessions.find_session(reads, asked.session)
+    for each in named_scopes(reads, own[0] if own else None, asked.scopes or ()):
+        ends.setdefault(each.id, MAX_SEQ)
+    return ends
 
 
 def _streams_of(reads: Reads, session: str) -> dict[int, int]:
@@ -225,17 +245,17 @@ def _streams_of(reads: Reads, session: str) -> dict[int, int]:
     if found is None:
         raise NotFound(f"there is no session {session!r}", path="session", hint="`perdure sessions` lists them")
     ends: dict[int, int] = {}
-    last = 2**62
+    last = MAX_SEQ
     for stream in ancestry(reads, found[0]):
         ends[stream.id] = last
         last = min(last, stream.fork_seq)
-    return ends | {run: 2**62 for (run,) in reads.query(Q.runs_of_session, tenant=reads.tenant, session=session)}
+    return ends | {run: MAX_SEQ for (run,) in reads.query(Q.runs_of_session, tenant=reads.tenant, session=session)}
 
 
-def _shown(reads: Reads, stream: Stream, each: Scored, now: int) -> Found | None:
+def _shown(reads: Reads, stream: Stream, each: Scored, now: int, *, is_result: bool) -> Found | None:
     """A hit, with the part of it that matches. None when it went meanwhile."""
     text = each.text
-    kind = kind_of(text.place[3])
+    kind = SearchKind.RESULT if is_result else kind_of(text.place[3])
     if kind is SearchKind.MEMORY and memories.memory(reads, stream, text.of_seq).status is not MemoryStatus.LIVE:
         return None
     rows = reads.query(LOG.event_by_seq, stream=stream.id, seq=text.place[1])
@@ -286,14 +306,15 @@ def _best(reads: Reads, asked: SearchRequest, limit: int) -> tuple[list[Scored],
     if not sizes.texts:
         return [], False
     weights, by_words = _by_words(reads, asked, sizes, limit)
-    within = NearestFilter(asked.shelves, asked.streams, asked.filters)
-    by_vector = nearest(reads, asked.near, within, limit) if asked.near else []
+    within = NearestFilter(asked.shelves, asked.streams, {**asked.narrowed, "results": None})
+    reach = limit * RESULTS_REACH if asked.results else limit
+    by_vector = nearest(reads, asked.near, within, reach) if asked.near else []
     around = "turn" in asked.shelves
     texts = _texts(reads, list(dict.fromkeys([*by_words, *by_vector])), set(weights), around=around)
     places = sorted(wanted(texts, by_words).union(by_vector))
     near = _nearness(reads, asked.near, places) if asked.near else None
     ranked = [each for each in rank(texts, places, weights, sizes, near) if _fits(each.text, asked.filters)]
-    return _each_once(ranked), max(len(by_words), len(by_vector)) >= limit
+    return _each_once(_fitting(reads, asked, ranked)), len(by_words) >= limit or len(by_vector) >= reach
 
 
 def _by_words(reads: Reads, asked: SearchRequest, sizes: Sizes, limit: int) -> tuple[dict[str, float], list[Place]]:
@@ -304,15 +325,16 @@ def _by_words(reads: Reads, asked: SearchRequest, sizes: Sizes, limit: int) -> t
     weights = {word: weight_of(sizes, count) for word, count in counts.items()}
     if not counts:
         return weights, []
+    filters = asked.narrowed
     found = reads.query(
         Q.texts_best,
         **lists,
         weights=json.dumps([[word, weights[word]] for word in _rarest(counts, capped=asked.streams is None)]),
         average=sizes.average,
         streams=None if asked.streams is None else json.dumps(asked.streams),
-        filtered=True if any(value is not None for value in asked.filters.values()) else None,
+        filtered=True if any(value is not None for value in filters.values()) else None,
         limit=limit,
-        **asked.filters,
+        **filters,
     )
     return weights, [(row[0], row[1], row[2], row[3]) for row in found]
 
@@ -365,6 +387,20 @@ def _fits(text: RankedText, filters: dict[str, Any]) -> bool:
     """Whether a text is among what was asked for: one that was only lent words has not been through the statement."""
     since, until, actor = (filters.get(name) for name in ("since", "until", "actor"))
     return (since is None or text.at >= since) and (until is None or text.at < until) and actor in (None, text.actor)
+
+
+def _fitting(reads: Reads, asked: SearchRequest, ranked: list[Scored]) -> list[Scored]:
+    """Those that have every tag and subject, and are results where only these are asked for."""
+    tags, about = asked.marks
+    each_alone = [("tag", tag) for tag in tags] + [("about", subject) for subject in about]
+    if asked.results:
+        each_alone.append(("results", json.dumps(asked.results)))
+    for name, value in each_alone if ranked else ():
+        places = json.dumps([each.text.place for each in ranked])
+        given: dict[str, Any] = {"tenant": reads.tenant, "places": places, name: value}
+        fitting = set(reads.query(Q.texts_fitting, **given))
+        ranked = [each for each in ranked if each.text.place in fitting]
+    return ranked
 
 
 def _rarest(counts: dict[str, int], *, capped: bool) -> list[str]:

@@ -28,9 +28,9 @@ WHERE p.tenant = :tenant AND p.shelf = f.shelf AND p.term = q.term
   AND x.at >= :since --? filtered since
   AND x.at < :until --? filtered until
   AND x.actor IN (SELECT :actor UNION ALL SELECT w.actor FROM actors w WHERE w.tenant = :tenant AND w.name = :actor) --? filtered actor
-  AND EXISTS (SELECT 1 FROM tags g WHERE g.stream = x.in_stream AND g.thing = 'memory' AND g.tag = :tag AND g.id = x.of_seq) --? filtered tag
-  AND (about_whole(x.in_stream) OR EXISTS ( --? filtered about
-    SELECT 1 FROM tags b WHERE b.stream = x.in_stream AND b.thing = 'memory_about' AND b.tag = :about AND b.id = x.of_seq)) --? filtered about
+  AND EXISTS (SELECT 1 FROM tags g WHERE g.stream = x.in_stream AND g.thing IN ('memory', 'decision', 'task') AND g.tag = :tag AND g.id = x.of_seq) --? filtered tag
+  AND about_text(x) --? filtered about
+  AND (x.shelf NOT IN (SELECT value FROM json_each(:results)) OR (SELECT e.kind FROM events e WHERE e.stream = x.in_stream AND e.seq = x.seq) IN ('call.answered', 'effect.committed', 'effect.failed')) --? filtered results
 GROUP BY p.in_stream, p.seq, p.part, p.shelf ORDER BY score DESC, p.seq DESC, p.in_stream, p.part LIMIT :limit
 
 -- texts_best @postgres: the same as above, and weights need to be told that they are numbers.
@@ -42,13 +42,32 @@ JOIN texts x ON x.in_stream = p.in_stream AND x.seq = p.seq AND x.part = p.part 
   AND x.at >= :since --? filtered since
   AND x.at < :until --? filtered until
   AND x.actor IN (SELECT :actor UNION ALL SELECT w.actor FROM actors w WHERE w.tenant = :tenant AND w.name = :actor) --? filtered actor
-  AND EXISTS (SELECT 1 FROM tags g WHERE g.stream = x.in_stream AND g.thing = 'memory' AND g.tag = :tag AND g.id = x.of_seq) --? filtered tag
-  AND (about_whole(x.in_stream) OR EXISTS ( --? filtered about
-    SELECT 1 FROM tags b WHERE b.stream = x.in_stream AND b.thing = 'memory_about' AND b.tag = :about AND b.id = x.of_seq)) --? filtered about
+  AND EXISTS (SELECT 1 FROM tags g WHERE g.stream = x.in_stream AND g.thing IN ('memory', 'decision', 'task') AND g.tag = :tag AND g.id = x.of_seq) --? filtered tag
+  AND about_text(x) --? filtered about
+  AND (x.shelf <> ALL (ARRAY(SELECT value FROM json_array_elements_text(CAST(:results AS json)))) OR (SELECT e.kind FROM events e WHERE e.stream = x.in_stream AND e.seq = x.seq) IN ('call.answered', 'effect.committed', 'effect.failed')) --? filtered results
 WHERE p.tenant = :tenant AND p.shelf = ANY (ARRAY(SELECT value FROM json_array_elements_text(CAST(:shelves AS json))))
   AND p.term = ANY (ARRAY(SELECT value ->> 0 FROM json_array_elements(CAST(:weights AS json))))
   AND p.in_stream = ANY (ARRAY(SELECT CAST(value AS BIGINT) FROM json_array_elements_text(CAST(:streams AS json)))) --? streams
 GROUP BY p.in_stream, p.seq, p.part, p.shelf ORDER BY score DESC, p.seq DESC, p.in_stream, p.part LIMIT :limit
+
+-- texts_fitting: those of some texts (a list of stream, event, part and shelf) that fit the filters which are given.
+-- (:results are shelves of which only the answers of calls and the outcomes of effects fit.)
+SELECT x.in_stream, x.seq, x.part, x.shelf
+FROM (SELECT value ->> 0 AS stream, value ->> 1 AS seq, value ->> 2 AS part, value ->> 3 AS shelf FROM json_each(:places)) w
+CROSS JOIN texts x WHERE x.in_stream = w.stream AND x.seq = w.seq AND x.part = w.part AND x.shelf = w.shelf AND x.tenant = :tenant
+  AND EXISTS (SELECT 1 FROM tags g WHERE g.stream = x.in_stream AND g.thing IN ('memory', 'decision', 'task') AND g.tag = :tag AND g.id = x.of_seq) --? tag
+  AND about_text(x) --? about
+  AND (x.shelf NOT IN (SELECT value FROM json_each(:results)) OR (SELECT e.kind FROM events e WHERE e.stream = x.in_stream AND e.seq = x.seq) IN ('call.answered', 'effect.committed', 'effect.failed')) --? results
+
+-- texts_fitting @postgres: lists come in by another function; OFFSET 0 makes it look each one up.
+SELECT x.in_stream, x.seq, x.part, x.shelf
+FROM (SELECT CAST(value ->> 0 AS BIGINT) AS stream, CAST(value ->> 1 AS BIGINT) AS seq, CAST(value ->> 2 AS BIGINT) AS part,
+  value ->> 3 AS shelf FROM json_array_elements(CAST(:places AS json))) w
+CROSS JOIN LATERAL (SELECT * FROM texts t WHERE t.in_stream = w.stream AND t.seq = w.seq AND t.part = w.part
+  AND t.shelf = w.shelf AND t.tenant = :tenant OFFSET 0) x WHERE x.tenant = :tenant
+  AND EXISTS (SELECT 1 FROM tags g WHERE g.stream = x.in_stream AND g.thing IN ('memory', 'decision', 'task') AND g.tag = :tag AND g.id = x.of_seq) --? tag
+  AND about_text(x) --? about
+  AND (x.shelf <> ALL (ARRAY(SELECT value FROM json_array_elements_text(CAST(:results AS json)))) OR (SELECT e.kind FROM events e WHERE e.stream = x.in_stream AND e.seq = x.seq) IN ('call.answered', 'effect.committed', 'effect.failed')) --? results
 
 -- postings_newest: where a word stands in one stream, the newest first.
 SELECT seq, part, tf, len FROM postings

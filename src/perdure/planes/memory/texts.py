@@ -2,7 +2,8 @@
 it.
 
 A text belongs to a shelf: what it is (`turn`, `decision` …), for a memory with its kind (`memory.rule`), and `past.rule` once it
-was superseded. A long text stands there in parts.
+was superseded. A long text stands there in parts. The answer of a call stands with the turns and the outcome of an effect with
+the effects; the shelf `result` has those of steps and runs (docs/decisions/0091).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ TEXT_MAX_CHARS = 100_000  # of one text; what comes after is not searched
 PART_MAX_CHARS = 2_000
 SHORT_MAX_CHARS = 400  # a turn of this length is lent the words of its neighbours
 _NESTED_MAX = 100_000  # values of one document that are looked at
+_WITH_RESULTS = ("turn", "effect")  # shelves whose texts are results in part: `:results` in search.sql
 
 
 class EventText(NamedTuple):
@@ -65,7 +67,12 @@ def moved_by(event: Event, body: Body) -> ShelfMove | TextsGone | None:
 def shelves_of(kinds: list[SearchKind]) -> list[str]:
     """The shelves on which things of these kinds stand."""
     others = [kind.value for kind in kinds if kind is not SearchKind.MEMORY]
-    return others + (memory_shelves(list(MemoryKind)) if SearchKind.MEMORY in kinds else [])
+    return others + results_alone(kinds) + (memory_shelves(list(MemoryKind)) if SearchKind.MEMORY in kinds else [])
+
+
+def results_alone(kinds: list[SearchKind]) -> list[str]:
+    """The shelves of which only the results are asked for."""
+    return [shelf for shelf in _WITH_RESULTS if SearchKind.RESULT in kinds and SearchKind(shelf) not in kinds]
 
 
 def memory_shelves(kinds: list[MemoryKind], *, past: bool = False) -> list[str]:
@@ -155,6 +162,15 @@ def _effect(event: Event, body: Body) -> EventText:
     return EventText("effect", _row(event, body), "\n".join(filter(None, (flat(body.set.get("tool", "")), said))))
 
 
+def _step(event: Event, body: Body) -> EventText | None:
+    said = _fields(body.doc, "value", "error")
+    return EventText("result", event.seq, f"{_fields(body.doc, 'name')}\n{said}") if said else None
+
+
+def _run(event: Event, body: Body) -> EventText:
+    return EventText("result", event.seq, _fields(body.doc, "result", "error"))
+
+
 def _memory(event: Event, body: Body) -> EventText | None:
     status, kind = body.set.get("status"), body.set.get("kind")
     if body.op not in ("insert", "base") or status == MemoryStatus.FORGOTTEN or kind not in list(MemoryKind):
@@ -172,6 +188,6 @@ def _emitted(event: Event, body: Body) -> EventText | None:
 
 
 _READERS: dict[str, Callable[[Event, Body], EventText | None]] = {
-    "turns": _turn, "covers": _summary, "decisions": _decision, "tasks": _task, "effects": _effect, "memories": _memory,
-    "": _emitted,
+    "turns": _turn, "covers": _summary, "decisions": _decision, "tasks": _task, "effects": _effect, "steps": _step, "runs": _run,
+    "memories": _memory, "": _emitted,
 }  # fmt: skip

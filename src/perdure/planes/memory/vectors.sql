@@ -68,12 +68,13 @@ WHERE v.tenant = :tenant AND v.embedding = :embedding AND v.batch > :batch ORDER
 -- vectors_some: some vectors of an embedding, to be taken away.
 SELECT in_stream, seq, part, shelf, embedding FROM vectors WHERE tenant = :tenant AND embedding = :embedding LIMIT :limit
 
--- texts_tagged: the texts of the memories with a tag or about a subject, on these shelves.
+-- texts_tagged: the texts of the memories with a tag or about a subject.
 SELECT x.in_stream, x.seq, x.part, x.shelf FROM tags g CROSS JOIN texts x INDEXED BY texts_of_memories
 WHERE g.tenant = :tenant AND g.thing = :thing AND g.tag = :tag
   AND x.in_stream = g.stream AND x.of_seq = g.id AND x.tenant = g.tenant AND x.shelf >= 'memory.' AND x.shelf < 'past/'
   AND x.in_stream IN (SELECT value FROM json_each(:streams)) --? streams
   AND x.at >= :since --? since
+  AND x.at < :until --? until
 LIMIT :limit
 
 -- texts_tagged @postgres: it finds the index by itself, and lists come in by another function.
@@ -81,20 +82,57 @@ SELECT x.in_stream, x.seq, x.part, x.shelf FROM tags g JOIN texts x ON x.in_stre
 WHERE g.tenant = :tenant AND g.thing = :thing AND g.tag = :tag AND x.shelf >= 'memory.' AND x.shelf < 'past/'
   AND x.in_stream = ANY (ARRAY(SELECT CAST(value AS BIGINT) FROM json_array_elements_text(CAST(:streams AS json)))) --? streams
   AND x.at >= :since --? since
+  AND x.at < :until --? until
 LIMIT :limit
 
--- texts_about_whole: the texts of the memories of streams that are about a subject as a whole, the newest first.
-SELECT x.in_stream, x.seq, x.part, x.shelf FROM texts x
-WHERE x.tenant = :tenant AND about_whole(x.in_stream) AND x.shelf >= 'memory.' AND x.shelf < 'past/'
+-- texts_labelled: the first texts of the decisions and tasks with a tag.
+SELECT x.in_stream, x.seq, x.part, x.shelf FROM tags g CROSS JOIN texts x
+WHERE g.tenant = :tenant AND g.thing IN ('decision', 'task') AND g.tag = :tag AND x.in_stream = g.stream AND x.seq = g.id AND +x.tenant = :tenant
   AND x.in_stream IN (SELECT value FROM json_each(:streams)) --? streams
   AND x.at >= :since --? since
-ORDER BY x.in_stream, x.seq DESC LIMIT :limit
+  AND x.at < :until --? until
+LIMIT :limit
 
--- texts_about_whole @postgres: lists come in by another function.
-SELECT x.in_stream, x.seq, x.part, x.shelf FROM texts x
-WHERE x.tenant = :tenant AND about_whole(x.in_stream) AND x.shelf >= 'memory.' AND x.shelf < 'past/'
+-- texts_labelled @postgres: lists come in by another function.
+SELECT x.in_stream, x.seq, x.part, x.shelf FROM tags g CROSS JOIN texts x
+WHERE g.tenant = :tenant AND g.thing IN ('decision', 'task') AND g.tag = :tag AND x.in_stream = g.stream AND x.seq = g.id AND x.tenant = g.tenant
   AND x.in_stream = ANY (ARRAY(SELECT CAST(value AS BIGINT) FROM json_array_elements_text(CAST(:streams AS json)))) --? streams
   AND x.at >= :since --? since
+  AND x.at < :until --? until
+LIMIT :limit
+
+-- texts_about: the texts of the events that are about a subject.
+SELECT x.in_stream, x.seq, x.part, x.shelf FROM subjects s CROSS JOIN texts x
+WHERE s.tenant = :tenant AND s.subject = :about AND x.in_stream = s.stream AND x.seq = s.seq AND +x.tenant = :tenant
+  AND x.in_stream IN (SELECT value FROM json_each(:streams)) --? streams
+  AND x.at >= :since --? since
+  AND x.at < :until --? until
+LIMIT :limit
+
+-- texts_about @postgres: lists come in by another function.
+SELECT x.in_stream, x.seq, x.part, x.shelf FROM subjects s CROSS JOIN texts x
+WHERE s.tenant = :tenant AND s.subject = :about AND x.in_stream = s.stream AND x.seq = s.seq AND x.tenant = s.tenant
+  AND x.in_stream = ANY (ARRAY(SELECT CAST(value AS BIGINT) FROM json_array_elements_text(CAST(:streams AS json)))) --? streams
+  AND x.at >= :since --? since
+  AND x.at < :until --? until
+LIMIT :limit
+
+-- texts_about_whole: the texts of streams that are about a subject as a whole, the newest first.
+SELECT x.in_stream, x.seq, x.part, x.shelf FROM texts x
+WHERE x.tenant = :tenant AND about_whole(x.in_stream)
+  AND x.in_stream IN (SELECT value FROM json_each(:streams)) --? streams
+  AND x.at >= :since --? since
+  AND x.at < :until --? until
+ORDER BY x.in_stream, x.seq DESC LIMIT :limit
+
+-- texts_about_whole @postgres: lists come in by another function; LATERAL makes it look each stream up instead of reading the whole table.
+SELECT x.in_stream, x.seq, x.part, x.shelf FROM (
+  SELECT DISTINCT who.stream FROM subjects who WHERE who.tenant = :tenant AND who.subject = :about AND who.whole = 1) w
+CROSS JOIN LATERAL (SELECT t.in_stream, t.seq, t.part, t.shelf FROM texts t WHERE t.in_stream = w.stream AND t.tenant = :tenant
+  AND t.in_stream = ANY (ARRAY(SELECT CAST(value AS BIGINT) FROM json_array_elements_text(CAST(:streams AS json)))) --? streams
+  AND t.at >= :since --? since
+  AND t.at < :until --? until
+  ORDER BY t.seq DESC LIMIT :limit) x
 ORDER BY x.in_stream, x.seq DESC LIMIT :limit
 
 -- texts_and_vectors: how many texts a tenant has, and how many vectors.

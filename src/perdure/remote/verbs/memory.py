@@ -13,7 +13,7 @@ from perdure.boot.manifest import PackManifest
 from perdure.boot.pack import Pack, PackRequest
 from perdure.errors import Invalid, NotFound
 from perdure.log.change import Stream
-from perdure.model.filters import MemoryFilters, OwnMemoryFilters
+from perdure.model.filters import MemoryFilters, OwnMemoryFilters, SearchFilters
 from perdure.model.limits import check_name
 from perdure.model.records.memories import Found, MemoryRecord, Why
 from perdure.model.records.values import Entry
@@ -233,14 +233,16 @@ def judged(_core: Any, _tenant: int, carriers: Any, _looking: Any) -> AlreadyKno
 
 
 @answers(search.search)
-def find(
-    _core: Any, _tenant: int, query: str, *, kinds: Any = None, since: Any = None, until: Any = None, **asked: Any
-) -> Asking:
-    chosen = None if kinds is None else several(kinds, "kinds")
-    when = {"since": instant(since, "since"), "until": instant(until, "until")}
-    if chosen == []:
+def find(_core: Any, _tenant: int, query: str, asked: SearchFilters) -> Asking:
+    lists = {"kinds": asked.kinds, "scopes": asked.scopes, "tags": asked.tags, "about": asked.about}
+    named = {
+        name: [check_name(each, f"{name}[{i}]") for i, each in enumerate(several(given, name))]
+        for name, given in lists.items()
+        if given is not None
+    }
+    if named.get("kinds") == [] or (named.get("scopes") == [] and asked.session is None):
         return search.Results()
-    request = get(address("search"), list[Found], q=_words(query), kinds=chosen, **asked, **when)
+    request = get(address("search"), list[Found], q=_words(query), **filters(asked) | named)
     return search.Results((yield from _sought(request)))
 
 

@@ -169,7 +169,7 @@ def holders(_stream: Stream) -> AlreadyKnown:
 
 
 @answers(what_if.supposed)
-def supposed(stream: Stream, at: int | str, replace: Any, _witness: Any, _core: Any, *, acts: bool) -> AlreadyKnown:
+def supposed(stream: Stream, at: int | str, replace: Any, _witness: Any, *, acts: bool) -> AlreadyKnown:
     made: Any = RemoteSupposition(stream, at, plain(replace, "replace"), acts)
     luggage: Any = None  # the server packs it
     return AlreadyKnown(what_if.Supposed(made, luggage))

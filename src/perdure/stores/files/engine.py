@@ -55,6 +55,7 @@ class FilesEngine(SqliteEngine):
     ) -> None:
         self.layout = Layout(folder)
         super().__init__(url, self.layout.cache, timeout_seconds, read_only=read_only)
+        self.quick_reads = False  # a reader may have to load lines of others first
         self._segment_max_bytes = segment_max_bytes
         self._unkept: list[Aside] = []  # pieces that a reader without a cache of its own could not load
 

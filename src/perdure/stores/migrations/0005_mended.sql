@@ -659,6 +659,8 @@ CREATE INDEX subjects_whole ON subjects (stream, subject) WHERE whole = 1;
 -- What a listing by a subject looks up: values by the event of their version, and checkpoints, which are about everybody before them.
 CREATE INDEX entries_about ON entries (stream, seq) WHERE about IS NOT NULL;
 CREATE INDEX events_of_checkpoints ON events (stream, seq) WHERE tbl = 'checkpoints';
+-- The drives of a run: the follower of the feed asks for them, however many steps lie between.
+CREATE INDEX events_of_runs ON events (stream, seq) WHERE tbl = 'runs';
 INSERT INTO tables (name, class) VALUES ('subjects', 'derived');
 
 -- The bodies of before that name subjects: turns, emitted events and artifacts. None of their tables has the column.

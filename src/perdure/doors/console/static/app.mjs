@@ -9,16 +9,16 @@ import { Effects } from "./pages/effects.mjs";
 import { Workers, Health } from "./pages/workers.mjs";
 import { Audit } from "./pages/audit.mjs";
 import { Memory } from "./pages/memory.mjs";
+import { Settings } from "./pages/settings.mjs";
 
 const NAV = [
   ["/", "Now"], ["/inbox", "Inbox"], ["/runs", "Runs"], ["/sessions", "Sessions"], ["/effects", "Effects"],
-  ["/workers", "Workers"], ["/health", "Health"], ["/audit", "Audit"], ["/memory", "Memory"],
+  ["/workers", "Workers"], ["/health", "Health"], ["/audit", "Audit"], ["/memory", "Memory"], ["/settings", "Settings"],
 ];
 const PAGES = [
   [/^\/$/, Now], [/^\/inbox$/, Inbox], [/^\/runs$/, Runs], [/^\/runs\/([^/]+)$/, Run], [/^\/sessions$/, Sessions],
-  [/^\/sessions\/([^/]+)$/, Session], [/^\/effects$/, Effects], [/^\/workers$/, Workers], [/^\/health$/, Health], [/^\/audit$/, Audit], [/^\/memory$/, Memory],
+  [/^\/sessions\/([^/]+)$/, Session], [/^\/effects$/, Effects], [/^\/workers$/, Workers], [/^\/health$/, Health], [/^\/audit$/, Audit], [/^\/memory$/, Memory], [/^\/settings$/, Settings],
 ];
-const THEMES = ["auto", "light", "dark"];
 
 function meant(path) {
   for (const [pattern, page] of PAGES) {
@@ -40,16 +40,6 @@ function SignedOut() {
   return html`<main id="main"><form class="card pad sign-in" onSubmit=${enter}><h1>Sign in</h1>
     <p class="soft">A link of <code>perdure console</code> works once. With <code>perdure serve</code>, use a token: <code>perdure token create</code> makes one.</p>
     <label>Token<input type="password" autocomplete="off" value=${token} onInput=${(event) => set(event.target.value)} /></label><button class="main" disabled=${!token}>Sign in</button><${Trouble} problem=${problem} /></form></main>`;
-}
-
-function Theme() {
-  const [theme, set] = useState(() => { try { return localStorage.getItem("theme") || "auto"; } catch { return "auto"; } });
-  useEffect(() => {
-    if (theme === "auto") delete document.documentElement.dataset.theme;
-    else document.documentElement.dataset.theme = theme;
-    try { localStorage.setItem("theme", theme); } catch { /* a browser that keeps nothing */ }
-  }, [theme]);
-  return html`<button type="button" class="plain" onClick=${() => set(THEMES[(THEMES.indexOf(theme) + 1) % 3])}>Theme: ${theme}</button>`;
 }
 
 const LINK = { live: "live", joining: "joining…", lost: "no answer" };
@@ -80,7 +70,6 @@ function Frame() {
         <div class="foot">
           <span class="link"><span class=${`dot ${link.value}`}></span>${LINK[link.value]}</span>
           <span>${me.value && html`as <strong>${seen(me.value.actor)}</strong>${me.value.tenant !== "default" && html` in ${seen(me.value.tenant)}`}`}</span>
-          <${Theme} />
           <button type="button" class="plain" onClick=${() => post("/leave").then(() => { signedOut.value = true; })}>Sign out</button>
         </div>
       </header>

@@ -1,14 +1,14 @@
 // What every page uses: htm bound to preact, the server, the address, and the words for states and times.
 // Nothing from the store is ever given to the browser as markup: htm makes text of it, and `seen` shows what would hide.
 import { h, render, Fragment } from "./vendor/preact.mjs";
-import { useState, useEffect, useRef, useMemo, useCallback, useId } from "./vendor/hooks.mjs";
-import { signal, computed } from "./vendor/signals.mjs";
+import { useState, useEffect, useRef, useMemo, useId } from "./vendor/hooks.mjs";
+import { signal } from "./vendor/signals.mjs";
 import htm from "./vendor/htm.mjs";
 
 export const html = htm.bind(h);
-export { render, Fragment, useState, useEffect, useRef, useMemo, useCallback, useId, signal, computed };
+export { render, Fragment, useState, useEffect, useRef, useMemo, useId, signal };
 
-// -- the server -------------------------------------------------------------------------------------------------------
+// -- the server --
 
 export class Problem extends Error {
   constructor(status, said) {
@@ -45,9 +45,10 @@ function parsed(text) {
 
 export const get = (path, query) => call("GET", path, { query });
 export const post = (path, body = {}) => call("POST", path, { body });
+export const drop = (path) => call("DELETE", path);
 export const part = encodeURIComponent;
 
-// -- what is live: one stream of events for the tab, which only says that something changed ----------------------------
+// -- what is live: one stream of events for the tab, which only says that something changed --
 
 export const link = signal("joining"); // joining, live, lost
 export const signedOut = signal(false);
@@ -90,7 +91,7 @@ export function useRead(path, query, { live = true } = {}) {
   return { ...state, again: () => again((n) => n + 1) };
 }
 
-// -- the address ------------------------------------------------------------------------------------------------------
+// -- the address --
 
 export const address = signal(location.pathname + location.search);
 export function go(href, { replace = false } = {}) {
@@ -110,7 +111,7 @@ export const runAt = (id, seq) => `/runs/${part(id)}${seq ? `?at=${seq}` : ""}`;
 export const sessionAt = (name, seq) => `/sessions/${part(name)}${seq ? `?at=${seq}` : ""}`;
 export const streamAt = (kind, name, seq) => (kind === "run" ? runAt(name, seq) : kind === "session" ? sessionAt(name, seq) : null);
 
-// -- words ------------------------------------------------------------------------------------------------------------
+// -- words --
 
 // Characters that would hide, or turn the text around them, are shown by their numbers.
 const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
@@ -126,7 +127,7 @@ const TONES = {
   completed: "good", committed: "good", ok: "good", met: "good", done: "good", added: "good", holds: "good", worked: "good",
 };
 export const tone = (state) => TONES[state] || "";
-const LABELS = { in_doubt: "in doubt", what_if: "what-if", failed_approach: "failed approach" };
+export const LABELS = { 1: "what went wrong", in_doubt: "in doubt", what_if: "what-if", failed_approach: "failed approach" };
 export function Pill({ state, label }) {
   return html`<span class=${`pill ${tone(state)}`}>${label || LABELS[state] || seen(state)}</span>`;
 }
@@ -156,11 +157,13 @@ export const clock = (us) => new Date(us / 1000).toISOString().slice(11, 23);
 export const count = (n, noun, plural) => `${n.toLocaleString("en")} ${n === 1 ? noun : plural || `${noun}s`}`;
 export const quoted = (word) => (/^[A-Za-z0-9_@%+=:,./-]+$/.test(word) ? word : `'${String(word).replaceAll("'", `'"'"'`)}'`);
 
-// -- parts of pages ---------------------------------------------------------------------------------------------------
+// -- parts of pages --
 
 export function Text({ children, class: name }) {
   return html`<bdi class=${name}>${seen(children)}</bdi>`;
 }
+export const say = (text) => html`<${Text}>${text}<//>`;
+export const ago = (at) => html`<${Ago} at=${at} />`;
 export function Command({ text }) {
   return html`<span class="command"><code>${seen(text)}</code></span>`;
 }
@@ -170,16 +173,16 @@ export function Trouble({ problem }) {
   return html`<div class="problem" role="alert"><${Text}>${problem.message}<//>${path && html` <code>${seen(path)}</code>`}${hint && html`<div class="hint small"><${Text}>${hint}<//></div>`}</div>`;
 }
 export function Page({ title, sub, crumb, aside, problem, children, name }) {
-  const heading = useRef(null);
   useEffect(() => { document.title = `${name || title} · Perdure`; }, [title, name]);
   return html`
     ${crumb && html`<p class="crumb">${crumb}</p>`}
-    <div class="head"><div><h1 tabindex="-1" ref=${heading}><${Text}>${title}<//></h1>${sub && html`<p class="sub">${sub}</p>`}</div>${aside}</div>
+    <div class="head"><div><h1 tabindex="-1"><${Text}>${title}<//></h1>${sub && html`<p class="sub">${sub}</p>`}</div>${aside}</div>
     <${Trouble} problem=${problem} />
     ${children}`;
 }
 export function Loading({ read }) {
-  return read.problem || read.data ? null : html`<p class="empty" role="status">Reading…</p>`;
+  if (read.problem) return html`<${Trouble} problem=${read.problem} />`;
+  return read.data ? null : html`<p class="empty" role="status">Reading…</p>`;
 }
 export function Empty({ title, children }) {
   return html`<div class="card empty"><strong>${title}</strong>${children}</div>`;
@@ -191,6 +194,14 @@ export function Facts({ of }) {
 export function Section({ title, children, aside }) {
   const id = useId();
   return html`<section aria-labelledby=${id}><h2 id=${id}>${title}</h2>${aside}${children}</section>`;
+}
+export const Box = ({ title, children }) => html`<${Section} title=${title}><div class="card pad">${children}</div><//>`;
+export function Row({ href, state, label, title, about, side }) {
+  const shown = html`<span><${Pill} state=${state} label=${label} /></span><span class="what"><span class="title">${title}</span>${about && html`<span class="about">${about}</span>`}</span><span class="side-text">${side}</span>`;
+  return html`<li>${href ? html`<a class="row" href=${href}>${shown}</a>` : html`<div class="row">${shown}</div>`}</li>`;
+}
+export function Slim({ title, of, row }) {
+  return of.length > 0 && html`<${Section} title=${title}><ul class="card rows slim">${of.map(row)}</ul><//>`;
 }
 
 const JSON_MAX = 20000;
@@ -215,6 +226,18 @@ function coloured(text) {
   parts.push(seen(text.slice(from)));
   return parts;
 }
+
+// The parts of a table around its rows. A head that begins with # is of numbers.
+export function Table({ heads, box = "card", children }) {
+  return html`<div class=${`${box} table-box`}><table class="table"><thead><tr>${heads.map((head) => html`<th key=${head} scope="col" class=${head[0] === "#" ? "number" : undefined}>${head.replace("#", "")}</th>`)}</tr></thead><tbody>${children}</tbody></table></div>`;
+}
+
+// JSON that a person types: its value (nothing typed: undefined) and what is wrong with it.
+export function typed(text) {
+  try { return [text.trim() ? JSON.parse(text) : undefined, null]; } catch (error) { return [undefined, { message: `This is not JSON: ${error.message}`, said: { hint: 'a text needs quotes: "done"' } }]; }
+}
+export const show = (value) => (typeof value === "string" ? value : JSON.stringify(value));
+export const oops = (error) => error && `${error.code}: ${error.message}`;
 
 // A button that changes something: its command beside it, who it is done as, and what came of it in words.
 export function Act({ label, command, run, kind = "", onDone, disabled }) {

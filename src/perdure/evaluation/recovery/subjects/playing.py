@@ -20,7 +20,7 @@ Kept = dict[str, dict[str, Any]]
 KEEP = "keep"
 
 
-class Wanted(NamedTuple):
+class ScriptedAnswer(NamedTuple):
     """The next answer of the model: a tool with its arguments. No tool: a text, which is the result of the task or an ask."""
 
     tool: str
@@ -30,7 +30,7 @@ class Wanted(NamedTuple):
 class Playing(Subject):
     """A subject whose model plays the task. `next_answer` is the model; the verbs are called by the task."""
 
-    _wanted: queue.SimpleQueue[Wanted | BaseException]
+    _wanted: queue.SimpleQueue[ScriptedAnswer | BaseException]
     _given: queue.SimpleQueue[Kept]
 
     def begin(self, program: Callable[[SubjectAgent], None]) -> None:
@@ -38,7 +38,7 @@ class Playing(Subject):
         self._wanted, self._given = queue.SimpleQueue(), queue.SimpleQueue()
         threading.Thread(target=self._play, args=(program,), daemon=True).start()
 
-    def next_answer(self, kept: Kept) -> Wanted:
+    def next_answer(self, kept: Kept) -> ScriptedAnswer:
         """The model's next answer, by what the conversation holds. Raises what went wrong in the task."""
         self._given.put(kept)
         wanted = self._wanted.get()
@@ -53,14 +53,16 @@ class Playing(Subject):
         except BaseException as error:  # noqa: BLE001 - raised again by the model
             self._wanted.put(error)
 
-    def _once(self, section: str, name: str, make: Callable[[], Wanted]) -> Any:
+    def _once(self, section: str, name: str, make: Callable[[], ScriptedAnswer]) -> Any:
         if name not in self.kept.get(section, {}):
             self._wanted.put(make())
             self.kept = self._given.get()
         return self.kept[section][name]
 
     def _keep(self, section: str, name: str, value: Callable[[], Any]) -> Any:
-        return self._once(section, name, lambda: Wanted(KEEP, {"section": section, "name": name, "value": value()}))
+        return self._once(
+            section, name, lambda: ScriptedAnswer(KEEP, {"section": section, "name": name, "value": value()})
+        )
 
     def step(self, name: str, work: Callable[[], Any]) -> Any:
         """The model's own work."""
@@ -73,12 +75,12 @@ class Playing(Subject):
     def act(self, name: str, kind: str, payload: Any) -> Any:
         """A call of the tool that sends this kind."""
         args = {"name": name, "kind": kind, "payload": payload}
-        return self._once("effects", name, lambda: Wanted(self.tool_for(kind), args))
+        return self._once("effects", name, lambda: ScriptedAnswer(self.tool_for(kind), args))
 
     def ask(self, name: str, question: str) -> str:
         """A question that ends the agent's run."""
         del question
-        return self._once("answers", name, lambda: Wanted("", {"ask": name}))
+        return self._once("answers", name, lambda: ScriptedAnswer("", {"ask": name}))
 
     def answer_to(self, asked: str) -> str:
         """The answer of a person. Waits until there is one."""
@@ -88,7 +90,7 @@ class Playing(Subject):
 
     def done(self, result: Any) -> None:
         """The last answer."""
-        self._wanted.put(Wanted("", {"result": result}))
+        self._wanted.put(ScriptedAnswer("", {"result": result}))
 
     def tool_for(self, kind: str) -> str:
         """The name of the tool that sends a kind."""

@@ -10,8 +10,10 @@ import pytest
 from perdure.effects.tool import tool
 from perdure.errors import Invalid, NotFound, Refused, TooLarge
 from perdure.handles.aio.memory import AsyncHit
+from perdure.handles.aio.run import AsyncRun
 from perdure.model.records.conversation import Call
 from perdure.model.records.retention import Retention
+from perdure.runtime.agent import agent
 from perdure.testing.openers import AsyncOpener
 
 
@@ -19,6 +21,11 @@ from perdure.testing.openers import AsyncOpener
 def restart(service: str) -> dict[str, str]:
     """A tool."""
     return {"restarted": service}
+
+
+def watched(bird: str) -> str:
+    """A step."""
+    return f"{bird} seen"
 
 
 def texts(hits: list[AsyncHit]) -> list[str]:
@@ -224,6 +231,66 @@ class AsyncSearchContract:
             assert (await store.search("parser", session="one", limit=1))[0].seq >= first.seq
             assert two.name == "two"
 
+    async def test_search_takes_the_filters_of_recall(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session, scope = await store.session("s"), await store.scope("project:acme")
+            await session.say("user", "deploy for alice", about=["alice"])
+            opener.clock.advance(10)
+            await session.say("assistant", "deploy for both", about=["alice", "bob"])
+            await session.decide("deploy on Monday", because="quiet", tags=["ops", "x"], about=["bob"])
+            await session.task("deploy it", labels=["ops"])
+            await session.begin("deploy", {"to": "deploy host"}, key="e", about=["carol"])
+            await session.emit("deploy.done", "deploy ended", about=["carol"])
+            memory = await scope.remember("deploy before lunch", tags=["ops"], about=["alice"])
+            await memory.confirm(about=["dora"])
+            await (await store.session("other")).say("user", "deploy elsewhere")
+            await (await store.session("whole", about=["erin"])).say("user", "deploy for erin")
+            for options, expected in (
+                ({"about": ["alice"]}, ["deploy before lunch", "deploy for alice", "deploy for both"]),
+                ({"about": ["alice", "bob"]}, ["deploy for both"]),
+                ({"about": ["alice"], "kinds": ["memory"]}, ["deploy before lunch"]),
+                ({"about": ["alice"], "since": "5s"}, ["deploy before lunch", "deploy for both"]),
+                ({"about": ["alice"], "until": "5s"}, ["deploy for alice"]),
+                ({"about": ["carol"]}, ["deploy\ndeploy host", "deploy.done\ndeploy ended"]),
+                ({"about": ["dora"]}, ["deploy before lunch"]), ({"about": ["erin"]}, ["deploy for erin"]),
+                ({"about": ["nobody"]}, []),
+                ({"tags": ["ops"]}, ["deploy before lunch", "deploy it", "deploy on Monday\nquiet"]),
+                ({"tags": ["ops", "x"]}, ["deploy on Monday\nquiet"]), ({"tags": ["y"]}, []),
+                ({"tags": ["ops"], "about": ["bob"]}, ["deploy on Monday\nquiet"]),
+                ({"scopes": ["project:acme"]}, ["deploy before lunch"]), ({"scopes": []}, []),
+                ({"scopes": ["project:acme"], "session": "other"}, ["deploy before lunch", "deploy elsewhere"]),
+                ({"scopes": ["session"], "session": "other"}, ["deploy elsewhere"]),
+            ):  # fmt: skip
+                asked: dict[str, Any] = options
+                assert sorted(each.text for each in await store.search("deploy", **asked)) == expected, options
+
+    async def test_results_of_calls_effects_steps_and_runs_are_a_kind(self, opener: AsyncOpener) -> None:
+        @agent(name="watches herons")
+        async def watch(run: AsyncRun, bird: str) -> str:
+            await run.step(watched, bird)
+            return f"the {bird} run ended"
+
+        async with await opener() as store:
+            session = await store.session("s")
+            await session.say("user", "tell me of the heron")
+            await session.say("assistant", None, calls=[Call("c1", "look", {"at": "heron"})])
+            answered = await session.result("c1", {"line": "heron is down"})
+            await session.act(restart, "heron", key="e1")
+            await store.drive(watch, "heron", session="s")
+            found = await store.search("heron", kinds=["result"])
+            assert {each.kind for each in found} == {"result"}
+            assert {each.text for each in found} >= {"heron is down", "watched\nheron seen", "the heron run ended"}
+            assert answered.ref in [each.ref for each in found]
+            assert not any("tell me" in each.text or each.why.lent for each in found)
+            effects = await store.search("heron", kinds=["effect"])
+            assert {each.kind for each in effects} == {"effect"}
+            assert {each.ref for each in effects} <= {each.ref for each in found}
+            every = await store.search("heron", limit=50)
+            assert len({each.ref for each in every}) == len(every)
+            assert {each.kind for each in every} == {"turn", "effect", "result"}
+            mixed = await store.search("heron", kinds=["turn", "result"])
+            assert [each.kind for each in mixed if each.ref == answered.ref] == ["turn"]
+
     async def test_short_turns_are_lent_the_words_around_them(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
             session = await store.session("s")
@@ -340,6 +407,14 @@ class AsyncSearchContract:
                 (partial(store.search, "a", session="nobody"), NotFound, "session"),
                 (partial(store.search, "a", since="someday"), Invalid, "since"),
                 (partial(store.search, "a", limit=0), Invalid, "limit"),
+                (partial(store.search, "a", scopes="user:x"), Invalid, "scopes"),
+                (partial(store.search, "a", scopes=["session"]), NotFound, "scopes[0]"),
+                (partial(store.search, "a", session="s", scopes=["session", "user:x"]), NotFound, "scopes[1]"),
+                (partial(store.search, "a", tags="x"), Invalid, "tags"),
+                (partial(store.search, "a", tags=["x", nothing]), Invalid, "tags[1]"),
+                (partial(store.search, "a", about="x"), Invalid, "about"),
+                (partial(store.search, "a", about=["x", ""]), Invalid, "about[1]"),
+                (partial(store.search, "a", until="someday"), Invalid, "until"),
             ):
                 with pytest.raises(error) as refused:
                     await asking()

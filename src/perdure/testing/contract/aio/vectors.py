@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from perdure.errors import Invalid, Unavailable
+from perdure.model.records.conversation import Call
 from perdure.model.records.memories import ByVectors
 from perdure.model.records.retention import Retention
 from perdure.testing.embedding import HashedEmbedding
@@ -185,6 +186,26 @@ class AsyncVectorsContract:
         with pytest.raises(Invalid) as refused:
             await opener(embed="all-MiniLM")
         assert refused.value.path == "embed"
+
+    async def test_a_search_by_meaning_takes_the_same_filters(self, opener: AsyncOpener) -> None:
+        async with await opener(embed=embedding()) as store:
+            session, scope = await store.session("s"), await store.scope("project:acme")
+            await session.say("user", "The car is red", about=["alice"])
+            await session.decide("The car is blue", because="so", tags=["ops"])
+            await scope.remember("The car is green", tags=["ops"], about=["alice"])
+            await session.say("assistant", None, calls=[Call("c1", "look", {"at": "it"})])
+            await session.result("c1", "The car is gone")
+            for options, expected in (
+                ({"about": ["alice"]}, {"The car is red", "The car is green"}),
+                ({"tags": ["ops"]}, {"The car is blue\nso", "The car is green"}),
+                ({"tags": ["ops"], "about": ["alice"]}, {"The car is green"}),
+                ({"scopes": ["project:acme"]}, {"The car is green"}),
+                ({"kinds": ["result"]}, {"The car is gone"}),
+            ):
+                asked: dict[str, Any] = options
+                found = await store.search("automobile", **asked)
+                assert {each.text for each in found} == expected, options
+                assert all(each.why.vector is not None and not each.why.words for each in found)
 
     async def test_a_backlog_is_embedded_by_index_and_searches_say_so(self, opener: AsyncOpener) -> None:
         async with await opener(embed=embedding()) as store:

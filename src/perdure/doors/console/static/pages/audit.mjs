@@ -1,6 +1,6 @@
 // The audit trail: verify with progress, the age of the last anchor, and the newest events of everything.
-import { html, useState, useEffect, useRef, useRead, get, post, Page, Section, Empty, Loading, Ago, Text, Trouble, Command, count, streamAt, seen } from "../base.mjs";
-import { useFilters, useMore } from "./runs.mjs";
+import { html, useState, useEffect, useRef, useRead, get, post, Page, Section, Empty, Loading, Text, Trouble, Command, Table, count, streamAt, seen, say, ago } from "../base.mjs";
+import { Filters, useRows } from "./runs.mjs";
 
 function Verify() {
   const [state, set] = useState({ running: false });
@@ -31,19 +31,14 @@ function Verify() {
 }
 
 export function Audit({ query }) {
-  const asked = { kind: query.kind, actor: query.actor, since: query.since };
-  const read = useRead("/v1/console/events", asked);
-  const more = useMore("/v1/console/events", asked, read.data);
+  const { read, items, button } = useRows("/v1/console/events", query, ["kind", "actor", "since"]);
   const anchors = useRead("/v1/console/anchors");
-  const set = useFilters("/audit", query);
-  const items = [...(read.data?.items || []), ...more.items];
-  return html`<${Page} title="Audit" sub=${anchors.data && (anchors.data.last ? html`The ends of all chains were last stated <${Ago} at=${anchors.data.last} />.` : html`The ends of the chains were never stated: a tail that is cut off would not show. <code>perdure anchor</code>`)} problem=${read.problem || anchors.problem}>
+  return html`<${Page} title="Audit" sub=${anchors.data && (anchors.data.last ? html`The ends of all chains were last stated ${ago(anchors.data.last)}.` : html`The ends of the chains were never stated: a tail that is cut off would not show. <code>perdure anchor</code>`)} problem=${anchors.problem}>
     <${Verify} />
-    <${Section} title="Events"><form class="filters" role="search" onSubmit=${(event) => event.preventDefault()}>
-      <label>Kind<input value=${query.kind || ""} placeholder="effect.*" onChange=${set("kind")} /></label><label>Actor<input value=${query.actor || ""} onChange=${set("actor")} /></label><label>Since<input value=${query.since || ""} placeholder="24h" onChange=${set("since")} /></label></form>
+    <${Section} title="Events"><${Filters} query=${query} fields=${[["kind", "Kind", "effect.*"], ["actor", "Actor"], ["since", "Since", "24h"]]} />
       <${Loading} read=${read} />
-      ${read.data && (items.length ? html`<div class="card table-box"><table class="table"><thead><tr><th scope="col">Kind</th><th scope="col">Where</th><th scope="col">Actor</th><th scope="col">When</th></tr></thead>
-        <tbody>${items.map((each) => { const href = streamAt(each.stream_kind, each.session, each.seq); const where = html`${each.stream_kind} <${Text}>${each.session}<//> #${each.seq}`; return html`<tr key=${`${each.stream_kind}${each.session}${each.seq}`}><td><strong>${seen(each.kind)}</strong></td><td class="long">${href ? html`<a href=${href}>${where}</a>` : where}</td><td><${Text}>${each.actor}<//></td><td class="soft"><${Ago} at=${each.at} /></td></tr>`; })}</tbody></table></div>${more.button}` : html`<${Empty} title="No event matches" />`)}
+      ${read.data && (items.length ? html`<${Table} heads=${["Kind", "Where", "Actor", "When"]}>
+        ${items.map((each) => { const href = streamAt(each.stream_kind, each.session, each.seq); const where = html`${each.stream_kind} ${say(each.session)} #${each.seq}`; return html`<tr key=${`${each.stream_kind}${each.session}${each.seq}`}><td><strong>${seen(each.kind)}</strong></td><td class="long">${href ? html`<a href=${href}>${where}</a>` : where}</td><td>${say(each.actor)}</td><td class="soft">${ago(each.at)}</td></tr>`; })}<//>${button}` : html`<${Empty} title="No event matches" />`)}
     <//>
   <//>`;
 }

@@ -1,6 +1,6 @@
 // Effects searched, and acted upon in bulk: first a plan with counts, then its execution, with an outcome for each.
-import { html, useState, useRead, get, post, part, Page, Section, Empty, Loading, Pill, Ago, Text, Json, Trouble, As, count, quoted, streamAt, seen } from "../base.mjs";
-import { useFilters, useMore } from "./runs.mjs";
+import { html, useState, post, part, Page, Empty, Loading, Pill, Json, Table, As, count, oops, quoted, streamAt, seen, say, ago } from "../base.mjs";
+import { Filters, useRows, WRONG } from "./runs.mjs";
 
 const STATES = ["planned", "dispatched", "in_doubt", "committed", "failed", "withdrawn", "undoing", "undone"];
 
@@ -45,23 +45,13 @@ function Bulk({ items }) {
 }
 
 export function Effects({ query }) {
-  const asked = { state: query.state, tool: query.tool, text: query.text, since: query.since, errors: query.errors ? "true" : "" };
-  const read = useRead("/v1/console/effects", asked);
-  const more = useMore("/v1/console/effects", asked, read.data);
-  const set = useFilters("/effects", query);
-  const items = [...(read.data?.items || []), ...more.items];
-  return html`<${Page} title="Effects" sub="Calls to external systems: planned, sent, known to have happened, or in doubt. The newest first." problem=${read.problem}>
-    <form class="filters" role="search" onSubmit=${(event) => event.preventDefault()}>
-      <label>State<select value=${query.state || ""} onChange=${set("state")}><option value="">any</option>${STATES.map((state) => html`<option key=${state} value=${state}>${state.replace("_", " ")}</option>`)}</select></label>
-      <label>Tool<input value=${query.tool || ""} onChange=${set("tool")} /></label>
-      <label>Key, argument or actor<input value=${query.text || ""} onChange=${set("text")} /></label>
-      <label>Since<input value=${query.since || ""} placeholder="24h" onChange=${set("since")} /></label>
-      <label>Only<select value=${query.errors || ""} onChange=${set("errors")}><option value="">all of them</option><option value="1">what went wrong</option></select></label>
-    </form><${Loading} read=${read} />
+  const { read, items, button } = useRows("/v1/console/effects", query, ["state", "tool", "text", "since", "errors"]);
+  return html`<${Page} title="Effects" sub="Calls to external systems: planned, sent, known to have happened, or in doubt. The newest first.">
+    <${Filters} query=${query} fields=${[["state", "State", STATES], ["tool", "Tool"], ["text", "Key, argument or actor"], ["since", "Since", "24h"], WRONG]} /><${Loading} read=${read} />
     ${read.data && html`<${Bulk} items=${items} />`}
-    ${read.data && (items.length ? html`<div class="card table-box"><table class="table"><thead><tr><th scope="col">State</th><th scope="col">Tool</th><th scope="col">Effect</th><th scope="col">Tries</th><th scope="col">What went wrong</th><th scope="col">Actor</th><th scope="col">When</th></tr></thead>
-      <tbody>${items.map((each) => html`<tr key=${each.id}><td>${each.state === "in_doubt" ? html`<a href=${`/inbox?id=${part(each.id)}`}><${Pill} state=${each.state} /></a>` : html`<${Pill} state=${each.state} />`}</td><td class="mono"><${Text}>${each.tool}<//></td>
-        <td><a class="mono" href=${streamAt(each.stream_kind, each.stream, each.seq)}><${Text}>${each.id}<//></a><${Detail} effect=${each} /></td><td class="number">${each.attempt}</td><td class="long"><${Text}>${each.error ? `${each.error.code}: ${each.error.message}` : ""}<//></td><td><${Text}>${each.actor}<//></td><td class="soft"><${Ago} at=${each.at} /></td></tr>`)}</tbody></table></div>${more.button}`
-      : html`<${Empty} title="No effect matches">${read.data.next ? html`Not among the newest ${read.data.looked_through}. ${more.button}` : "Change the filters."}<//>`)}
+    ${read.data && (items.length ? html`<${Table} heads=${["State", "Tool", "Effect", "#Tries", "What went wrong", "Actor", "When"]}>
+      ${items.map((each) => html`<tr key=${each.id}><td>${each.state === "in_doubt" ? html`<a href=${`/inbox?id=${part(each.id)}`}><${Pill} state=${each.state} /></a>` : html`<${Pill} state=${each.state} />`}</td><td class="mono">${say(each.tool)}</td>
+        <td><a class="mono" href=${streamAt(each.stream_kind, each.stream, each.seq)}>${say(each.id)}</a><${Detail} effect=${each} /></td><td class="number">${each.attempt}</td><td class="long">${say(oops(each.error))}</td><td>${say(each.actor)}</td><td class="soft">${ago(each.at)}</td></tr>`)}<//>${button}`
+      : html`<${Empty} title="No effect matches">${read.data.next ? html`Not among the newest ${read.data.looked_through}. ${button}` : "Change the filters."}<//>`)}
   <//>`;
 }

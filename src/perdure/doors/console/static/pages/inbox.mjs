@@ -1,8 +1,5 @@
 // The inbox: questions, approvals with the very arguments, and doubts with their evidence.
-import {
-  html, useState, useEffect, useRef, useRead, get, post, part, Page, Empty, Loading, Pill, Ago, Until, Text, Json, Facts, Act, As, Trouble,
-  count, quoted, streamAt, seen,
-} from "../base.mjs";
+import { html, useState, useEffect, useRef, useRead, get, post, part, Page, Empty, Loading, Pill, Until, Text, Json, Act, As, Trouble, count, quoted, streamAt, seen, show, typed, oops, say, ago } from "../base.mjs";
 
 const by = (id) => `/v1/asks/${part(id)}/answer`;
 
@@ -39,13 +36,13 @@ function Ask({ ask, chosen, onGone }) {
   };
   const verb = (value) => `perdure answer ${quoted(ask.id)} ${quoted(value)}`;
   return html`<${Card} id=${ask.id} chosen=${chosen}>
-    <div class="card-top"><${Pill} state=${ask.kind} /><${Where} kind=${ask.stream_kind} name=${ask.stream} seq=${ask.seq} /><span>asked <${Ago} at=${ask.at} /> by <${Text}>${ask.actor}<//></span>
-      ${ask.expires_at && html`<span class="push"><${Until} at=${ask.expires_at} />${ask.default !== null && html`, then <strong><${Text}>${typeof ask.default === "string" ? ask.default : JSON.stringify(ask.default)}<//></strong>`}</span>`}</div>
-    <h2 class="question"><${Text}>${ask.question}<//></h2>
+    <div class="card-top"><${Pill} state=${ask.kind} /><${Where} kind=${ask.stream_kind} name=${ask.stream} seq=${ask.seq} /><span>asked ${ago(ask.at)} by ${say(ask.actor)}</span>
+      ${ask.expires_at && html`<span class="push"><${Until} at=${ask.expires_at} />${ask.default !== null && html`, then <strong>${say(show(ask.default))}</strong>`}</span>`}</div>
+    <h2 class="question">${say(ask.question)}</h2>
     ${approval && ask.detail && html`<p class="soft">Approving lets <code>${seen(ask.detail.tool)}</code> be called with exactly these arguments, and no others.</p><${Json} value=${ask.detail.args} label="arguments" /><p class="small soft mono wrap">digest ${ask.digest}</p>`}
     ${!approval && ask.detail !== null && html`<${Json} value=${ask.detail} label="details" />`}
     <div class="acts">
-      ${choices ? choices.map((choice, n) => html`<${Act} key=${choice} kind=${n === 0 ? "main" : ""} label=${html`<${Text}>${choice}<//>`} command=${verb(choice)} run=${answer(choice)} />`)
+      ${choices ? choices.map((choice, n) => html`<${Act} key=${choice} kind=${n === 0 ? "main" : ""} label=${say(choice)} command=${verb(choice)} run=${answer(choice)} />`)
         : html`<label>Your answer<input value=${text} maxlength="4000" onInput=${(event) => set(event.target.value)} /></label>
           <${Act} kind="main" label="Answer" command=${verb(text || "…")} disabled=${!text} run=${answer(text)} />`}
     </div>
@@ -62,16 +59,14 @@ const SENDER = {
 
 export function Sender({ sender }) {
   return html`<div><${Pill} state=${sender.state} /> <span>${SENDER[sender.state]}</span>
-    ${sender.holder && html`<div class="small soft">${sender.host && html`on <${Text}>${sender.host}<//>, `}holder <code>${sender.holder.slice(0, 12)}</code>${sender.quiet_at && html`; unable to send since <${Ago} at=${sender.quiet_at} />`}</div>`}</div>`;
+    ${sender.holder && html`<div class="small soft">${sender.host && html`on ${say(sender.host)}, `}holder <code>${sender.holder.slice(0, 12)}</code>${sender.quiet_at && html`; unable to send since ${ago(sender.quiet_at)}`}</div>`}</div>`;
 }
 
 function Doubt({ doubt, chosen, onGone }) {
   const [result, setResult] = useState("");
   const [reason, setReason] = useState("");
   const [force, setForce] = useState(false);
-  let value = null;
-  let wrong = null;
-  try { value = result.trim() ? JSON.parse(result) : null; } catch (error) { wrong = error.message; }
+  const [value = null, wrong] = typed(result);
   const settle = (verdict) => async () => {
     const body = verdict === "happened" ? { verdict, result: value } : { verdict: verdict === "failed" ? "declined" : verdict, reason, force: verdict === "absent" && force };
     const done = await decided(doubt.id, onGone, post(`/v1/effects/${part(doubt.id)}/settle`, body));
@@ -81,19 +76,19 @@ function Doubt({ doubt, chosen, onGone }) {
   const base = `perdure settle ${quoted(doubt.id)}`;
   const because = reason ? ` --reason ${quoted(reason)}` : "";
   return html`<${Card} id=${doubt.id} chosen=${chosen}>
-    <div class="card-top"><${Pill} state="in_doubt" /><${Where} kind=${doubt.stream_kind} name=${doubt.stream} seq=${doubt.seq} /><span>sent <${Ago} at=${doubt.dispatched_at || doubt.at} /> by <${Text}>${doubt.actor}<//></span><span class="push">attempt ${doubt.attempt} · ${doubt.kind}</span></div>
+    <div class="card-top"><${Pill} state="in_doubt" /><${Where} kind=${doubt.stream_kind} name=${doubt.stream} seq=${doubt.seq} /><span>sent ${ago(doubt.dispatched_at || doubt.at)} by ${say(doubt.actor)}</span><span class="push">attempt ${doubt.attempt} · ${doubt.kind}</span></div>
     <h2 class="question">Did <code>${seen(doubt.tool)}</code> happen?</h2>
-    <p class="soft">${doubt.error ? html`<${Text}>${`${doubt.error.code}: ${doubt.error.message}`}<//>` : "The call was sent, and no outcome was recorded."} ${doubt.advice.reason && html`<${Text}>${`Advice: ${doubt.advice.action}, because ${doubt.advice.reason}.`}<//>`}</p>
+    <p class="soft">${doubt.error ? say(oops(doubt.error)) : "The call was sent, and no outcome was recorded."} ${doubt.advice.reason && html`<${Text}>${`Advice: ${doubt.advice.action}, because ${doubt.advice.reason}.`}<//>`}</p>
     <div class="evidence">
       <div><h3>Arguments that were sent</h3><${Json} value=${doubt.args} label="arguments" /></div>
       <div><h3>Sender</h3><${Sender} sender=${doubt.sender} />
         <h3>Key that was sent</h3><p class="mono small wrap">${doubt.sent_key || doubt.key}</p><p class="small soft">Search for it on the other side: it stands for this call and no other.</p></div>
-      <div><h3>What is recorded about it</h3><ol class="trail small">${doubt.history.map((each) => html`<li key=${each.seq}><strong>${each.kind}</strong> <span class="soft">#${each.seq} <${Ago} at=${each.at} /></span>${each.said?.error && html`<div><${Text}>${`${each.said.error.code}: ${each.said.error.message}`}<//></div>`}</li>`)}</ol></div>
+      <div><h3>What is recorded about it</h3><ol class="trail small">${doubt.history.map((each) => html`<li key=${each.seq}><strong>${each.kind}</strong> <span class="soft">#${each.seq} ${ago(each.at)}</span>${each.said?.error && html`<div>${say(oops(each.said.error))}</div>`}</li>`)}</ol></div>
     </div>
     ${doubt.sender.state === "alive" && html`<p class="caution">Its sender lives. End that process first: saying that it did not happen lets it be sent once more.</p>`}
     <div class="acts">
       <label>If it happened, what it gave (JSON, may stay empty)<textarea value=${result} spellcheck="false" onInput=${(event) => setResult(event.target.value)}></textarea></label>
-      ${wrong && html`<${Trouble} problem=${{ message: `This is not JSON: ${wrong}`, said: { hint: 'a text needs quotes: "done"' } }} />`}
+      <${Trouble} problem=${wrong} />
       <${Act} kind="main" label="It happened" disabled=${Boolean(wrong)} command=${`${base} happened${result.trim() ? ` --result ${quoted(result.trim())}` : ""}`} run=${settle("happened")} />
       <label>If not, how that is known<input value=${reason} maxlength="2000" onInput=${(event) => setReason(event.target.value)} /></label>
       ${doubt.sender.state === "alive" && html`<label class="check"><input type="checkbox" checked=${force} onChange=${(event) => setForce(event.target.checked)} />I know that the living process will not send it</label>`}
@@ -101,7 +96,7 @@ function Doubt({ doubt, chosen, onGone }) {
       <${Act} kind="harm" label="It did not, give up" command=${`${base} failed${because}`} run=${settle("failed")} />
     </div>
     <${As} />
-    ${doubt.kind === "unsafe" && html`<details class="small"><summary>What would have settled this without you</summary><p class="wrap"><${Text}>${doubt.ways_out}<//></p></details>`}
+    ${doubt.kind === "unsafe" && html`<details class="small"><summary>What would have settled this without you</summary><p class="wrap">${say(doubt.ways_out)}</p></details>`}
   <//>`;
 }
 
@@ -113,7 +108,6 @@ async function ended(id, was, onGone) {
   if (was.ask) onGone(id, `${found.question}: ${found.state === "met" ? `${show(found.answer)}, by ${found.met_by}` : found.state}.`, true);
   else onGone(id, `${found.tool} is ${found.state.replace("_", " ")} now${found.settled_by ? `, settled by ${found.settled_by}` : ""}.`, true);
 }
-const show = (value) => (typeof value === "string" ? value : JSON.stringify(value));
 
 export function Inbox({ query }) {
   const read = useRead("/v1/console/inbox");
@@ -133,8 +127,8 @@ export function Inbox({ query }) {
     for (const each of all) known.current.set(each.id, each);
   }, [inbox]);
   const sub = inbox && (all.length ? `${count(inbox.asks.length, "question")} and ${count(inbox.doubts.length, "doubt")}, the oldest first.` : "Nobody is asked anything.");
-  return html`<${Page} title="Inbox" sub=${sub} problem=${read.problem}><${Loading} read=${read} />
-    <div aria-live="polite" class="notices">${gone.map((each) => html`<p class=${each.elsewhere ? "caution" : "done"} key=${each.id}><${Text}>${each.said}<//></p>`)}</div>
+  return html`<${Page} title="Inbox" sub=${sub}><${Loading} read=${read} />
+    <div aria-live="polite" class="notices">${gone.map((each) => html`<p class=${each.elsewhere ? "caution" : "done"} key=${each.id}>${say(each.said)}</p>`)}</div>
     ${inbox && !all.length && html`<${Empty} title="Nothing waits for you">Questions of runs, approvals and doubts come here.<//>`}
     ${all.map(({ ask, doubt }) => (ask
       ? html`<${Ask} key=${ask.id} ask=${ask} chosen=${query.id === ask.id} onGone=${onGone} />`

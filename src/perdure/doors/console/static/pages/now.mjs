@@ -1,9 +1,5 @@
 // Now: what needs a person, the oldest first; then how the work goes.
-import { html, useRead, Page, Section, Empty, Loading, Pill, Ago, Until, Text, count, lasting, storeNow, runAt, streamAt } from "../base.mjs";
-
-const WORDS = {
-  ask: "ask", approval: "approval", doubt: "in doubt", parked: "parked", failed: "failed", stranded: "stranded",
-};
+import { html, useRead, Page, Section, Empty, Loading, Row, Slim, Until, Table, count, lasting, storeNow, runAt, streamAt, say, ago } from "../base.mjs";
 
 function target(need) {
   if (["ask", "approval", "doubt"].includes(need.kind)) return `/inbox?id=${encodeURIComponent(need.id)}`;
@@ -12,30 +8,17 @@ function target(need) {
 }
 
 function Need({ need }) {
-  return html`<li><a class="row" href=${target(need)}>
-    <span><${Pill} state=${need.kind} label=${WORDS[need.kind]} /></span>
-    <span class="what"><span class="title"><${Text}>${need.title}<//></span>
-      ${need.about && html`<span class="about"><${Text}>${need.about}<//></span>`}</span>
-    <span class="side-text"><${Ago} at=${need.since} />${need.until && html`<br /><${Until} at=${need.until} />`}</span>
-  </a></li>`;
+  return html`<${Row} href=${target(need)} state=${need.kind} label=${need.kind === "doubt" ? "in doubt" : undefined} title=${say(need.title)} about=${need.about && say(need.about)} side=${html`${ago(need.since)}${need.until && html`<br /><${Until} at=${need.until} />`}`} />`;
 }
 
-export function RunRow({ run }) {
-  return html`<li><a class="row" href=${runAt(run.id)}>
-    <span><${Pill} state=${run.abandoned ? "abandoned" : run.status} /></span>
-    <span class="what"><span class="title"><${Text}>${run.agent}<//></span>
-      <span class="about"><code>${run.id}</code>${run.key && html` · <${Text}>${run.key}<//>`}${(run.error || run.reason) && html` · <${Text}>${run.error || run.reason}<//>`}</span></span>
-    <span class="side-text"><${Ago} at=${run.created_at} /></span>
-  </a></li>`;
-}
+export const runRow = (run) => html`<${Row} key=${run.id} href=${runAt(run.id)} state=${run.abandoned ? "abandoned" : run.status} title=${say(run.agent)} side=${ago(run.created_at)}
+  about=${html`<code>${run.id}</code>${run.key && html` · ${say(run.key)}`}${(run.error || run.reason) && html` · ${say(run.error || run.reason)}`}`} />`;
 
 function Queue({ queue }) {
   if (!queue.length) return html`<p class="soft">No run is open.</p>`;
-  return html`<div class="card table-box tight"><table class="table">
-    <thead><tr><th scope="col">Agent</th><th scope="col" class="number">Ready</th><th scope="col" class="number">Running</th><th scope="col" class="number">Waiting</th><th scope="col" class="number">Parked</th></tr></thead>
-    <tbody>${queue.map((each) => html`<tr key=${each.agent}><td class="long"><a href=${`/runs?agent=${encodeURIComponent(each.agent)}`}><${Text}>${each.agent}<//></a>${!each.known && each.ready > 0 && html`<div class="small soft">no living worker knows it</div>`}</td>
-      ${["ready", "running", "waiting", "parked"].map((state) => html`<td key=${state} class="number">${each[state] || html`<span class="soft">–</span>`}</td>`)}</tr>`)}</tbody>
-  </table></div>`;
+  return html`<${Table} box="card tight" heads=${["Agent", "#Ready", "#Running", "#Waiting", "#Parked"]}>
+    ${queue.map((each) => html`<tr key=${each.agent}><td class="long"><a href=${`/runs?agent=${encodeURIComponent(each.agent)}`}>${say(each.agent)}</a>${!each.known && each.ready > 0 && html`<div class="small soft">no living worker knows it</div>`}</td>
+      ${["ready", "running", "waiting", "parked"].map((state) => html`<td key=${state} class="number">${each[state] || html`<span class="soft">–</span>`}</td>`)}</tr>`)}<//>`;
 }
 
 export function Now() {
@@ -45,7 +28,7 @@ export function Now() {
   const sub = now && (oldest
     ? `${count(now.needs.length, "thing needs", "things need")} a person. The oldest waits for ${lasting(storeNow() - Date.parse(oldest.since))}.`
     : "Nothing needs a person.");
-  return html`<${Page} title="Now" sub=${sub} problem=${read.problem}><${Loading} read=${read} />
+  return html`<${Page} title="Now" sub=${sub}><${Loading} read=${read} />
     ${now && html`<div class="split">
       <${Section} title="Needs a person">
         ${now.needs.length ? html`<ul class="card rows">${now.needs.map((need) => html`<${Need} key=${need.kind + need.id} need=${need} />`)}</ul>` : html`<${Empty} title="All quiet">No question, no doubt, nothing parked.<//>`}
@@ -54,12 +37,10 @@ export function Now() {
       <div>
         <${Section} title="Work">
           <dl class="numbers"><div><dt>Workers alive</dt><dd>${now.workers.alive}</dd></div>
-            <div><dt>Ready</dt><dd>${now.queue.reduce((sum, each) => sum + each.ready, 0)}</dd></div>
-            <div><dt>Running</dt><dd>${now.queue.reduce((sum, each) => sum + each.running, 0)}</dd></div>
-            <div><dt>Waiting</dt><dd>${now.queue.reduce((sum, each) => sum + each.waiting, 0)}</dd></div></dl>
+            ${["Ready", "Running", "Waiting"].map((state) => html`<div key=${state}><dt>${state}</dt><dd>${now.queue.reduce((sum, each) => sum + each[state.toLowerCase()], 0)}</dd></div>`)}</dl>
         <//>
         <${Section} title="By agent"><${Queue} queue=${now.queue} /><//>
-        <${Section} title="Latest runs"><ul class="card rows slim">${now.recent.map((run) => html`<${RunRow} key=${run.id} run=${run} />`)}</ul><//>
+        <${Slim} title="Latest runs" of=${now.recent} row=${runRow} />
       </div>
     </div>`}
   <//>`;

@@ -1,31 +1,23 @@
 // Sessions: the list, and one with its turns, calls and results, its plan, and its forks.
-import { html, useState, useRead, get, part, Page, Section, Empty, Loading, Pill, Ago, Text, Json, Facts, Trouble, count, runAt, sessionAt, seen } from "../base.mjs";
-import { useFilters, useMore } from "./runs.mjs";
-import { RunRow } from "./now.mjs";
+import { html, useState, useRead, get, part, Page, Section, Box, Row, Slim, Empty, Loading, Pill, Text, Json, Facts, Trouble, count, sessionAt, seen, say, ago } from "../base.mjs";
+import { Filters, useRows } from "./runs.mjs";
+import { runRow } from "./now.mjs";
 import { SessionFork, SessionDiff } from "./forking.mjs";
 
 const STATES = ["active", "waiting", "completed", "failed", "crashed"];
 
 export function Sessions({ query }) {
-  const asked = { status: query.status, label: query.label, since: query.since };
-  const read = useRead("/v1/console/sessions", asked);
-  const more = useMore("/v1/console/sessions", asked, read.data);
-  const set = useFilters("/sessions", query);
-  const items = [...(read.data?.items || []), ...more.items];
-  return html`<${Page} title="Sessions" sub="The newest first." problem=${read.problem}>
-    <form class="filters" role="search" onSubmit=${(event) => event.preventDefault()}>
-      <label>Status<select value=${query.status || ""} onChange=${set("status")}><option value="">any</option>${STATES.map((state) => html`<option key=${state} value=${state}>${state}</option>`)}</select></label>
-      <label>Label<input value=${query.label || ""} onChange=${set("label")} /></label>
-      <label>Since<input value=${query.since || ""} placeholder="7d" onChange=${set("since")} /></label>
-    </form><${Loading} read=${read} />
-    ${read.data && (items.length ? html`<ul class="card rows">${items.map((each) => html`<li key=${each.name}><a class="row" href=${sessionAt(each.name)}><span><${Pill} state=${each.status} /></span>
-      <span class="what"><span class="title"><${Text}>${each.title || each.name}<//></span><span class="about"><${Text}>${each.title ? each.name : ""}<//> ${count(each.last_seq, "event")}${each.labels.map((label) => html` · <${Text} key=${label}>${label}<//>`)}</span></span><span class="side-text"><${Ago} at=${each.last_at} /></span></a></li>`)}</ul>${more.button}`
+  const { read, items, button } = useRows("/v1/console/sessions", query, ["status", "label", "since"]);
+  return html`<${Page} title="Sessions" sub="The newest first.">
+    <${Filters} query=${query} fields=${[["status", "Status", STATES], ["label", "Label"], ["since", "Since", "7d"]]} /><${Loading} read=${read} />
+    ${read.data && (items.length ? html`<ul class="card rows">${items.map((each) => html`<${Row} key=${each.name} href=${sessionAt(each.name)} state=${each.status} side=${ago(each.last_at)}
+      title=${say(each.title || each.name)} about=${html`${say(each.title ? each.name : "")} ${count(each.last_seq, "event")}${each.labels.map((label) => html` · <${Text} key=${label}>${label}<//>`)}`} />`)}</ul>${button}`
       : html`<${Empty} title="No session matches">Sessions come with the first turn: <code>perdure say NAME "…"</code><//>`)}
   <//>`;
 }
 
 function Content({ value }) {
-  if (typeof value === "string") return html`<${Text}>${value}<//>`;
+  if (typeof value === "string") return say(value);
   if (value === null) return html`<span class="soft">nothing</span>`;
   return html`<${Json} value=${value} label="content" />`;
 }
@@ -53,7 +45,7 @@ export function Session({ given: [name], query }) {
   const found = read.data;
   const turns = found ? [...earlier, ...found.turns] : [];
   const info = found?.session;
-  return html`<${Page} title=${info?.title || name} crumb=${html`<a href="/sessions">Sessions</a> / <${Text}>${name}<//>`} problem=${read.problem} aside=${info && html`<${Pill} state=${info.status} />`} sub=${info?.goal && html`Goal: <${Text}>${info.goal}<//>`}>
+  return html`<${Page} title=${info?.title || name} crumb=${html`<a href="/sessions">Sessions</a> / ${say(name)}`} aside=${info && html`<${Pill} state=${info.status} />`} sub=${info?.goal && html`Goal: ${say(info.goal)}`}>
     <${Loading} read=${read} />
     ${at && found && html`<p class="caution">This is the session after event ${at}, folded from its log. <a href=${sessionAt(name)}>Back to now</a></p>`}
     ${fork !== null && html`<${SessionFork} session=${name} at=${fork} onClose=${() => setFork(null)} />`}
@@ -64,16 +56,16 @@ export function Session({ given: [name], query }) {
       ${turns.length ? html`<ol class="turns">${turns.map((turn) => html`<${TurnView} key=${turn.seq} turn=${turn} session=${name} onFork=${setFork} onDiff=${setDiff} />`)}</ol>` : html`<${Empty} title="Nothing was said yet" />`}
       ${found.pending && html`<p class="caution">${found.pending.kind === "answer" ? "The last turn of the user waits for an answer." : `${count(found.pending.calls.length, "call")} without a result.`}</p>`}
     <//><div>
-      <${Section} title="About"><div class="card pad"><${Facts} of=${{
-        name, creator: info.creator, events: info.last_seq, created: html`<${Ago} at=${info.created_at} />`, labels: info.labels.join(", "), model: info.pins?.model,
-        "forked from": found.origin && html`<a href=${found.origin.session ? sessionAt(found.origin.session, found.origin.seq) : "/sessions"}><${Text}>${found.origin.session || found.origin.uid}<//></a> after event ${found.origin.seq}${found.origin.session && html` · <a href=${`${sessionAt(found.origin.session)}?other=${part(name)}`}>compare</a>`}`,
+      <${Box} title="About"><${Facts} of=${{
+        name, creator: info.creator, events: info.last_seq, created: ago(info.created_at), labels: info.labels.join(", "), model: info.pins?.model,
+        "forked from": found.origin && html`<a href=${found.origin.session ? sessionAt(found.origin.session, found.origin.seq) : "/sessions"}>${say(found.origin.session || found.origin.uid)}</a> after event ${found.origin.seq}${found.origin.session && html` · <a href=${`${sessionAt(found.origin.session)}?other=${part(name)}`}>compare</a>`}`,
         command: html`<code>perdure show ${seen(name)}</code>`,
-      }} /></div><//>
-      ${found.tasks.length > 0 && html`<${Section} title="Plan"><ul class="card rows slim">${found.tasks.map((task) => html`<li key=${task.id}><div class="row"><span><${Pill} state=${task.status} /></span><span class="what"><${Text}>${task.title}<//></span><span class="side-text">#${task.id}</span></div></li>`)}</ul><//>`}
-      ${found.decisions.length > 0 && html`<${Section} title="Decisions"><ul class="card rows slim">${found.decisions.map((each) => html`<li key=${each.seq}><div class="row"><span><${Pill} state=${each.status} /></span><span class="what"><span class="title"><${Text}>${each.text}<//></span><span class="about"><${Text}>${each.because || ""}<//></span></span><span class="side-text"><${Ago} at=${each.at} /></span></div></li>`)}</ul><//>`}
-      ${found.effects.length > 0 && html`<${Section} title="Effects"><ul class="card rows slim">${found.effects.map((each) => html`<li key=${each.id}><a class="row" href=${`/effects?text=${part(each.id)}`}><span><${Pill} state=${each.state} /></span><span class="what mono">${seen(each.tool)}</span><span class="side-text"><${Ago} at=${each.at} /></span></a></li>`)}</ul><//>`}
-      ${found.values.length > 0 && html`<${Section} title="Values"><div class="card pad"><${Facts} of=${Object.fromEntries(found.values.map((each) => [seen(each.name), html`<code class="wrap">${seen(JSON.stringify(each.value))}</code> <span class="soft small">v${each.version}</span>`]))} /></div><//>`}
-      ${found.runs.length > 0 && html`<${Section} title="Runs"><ul class="card rows slim">${found.runs.map((run) => html`<${RunRow} key=${run.id} run=${run} />`)}</ul><//>`}
+      }} /><//>
+      <${Slim} title="Plan" of=${found.tasks} row=${(task) => html`<${Row} key=${task.id} state=${task.status} title=${say(task.title)} side=${`#${task.id}`} />`} />
+      <${Slim} title="Decisions" of=${found.decisions} row=${(each) => html`<${Row} key=${each.seq} state=${each.status} title=${say(each.text)} about=${each.because && say(each.because)} side=${ago(each.at)} />`} />
+      <${Slim} title="Effects" of=${found.effects} row=${(each) => html`<${Row} key=${each.id} href=${`/effects?text=${part(each.id)}`} state=${each.state} title=${html`<code>${seen(each.tool)}</code>`} side=${ago(each.at)} />`} />
+      ${found.values.length > 0 && html`<${Box} title="Values"><${Facts} of=${Object.fromEntries(found.values.map((each) => [seen(each.name), html`<code class="wrap">${seen(JSON.stringify(each.value))}</code> <span class="soft small">v${each.version}</span>`]))} /><//>`}
+      <${Slim} title="Runs" of=${found.runs} row=${runRow} />
     </div></div>`}
   <//>`;
 }

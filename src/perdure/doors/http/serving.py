@@ -30,7 +30,7 @@ from perdure.runtime.callers import AsyncCaller
 from perdure.runtime.remote import KnownPlaces
 from perdure.stores.core import Core
 
-OPEN_FILES_MAX = 256
+OPEN_FILES_MAX = 64  # each takes about eight descriptors, and a process mostly has 1,024
 NOTED_SECONDS = 3_600.0
 LIMITS_SECONDS = 5.0
 CLAIMS_MAX = 2_000  # claimed runs of remote workers whose places are kept in mind

@@ -13,6 +13,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,9 @@ class Host:
         )  # fmt: skip
 
     def kill_while_it_waits(self, model: Model, *command: str, **env: str) -> None:
-        """Start it, and kill it and its children with SIGKILL as soon as its model hangs."""
+        """Start it, and kill it and its children with SIGKILL when its model hangs and its call and result are in its transcript:
+        a line that the host itself has not written yet dies with it.
+        """
         if shutil.which(command[0], path=self.env["PATH"]) is None:
             pytest.skip(f"there is no {command[0]}")
         with subprocess.Popen(
@@ -93,8 +96,15 @@ class Host:
         ) as host:  # fmt: skip
             try:
                 assert model.hung.wait(TIMEOUT_SECONDS)
+                deadline = time.monotonic() + TIMEOUT_SECONDS
+                while self._lines_with("in-the-middle") < 2 and time.monotonic() < deadline:
+                    time.sleep(0.02)
             finally:
                 os.killpg(host.pid, signal.SIGKILL)
+
+    def _lines_with(self, text: str) -> int:
+        files = [each for each in self.home.rglob("*.jsonl") if each.is_file()]
+        return sum(text in line for each in files for line in each.read_text(errors="replace").splitlines())
 
     def turns(self) -> list[str]:
         """All turns of all its transcripts, as text."""

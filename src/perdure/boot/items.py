@@ -25,7 +25,7 @@ FOUND_CHARS = 4_000  # of one that was found because it answers the task
 MORE = " more characters]"  # how a shortened text ends
 ROW = 3  # tildes, at least
 _ROWS = re.compile(r"~+")
-_OPENED = re.compile(r"(~{3,}) (\S.*)")
+OPENED = re.compile(r"(~{3,}) (\S.*)")
 _PLAIN = re.compile(r"[\w.@-]{1,64}")
 
 
@@ -90,7 +90,7 @@ def blocks(text: str) -> Iterator[Block]:
     """The blocks of a pack. Invalid if one does not end."""
     lines = iter(text.split("\n"))
     for line in lines:
-        if opened := _OPENED.fullmatch(line):
+        if opened := OPENED.fullmatch(line):
             inside: list[str] = []
             for each in lines:
                 if each == opened[1]:

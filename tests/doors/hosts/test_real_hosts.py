@@ -189,12 +189,11 @@ CODEX_OPTIONS = (
 
 
 def check_kept(host: Host, *said: str, sessions: int = 2) -> None:
-    """All that the host's sessions wrote down is there, each turn once; they are of this workspace."""
-    turns = [
-        each for each in host.turns() if "## Position" not in each
-    ]  # the boot of the next context quotes what was said
+    """All that the host's sessions wrote down is there, each turn once; they are of this workspace. Boots are kept by name."""
+    turns = host.turns()
     for text in said:
         assert sum(text in each for each in turns) == 1, (text, turns)
+    assert not any("## Position" in each for each in turns)
     with host.open() as store:
         found = [each.name for each in store.sessions(label=f"workspace:{host.session}")]
     assert len([name for name in found if name.startswith(f"{host.name}/")]) >= sessions

@@ -86,6 +86,26 @@ def test_a_killed_hosts_transcript_is_there_after_the_next_session_begins(place:
     assert place.told() == expected(FOREIGN / "gemini" / "made" / "expected.json")
 
 
+def test_a_boot_that_the_host_wrote_down_is_kept_by_name(place: Workspace) -> None:
+    """Else every boot would quote the one before it, in the turn of the user, too: Gemini CLI puts both into one message."""
+    with perdure.open(place.url, actor="me") as store:
+        session = store.session(workspace_of(place.folder).session)
+        session.remember("Never push to main", kind="rule")
+        boot = session.boot().text
+    own = place.folder / "session-1.jsonl"
+    records = [
+        {"sessionId": "s1", "projectHash": "x", "startTime": "2026-11-18T03:46:23Z", "kind": "main"},
+        {"id": "m1", "type": "user", "content": f"<hook_context>{boot}</hook_context>\n\nfix the login"},
+    ]
+    own.write_text("".join(json.dumps(each) + "\n" for each in records))
+    place.hook("gemini", "AfterAgent", session_id="s1", transcript_path=str(own))
+    name = f'[boot of session "{session.name}", event 2]'
+    said = ("user", f"<hook_context>{name}\n</hook_context>\n\nfix the login")
+    assert place.told()["gemini/s1"] == [said]
+    with perdure.open(place.url) as store:
+        assert "Never push" not in store.session("gemini/s1").boot().text
+
+
 class Opencode:
     """The database of opencode, with sessions of this workspace and one of another."""
 

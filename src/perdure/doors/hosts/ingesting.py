@@ -12,6 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+from perdure.boot.echoes import without_packs
 from perdure.errors import Error
 from perdure.interchange.importers.formats import format_named
 from perdure.interchange.importers.items import ImportedEvent, ImportedResult, ImportedTurn, Item, Remark
@@ -59,7 +62,7 @@ def ingest(
     else:
         now["since"] = before.get("since", 0)
         fresh = _noting_changes(kind.read_since(source, now["since"], here.root), now)
-    import_items(store._caller, fresh, tally, name)
+    import_items(store._caller, map(_without_packs, fresh), tally, name)
     marks.set(name, {**known, **now})
     return tally.report(dry_run=False)
 
@@ -110,6 +113,17 @@ def _noting_changes(found: Iterator[Item | Remark], mark: dict[str, Any]) -> Ite
         if isinstance(updated, int):
             mark["since"] = max(mark["since"], updated)
         yield item
+
+
+def _without_packs(item: Item | Remark) -> Item | Remark:
+    """An item in which the boots that its host was given are kept by name."""
+    match item:
+        case ImportedTurn() | ImportedResult():
+            return msgspec.structs.replace(item, content=without_packs(item.content))
+        case ImportedEvent():
+            return msgspec.structs.replace(item, data=without_packs(item.data))
+        case _:
+            return item
 
 
 def _after(found: Iterator[Item | Remark], lines: int) -> Iterator[Item | Remark]:

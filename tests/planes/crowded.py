@@ -53,8 +53,8 @@ TABLES = {
     "memories": """stream, tenant, seq, kind, status, key, tags, about, actor, at =
         {stream}, {tenant}, n, 'fact', 'live', 'k' || n, '[]', '[]', 'me', {t0} + n""",
     "memory_uses": "stream, tenant, memory, uses, used_at = {stream}, {tenant}, n, 1, {t0} + n",
-    "subjects": """stream, tenant, seq, subject, whole =
-        {stream}, {tenant}, n, CASE n % 2 WHEN 0 THEN 'common' ELSE 'user:' || (n / 10) END, 0""",
+    "subjects": """stream, tenant, seq, subject, whole, of_seq =
+        {stream}, {tenant}, n, CASE n % 2 WHEN 0 THEN 'common' ELSE 'user:' || (n / 10) END, 0, n""",
     "checks": "stream, tenant, thing, name, version, doc_seq = {stream}, {tenant}, 'value', 'v' || n, 1, n",
     "actors": "stream, tenant, actor, name, seq = {stream}, {tenant}, 'u_' || n, 'somebody' || n, n",
     "texts": """tenant, in_stream, seq, part, shelf, of_seq, actor, at, user_said, is_short, len, terms, added =

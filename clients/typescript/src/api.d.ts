@@ -1213,7 +1213,7 @@ export interface operations {
   leave_work: { path: {  }; query: {  }; body: components["HolderInput"]; answer: components["HeartbeatAnswer"] };
   list_actors: { path: {  }; query: {  }; body: unknown; answer: components["ActorRecord"][] | null };
   list_artifacts: { path: {  }; query: { limit?: number, after?: string | null, about?: string | null, since?: string | null, until?: string | null, name?: string | null, media_type?: string | null, actor?: string | null }; body: unknown; answer: components["Paged_ArtifactRecord_"] | null };
-  list_asks: { path: {  }; query: { limit?: number, after?: string | null, about?: string | null, state?: "all" | "expired" | "met" | "open" | "withdrawn", wait?: number }; body: unknown; answer: components["Paged_AskAnswer_"] | null };
+  list_asks: { path: {  }; query: { limit?: number, after?: string | null, about?: string | null, state?: "all" | "expired" | "met" | "open" | "withdrawn", session?: string | null, wait?: number }; body: unknown; answer: components["Paged_AskAnswer_"] | null };
   list_boots: { path: { session: string | number }; query: {  }; body: unknown; answer: components["PackManifest"][] | null };
   list_checkpoints: { path: { session: string | number }; query: { limit?: number, after?: string | null, at?: string | null, about?: string | null, name?: string | null }; body: unknown; answer: components["Paged_CheckpointRecord_"] | null };
   list_decisions: { path: {  }; query: { limit?: number, after?: string | null, about?: string | null, since?: string | null, until?: string | null, status?: "closed" | "open" | "superseded" | null, actor?: string | null, tag?: string | null }; body: unknown; answer: components["Paged_DecisionRecord_"] | null };

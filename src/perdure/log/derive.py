@@ -45,7 +45,8 @@ def _speaks_of(done: Step) -> bool:
 def _subjects(table: Table | None, seq: int, body: Body, done: Step | None) -> Iterator[Derived]:
     """Whom an event speaks of."""
     old, new = (done.old, done.new) if done is not None else (None, None)
-    for row in rows_of(table, seq, body, old, new):
+    of_seq = seq if table is None or done is None or table.key != ("seq",) else done.key[0]
+    for row in rows_of(table, seq, body, old, new, of_seq):
         yield SUBJECTS, row, False
 
 

@@ -2,7 +2,8 @@
 
 An event names its own subjects in its body. A row keeps those of its events in a column, so that a later event of the row has
 them without a query; the row of a session or run holds them for everything in its stream. `derive` makes the table
-(tenant, subject, stream, seq) out of both. Subjects are personal data: they stand in bodies and rows, never in a header.
+(tenant, subject, stream, seq, of_seq) out of both: of_seq is the number of the record that an event belongs to, so that a listing
+finds a question whose answer names somebody. Subjects are personal data: they stand in bodies and rows, never in a header.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from perdure.log.change import Op
 from perdure.log.event import Body
 from perdure.log.table import Row, Table, TableClass
 
-SUBJECTS = Table("subjects", TableClass.DERIVED, ("seq", "subject"), ("whole",), tenant=True)
+SUBJECTS = Table("subjects", TableClass.DERIVED, ("seq", "subject"), ("whole", "of_seq"), tenant=True)
 # A scope has no row: events of this table say its subjects.
 SCOPES = Table("scopes", TableClass.RECORDED, ("seq",), (), rowless=True, owns=True)
 
@@ -41,8 +42,8 @@ def with_subjects(column: str | None, more: Iterable[str]) -> str | None:
     return as_column([*subjects_in(column), *more])
 
 
-def rows_of(table: Table | None, seq: int, body: Body, old: Row | None, new: Row | None) -> Iterator[Row]:
-    """The rows of SUBJECTS that an event gives. `whole`: the subject is that of everything in the stream."""
+def rows_of(table: Table | None, seq: int, body: Body, old: Row | None, new: Row | None, of_seq: int) -> Iterator[Row]:
+    """The rows of SUBJECTS that an event of a record gives. `whole`: the subject is that of everything in the stream."""
     whole: set[str] = set()
     named = set(body.subjects)
     if table is not None and table.owns:
@@ -50,7 +51,7 @@ def rows_of(table: Table | None, seq: int, body: Body, old: Row | None, new: Row
     elif table is not None and table.about:
         named.update(subjects_in(((new or old) or {}).get("about")))
     for subject in sorted(named | whole):
-        yield {"subject": subject, "seq": seq, "whole": int(subject in whole)}
+        yield {"subject": subject, "seq": seq, "whole": int(subject in whole), "of_seq": of_seq}
 
 
 def _introduced(table: Table, body: Body, old: Row | None, new: Row | None) -> set[str]:

@@ -196,6 +196,7 @@ class AskFilters(ListingFilters, frozen=True, kw_only=True):
     """Which questions; by default the open ones."""
 
     state: Annotated[WaitState | WaitStateName | None, _word(WaitState, "Only those in this state.")] = "open"
+    session: Annotated[str | None, _name("Only those of this session and its runs.")] = None
 
 
 # -- listings of one session or scope ------------------------------------------------------------------------------------

@@ -1,13 +1,25 @@
 -- Words of other statements: whom records are about (docs/decisions/0070). `<it>` is what stands in the brackets of the word.
 -- Each begins with the rows of the subject `:about`, so that a rare subject costs little in a long listing (P8).
 
--- about: the records of a table, of one tenant, that are about the subject or whose stream is: to begin a join with.
-(SELECT who.stream, who.seq FROM subjects who WHERE who.tenant = :tenant AND who.subject = :about
+-- about: the records of a table, of one tenant, that are about the subject or whose stream is: to begin a join with. A record is about
+-- everybody whom an event of it names.
+(SELECT who.stream, who.of_seq AS seq FROM subjects who WHERE who.tenant = :tenant AND who.subject = :about
   UNION SELECT x.stream, x.seq FROM (
     SELECT DISTINCT who.stream FROM subjects who WHERE who.tenant = :tenant AND who.subject = :about AND who.whole = 1) w
   JOIN <it> x ON x.stream = w.stream)
 
 -- about @postgres: it takes every stream for one of average length, and would read the table; a list that it cannot guess counts as ten.
+(SELECT who.stream, who.of_seq AS seq FROM subjects who WHERE who.tenant = :tenant AND who.subject = :about
+  UNION SELECT w.stream, unnest(ARRAY(SELECT x.seq FROM <it> x WHERE x.stream = w.stream)) FROM (
+    SELECT DISTINCT who.stream FROM subjects who WHERE who.tenant = :tenant AND who.subject = :about AND who.whole = 1) w)
+
+-- about_event: the events of one tenant that are about the subject, or whose stream is: to begin a join with.
+(SELECT who.stream, who.seq FROM subjects who WHERE who.tenant = :tenant AND who.subject = :about
+  UNION SELECT x.stream, x.seq FROM (
+    SELECT DISTINCT who.stream FROM subjects who WHERE who.tenant = :tenant AND who.subject = :about AND who.whole = 1) w
+  JOIN <it> x ON x.stream = w.stream)
+
+-- about_event @postgres: as `about`.
 (SELECT who.stream, who.seq FROM subjects who WHERE who.tenant = :tenant AND who.subject = :about
   UNION SELECT w.stream, unnest(ARRAY(SELECT x.seq FROM <it> x WHERE x.stream = w.stream)) FROM (
     SELECT DISTINCT who.stream FROM subjects who WHERE who.tenant = :tenant AND who.subject = :about AND who.whole = 1) w)
@@ -30,7 +42,7 @@
     AND who.stream = <it>.in_stream AND who.id = <it>.of_seq))
 
 -- about_here: a record of the stream `:stream`, not all of which is about the subject (`subjects.wanted_here`).
-<it>.seq IN (SELECT who.seq FROM subjects who
+<it>.seq IN (SELECT who.of_seq FROM subjects who
   WHERE who.tenant = (SELECT tenant FROM streams WHERE id = :stream) AND who.subject = :about AND who.stream = :stream)
 
 -- about_before: anything up to a record of the stream `:stream` is about the subject.

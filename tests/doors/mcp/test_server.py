@@ -313,6 +313,17 @@ def test_what_is_listed_can_be_asked_for_a_subject(tmp_path: Path) -> None:
     talk(tmp_path, work)
 
 
+def test_questions_of_other_sessions_hide_none_of_this_one(tmp_path: Path) -> None:
+    async def work(client: Client) -> None:
+        await said(client, "ask", question="Is this one shown?", key="mine")
+        for i in range(3):
+            await said(client, "ask", question=f"Another {i}?", key=f"k{i}", session="other")
+        loops = (await said(client, "open_loops", limit=2))["loops"]
+        assert [each["text"] for each in loops if each["kind"] == "ask"] == ["Is this one shown?"]
+
+    talk(tmp_path, work)
+
+
 def test_the_mark_of_a_request_is_about_whom_the_work_was(tmp_path: Path) -> None:
     """`move` answers with the title of a task that says its own subjects."""
 

@@ -38,9 +38,8 @@ def asks(asked: StoreOptions, *, state: WaitStateName, everything: bool, **page:
     """List questions to people, newest first: asks of runs, and approvals of calls to external systems."""
     with asked.open() as store:
         found = store.asks(state=None if everything else state, **page)
-        say_identified(
-            found, COLUMNS, as_json=asked.as_json, what="asks", filtered=not everything or page["about"] is not None
-        )
+        filtered = not everything or page["about"] is not None or page["session"] is not None
+        say_identified(found, COLUMNS, as_json=asked.as_json, what="asks", filtered=filtered)
     if not asked.as_json and any(ask.state is WaitState.OPEN for ask in found):
         note("answer one: perdure answer ASK VALUE")
 

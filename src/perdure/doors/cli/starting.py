@@ -92,19 +92,22 @@ def _agent(target: str) -> Agent:
 @command(
     "signal",
     "perdure signal 4f1c2a9b77d0 deployed",
-    "perdure signal 4f1c2a9b77d0 ci '{\"green\": true}' --actor alice --json",
+    "perdure signal 4f1c2a9b77d0 ci '{\"green\": true}' --key build-117 --actor alice --json",
 )
 @argument("run", run_names)
 @click.argument("name")
 @click.argument("payload", required=False, metavar="[JSON]")
+@click.option("--key", metavar="KEY", help="Send it once for this key, however often this is called.")
 @subjects_option
 @writes
-def signal(asked: StoreOptions, *, run: str, name: str, payload: str | None, about: tuple[str, ...]) -> None:
+def signal(
+    asked: StoreOptions, *, run: str, name: str, payload: str | None, key: str | None, about: tuple[str, ...]
+) -> None:
     """Send RUN the signal NAME, with JSON (or text; -: standard input) as its payload. It waits there until it is taken."""
     sent = None if payload is None else value_of(payload, "payload")
     with asked.open() as store:
         handle = find_run(store, run)
-        handle.signal(name, sent, about=about)
+        handle.signal(name, sent, key=key, about=about)
         record = handle.refresh().record
     if asked.as_json:
         say_json(record)

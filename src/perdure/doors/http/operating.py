@@ -72,11 +72,11 @@ def _stands(tx: Atomic, stream: Stream) -> RunAnswer:
     return run_answer(found)
 
 
-@route("POST", "/v1/runs/{run}/signals", Right.WRITE, DoneAnswer, status=201, target=RUN)
-def signal_run(tx: Atomic, call: HttpCall, body: SignalInput) -> Any:
-    """Send a signal to a run, which waits there until it is taken."""
+@route("POST", "/v1/runs/{run}/signals", Right.WRITE, DoneAnswer, status=201, takes_key=True)
+async def signal_run(call: HttpCall, body: SignalInput) -> Any:
+    """Send a signal to a run, which waits there until it is taken. The Idempotency-Key is the key of the signal."""
     payload = value_from(body.payload, "body.payload")
-    tx.inside(waits.signal, _run_in(tx, call), body.name, payload, about=body.about)
+    await call.store.signal(call.parts["run"], body.name, payload, key=call.key, about=body.about)
     return DoneAnswer()
 
 

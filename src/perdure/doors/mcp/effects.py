@@ -135,8 +135,7 @@ async def open_loops(
     ]
     loops += [
         answers.Loop(kind="ask", id=each.id, text=short(each.question), state="not answered")
-        for each in await store.asks(about=whom, limit=limit)
-        if each.stream == found.name
+        for each in await store.asks(session=found.name, about=whom, limit=limit)
     ]
     loops += [
         answers.Loop(kind="decision", id=str(each.seq), text=short(each.text), state="open")

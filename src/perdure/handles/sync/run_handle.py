@@ -12,7 +12,7 @@ from perdure.errors import (
     TimedOut,
 )
 from perdure.handles.facts import KnownRunFacts
-from perdure.handles.later import adopting, history, timeline, what_if
+from perdure.handles.later import adopting, history, requests, timeline, what_if
 from perdure.handles.sync.effects import Effect
 from perdure.handles.sync.envelope import Enveloping
 from perdure.log.change import Stream
@@ -124,11 +124,14 @@ class RunHandle(KnownRunFacts, Enveloping, Generic[R_co]):
         """The input of the model of a step, by the number of its event: `args` and `kwargs`. NotFound if there is none."""
         return self._read(steps.input_of, step)
 
-    def signal(self, name: str, payload: Any = None, *, about: Iterable[str] = ()) -> None:
-        """Send it a signal, which waits there until it is taken. Conflict when the run is over, or was handed over. about: whom
-        it is about, besides those of the run.
+    def signal(self, name: str, payload: Any = None, *, key: str | None = None, about: Iterable[str] = ()) -> None:
+        """Send it a signal, which waits there until it is taken. Atomic.
+
+        key: it is sent once however often this is called with it, also after the run has taken it and is over; other input
+        under the key is KeyReused. Without one, two calls send twice. about: whom it is about, besides those of the run.
+        Raises Conflict when the run is over, or was handed over.
         """
-        self._write(waits.signal, name, payload, about=about)
+        self._write(requests.signal, name, payload, key=key, about=about)
 
     def add_subjects(self, *subjects: str) -> tuple[str, ...]:
         """The whole run is about these persons or things: everything in it, and the runs that it started. Returns all of its

@@ -244,9 +244,11 @@ class Runs(StoreHandle):
         who = self._caller.actor if by is None else by
         return self._caller.write(waits.answer, stream, seq, value, who, about)
 
-    def signal(self, run: str, name: str, payload: Any = None, *, about: Iterable[str] = ()) -> None:
-        """Send a signal to a run. Conflict when it is over, or was handed over. about: as for `run.signal`."""
-        (self.run(run)).signal(name, payload, about=about)
+    def signal(
+        self, run: str, name: str, payload: Any = None, *, key: str | None = None, about: Iterable[str] = ()
+    ) -> None:
+        """Send a signal to a run. Conflict when it is over, or was handed over. key, about: as for `run.signal`."""
+        (self.run(run)).signal(name, payload, key=key, about=about)
 
     def effect(self, name: str) -> Effect:
         """The effect that people call so: `run:4f1c/12`."""

@@ -25,7 +25,7 @@ ORDER BY seq DESC LIMIT :limit
 
 -- events_across: events of one kind, newest first, as a page shows them (`Shown`).
 SELECT e.at, e.pos, e.stream, e.seq, e.kind, e.tbl, e.actor, e.body FROM
-  (SELECT stream, seq FROM about(events) AS r UNION SELECT stream, seq FROM about_state(events) AS c) b CROSS JOIN --? about
+  (SELECT stream, seq FROM about_event(events) AS r UNION SELECT stream, seq FROM about_state(events) AS c) b CROSS JOIN --? about
   events e
 WHERE e.tenant = :tenant AND e.kind = :kind
   AND e.stream = b.stream AND e.seq = b.seq --? about

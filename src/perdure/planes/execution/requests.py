@@ -1,8 +1,8 @@
 """Requests: a caller that lost an answer asks again under the same key, and gets the answer that it missed.
 
 The mark of a request (a digest of what was asked, and the answer) is recorded in the transaction of the work itself, in the
-scope `requests/UID` of the session. So a request is carried out once whatever crashes, and its answer is the same every time.
-See docs/decisions/0045. Callers: `session.once`. Keeps P1, P5.
+scope `requests/UID` of the session or run. So a request is carried out once whatever crashes, and its answer is the same every
+time. See docs/decisions/0045. Callers: `session.once`, `run.signal`. Keeps P1, P5.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from perdure.planes import subjects
 from perdure.planes.execution import waits
 from perdure.planes.memory import values
 from perdure.planes.reading.durations import Duration
-from perdure.planes.tables import SESSIONS
+from perdure.planes.tables import RUNS, SESSIONS
 from perdure.stores.tx import Tx
 
 SCOPE = "requests/"
@@ -55,7 +55,8 @@ def keep(tx: Tx, stream: Stream, key: str, asked: Any, answer: Any, about: Itera
     except Invalid as error:
         error.hint = "return what the caller needs of it (its .seq, .id, .value) as plain data"
         raise
-    named = [*subjects.named(about), *subjects.in_row(tx.row(SESSIONS, stream)), *subjects.written(tx)]
+    whole = tx.row(RUNS if stream.kind == "run" else SESSIONS, stream)
+    named = [*subjects.named(about), *subjects.in_row(whole), *subjects.written(tx)]
     values.put(tx, _marks(tx, stream), key, {"asked": _digest(asked), "answer": plain}, about=named)
 
 
@@ -80,3 +81,17 @@ def ask(
     """Ask a person something in a session. Two calls ask twice."""
     doc = waits.ask_document(check_question(question, "question"), choices, None, detail)
     return waits.open_wait(tx, stream, WaitKind.ASK, place=None, doc=doc, timeout=timeout, about=about)
+
+
+def signal(
+    tx: Tx, stream: Stream, name: str, payload: Any = None, *, key: str | None = None, about: Iterable[str] = ()
+) -> None:
+    """Send a signal to a run. It waits there until it is taken. Under a key it is sent once, and again is nothing new, even
+    when the run is over by then; without one, two calls send twice. Raises Conflict when the run is over, KeyReused.
+    """
+    about = [*about]
+    asked = {"signal": name, "payload": to_plain(payload, "payload")}
+    if key is None or answered(tx, stream, key, asked) is None:
+        waits.signal(tx, stream, name, payload, about=about)
+        if key is not None:
+            keep(tx, stream, key, asked, None, about)

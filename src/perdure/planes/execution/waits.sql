@@ -19,6 +19,8 @@ SELECT w.seq, w.kind, w.state, w.name, w.place, w.effect, w.digest, w.actor, w.a
   s.id, s.uid, s.tenant, s.kind, s.name, s.parent, s.fork_seq
 FROM
   about(waits) b CROSS JOIN --? about
+  (SELECT x.id AS stream FROM streams x WHERE x.tenant = :tenant AND x.kind = 'session' AND x.name = :session --? session
+    UNION ALL SELECT r.stream FROM runs r WHERE r.tenant = :tenant AND r.session = :session) p CROSS JOIN --? session
   waits w
 JOIN streams s ON s.id = w.stream
 LEFT JOIN events e ON e.stream = w.stream AND e.seq = coalesce(w.doc_seq, w.seq)
@@ -26,6 +28,7 @@ LEFT JOIN events o ON o.stream = w.stream AND o.seq = w.outcome_seq
 WHERE w.tenant = :tenant
   AND w.kind = :kind
   AND w.stream = b.stream AND w.seq = b.seq --? about
+  AND w.stream = p.stream --? session
   AND w.state = :state --? state
   AND (w.expires_at IS NULL OR w.expires_at > :now) --? open
   AND (w.state = 'expired' OR (w.state = 'open' AND w.expires_at <= :now)) --? expired

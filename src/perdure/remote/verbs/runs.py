@@ -99,10 +99,11 @@ def get_timeline(stream: Stream, **asked: Any) -> RouteRequest:
     return get(path_of(stream, "timeline"), Page[TimelineRecord], **asked)
 
 
-@answers(waits.signal)
-def signal(stream: Stream, name: str, payload: Any = None, *, about: Any = ()) -> Asking:
+@answers(requests.signal)
+def signal(stream: Stream, name: str, payload: Any = None, *, key: str | None = None, about: Any = ()) -> Asking:
     told = {"name": name, "payload": plain(payload, "payload"), "about": subjects.named(about)}
-    yield post(path_of(stream, "signals"), Any, **told)
+    asked = post(path_of(stream, "signals"), Any, **told)
+    yield asked if key is None else asked._replace(key=check_name(key, "key"))
 
 
 @answers(ending.cancel)

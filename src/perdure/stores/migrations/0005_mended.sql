@@ -643,7 +643,7 @@ ALTER TABLE waits ADD COLUMN about TEXT;
 ALTER TABLE signals ADD COLUMN about TEXT;
 ALTER TABLE calls ADD COLUMN about TEXT;
 
--- The events that are about a subject. whole: so is everything in the stream. Derived.
+-- The events that are about a subject. whole: so is everything in the stream. of_seq: the record that the event belongs to. Derived.
 CREATE TABLE subjects (
   stream INTEGER NOT NULL REFERENCES streams (id),
   tenant INTEGER NOT NULL,
@@ -651,9 +651,10 @@ CREATE TABLE subjects (
   subject TEXT COLLATE "C" NOT NULL, -- @postgres
   subject TEXT NOT NULL, -- @sqlite
   whole INTEGER NOT NULL CHECK (whole IN (0, 1)),
+  of_seq INTEGER NOT NULL,
   PRIMARY KEY (stream, seq, subject)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX subjects_by_subject ON subjects (tenant, subject, stream, seq);
+CREATE INDEX subjects_by_subject ON subjects (tenant, subject, stream, seq, of_seq);
 CREATE INDEX subjects_of_streams ON subjects (tenant, subject, stream) WHERE whole = 1;
 CREATE INDEX subjects_whole ON subjects (stream, subject) WHERE whole = 1;
 -- What a listing by a subject looks up: values by the event of their version, and checkpoints, which are about everybody before them.
@@ -664,11 +665,11 @@ CREATE INDEX events_of_runs ON events (stream, seq) WHERE tbl = 'runs';
 INSERT INTO tables (name, class) VALUES ('subjects', 'derived');
 
 -- The bodies of before that name subjects: turns, emitted events and artifacts. None of their tables has the column.
-INSERT INTO subjects (stream, tenant, seq, subject, whole) -- @sqlite
-SELECT DISTINCT e.stream, e.tenant, e.seq, j.value, 0 FROM events e, json_each(CAST(e.body AS TEXT), '$.subjects') j -- @sqlite
+INSERT INTO subjects (stream, tenant, seq, subject, whole, of_seq) -- @sqlite
+SELECT DISTINCT e.stream, e.tenant, e.seq, j.value, 0, e.seq FROM events e, json_each(CAST(e.body AS TEXT), '$.subjects') j -- @sqlite
 WHERE instr(e.body, CAST('"subjects":[' AS BLOB)) > 0 AND j.type = 'text'; -- @sqlite
-INSERT INTO subjects (stream, tenant, seq, subject, whole) -- @postgres
-SELECT DISTINCT e.stream, e.tenant, e.seq, j.value, 0 FROM ( -- @postgres
+INSERT INTO subjects (stream, tenant, seq, subject, whole, of_seq) -- @postgres
+SELECT DISTINCT e.stream, e.tenant, e.seq, j.value, 0, e.seq FROM ( -- @postgres
   SELECT stream, tenant, seq, json_of(body) -> 'subjects' AS named FROM events WHERE position('"subjects":['::bytea IN body) > 0 -- @postgres
 ) e, jsonb_array_elements_text(CASE jsonb_typeof(e.named) WHEN 'array' THEN e.named ELSE '[]' END) AS j (value); -- @postgres
 UPDATE calls SET about = (SELECT '[' || group_concat(x.named, ', ') || ']' FROM (SELECT json_quote(b.subject) AS named FROM subjects b -- @sqlite
@@ -680,6 +681,6 @@ WHERE EXISTS (SELECT 1 FROM subjects b WHERE b.stream = c.stream AND b.seq = c.s
 
 CREATE VIEW v_subjects AS
 SELECT n.name AS tenant, b.subject, s.kind AS stream_kind, s.name AS stream, CASE s.kind WHEN 'session' THEN s.name END AS session, b.seq,
-  b.whole, e.kind, e.tbl, named(e) AS actor, iso(e.at) AS at, e.at AS at_us
+  b.whole, b.of_seq, e.kind, e.tbl, named(e) AS actor, iso(e.at) AS at, e.at AS at_us
 FROM subjects b JOIN streams s ON s.id = b.stream JOIN tenants n ON n.id = s.tenant AND shown(n.name)
 JOIN events e ON e.stream = b.stream AND e.seq = b.seq;

@@ -91,7 +91,11 @@ class AsyncRequestsContract:
         async with await opener() as store:
             session = await store.session("s")
             asked = await session.ask("Merge?", choices=["merge", "hold"], detail={"pr": 7})
-            assert [each.id for each in await store.asks()] == [asked.id]
+            other = await (await store.session("other")).ask("Deploy?")
+            assert [each.id for each in await store.asks()] == [other.id, asked.id]
+            assert [each.id for each in await store.asks(session="s", limit=1)] == [asked.id]
+            assert await store.asks(session="nobody's") == []
+            await store.answer(other.id, "no")
             with pytest.raises(Invalid):
                 await store.answer(asked.id, "perhaps")
             assert (await store.answer(asked.id, "merge", by="alice")).answer == "merge"

@@ -8,6 +8,7 @@ from perdure.errors import Invalid, TooLarge
 from perdure.handles.aio.run import AsyncRun
 from perdure.handles.aio.store import AsyncStore
 from perdure.model.records.conversation import Call
+from perdure.model.records.effects import Happened
 from perdure.runtime.agent import agent
 from perdure.testing.contract.aio.effects import CountingWorld
 from perdure.testing.contract.aio.runs import program
@@ -62,6 +63,21 @@ class AsyncSubjectsContract:
             assert [each.name for each in await session.checkpoints(about=OTHER)] == [OTHER]
             assert [each.name for each in await store.sessions(about=MARKER)] == ["a"]
             assert list(await store.sessions(about="customer:9")) == []
+            assert (await store.verify()).ok
+
+    async def test_a_record_is_about_whom_a_later_event_of_it_names(self, opener: AsyncOpener) -> None:
+        """It is listed once, however many of its events name the subject; the events before are about nobody."""
+        async with await opener() as store:
+            session = await store.session("a")
+            asked = await session.ask("Who called?")
+            await store.answer(asked.id, MARKER, about=[MARKER])
+            effect = await session.begin("send", {"to": "x"}, key="e")
+            await effect.dispatch()
+            await (await store.effect(effect.id)).settle(Happened(MARKER), about=[MARKER], force=True)
+            assert [each.id for each in await store.asks(state=None, about=MARKER)] == [asked.id]
+            assert [each.id for each in await store.effects(about=MARKER)] == [effect.id]
+            assert [each.id for each in await session.effects(about=MARKER)] == [effect.id]
+            assert await kinds_about(store, MARKER) == [("a", "ask.answered"), ("a", "effect.committed")]
             assert (await store.verify()).ok
 
     async def test_a_subject_is_found_through_derivations_forks_and_children(self, opener: AsyncOpener) -> None:

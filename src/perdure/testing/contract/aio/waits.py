@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from perdure.effects.tool import Refuse, tool
-from perdure.errors import Changed, Conflict, Failed, Invalid, NotFound, TimedOut, Waiting
+from perdure.errors import Changed, Conflict, Failed, Invalid, KeyReused, NotFound, TimedOut, Waiting
 from perdure.handles.aio.run import AsyncRun
 from perdure.model.records.effects import Happened
 from perdure.runtime.agent import agent
@@ -223,6 +223,31 @@ class AsyncWaitsContract:
             assert over.value.facts["status"] == "completed"
             with pytest.raises(Invalid):
                 await store.signal(handle.id, "")
+            assert (await store.verify()).ok
+
+    async def test_a_signal_under_a_key_is_sent_once(self, opener: AsyncOpener) -> None:
+        """Also when it comes again after the run has taken it, and after its end: webhooks are delivered more than once."""
+
+        async def listen(run: AsyncRun) -> list[Any]:
+            return [await run.wait("ci", timeout="1h", default="none") for _ in range(2)]
+
+        made = program(listen)
+        async with await opener() as store:
+            handle = await store.start(made, key="k", about=["user:bo"])
+            await handle.signal("ci", {"n": 1}, key="build-1")
+            await store.signal(handle.id, "ci", {"n": 1}, key="build-1")
+            with pytest.raises(KeyReused) as other:
+                await handle.signal("ci", {"n": 2}, key="build-1")
+            assert other.value.path == "key"
+            await driven(store, made)
+            await handle.signal("ci", {"n": 1}, key="build-1")
+            opener.clock.advance("1h")
+            assert await store.drive(made, key="k") == [{"n": 1}, "none"]
+            await handle.signal("ci", {"n": 1}, key="build-1")
+            with pytest.raises(Conflict):
+                await handle.signal("ci", {"n": 1}, key="build-2")
+            marks = [each for each in await store.events(about="user:bo") if each.session.startswith("requests/")]
+            assert [each.kind for each in marks] == ["value.set"]
             assert (await store.verify()).ok
 
     async def test_a_signal_that_does_not_come_is_timed_out(self, opener: AsyncOpener) -> None:

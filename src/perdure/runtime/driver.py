@@ -36,9 +36,8 @@ def drive(driving: Driving) -> Steps[Drive]:
         try:
             yield from _load(driving)
             reach("run.drive.before")
-            if (
-                driving.agent.workspace is not None and driving.record.cuts
-            ):  # Parked unless it is as the last checkpoint left it
+            # Parked when the workspace is not as the last checkpoint left it.
+            if driving.agent.workspace is not None and driving.record.cuts:
                 known = yield Read(workspace.last_known, (driving.stream,))
                 yield Work(workspace.check, (driving.agent.workspace, known))
             result = yield from _call(driving)

@@ -52,6 +52,7 @@ COMMITTED, FAILED, WITHDRAWN = EffectState.COMMITTED, EffectState.FAILED, Effect
 UNDOING, UNDONE = EffectState.UNDOING, EffectState.UNDONE
 INSTANTS = ("first_dispatched_at", "dispatched_at", "deadline_at", "quiet_at")
 UNSENT = "its sender"  # the author of the word that an attempt was stopped before its call
+UNANSWERED = EffectError("Unanswered", "no answer came, and asking a model changes nothing outside")
 AGAIN = frozenset({ToolKind.IDEMPOTENT, ToolKind.KEYED})  # kinds that may be called again though they may have happened
 
 
@@ -423,6 +424,17 @@ def revive(tx: Tx, stream: Stream, seq: int) -> EffectRecord | None:
     if found.state not in ARROWS["retry"].sources:
         return None
     return _move(tx, stream, found, "retry", {"error": None})
+
+
+def plan_anew(tx: Tx, stream: Stream, key: str) -> bool:
+    """Plan a call anew that failed, or that is in doubt and changes nothing outside; whether it was. A refusal stands."""
+    found = find(tx, stream, key)
+    if found is None or found.state not in (FAILED, IN_DOUBT):
+        return False
+    if found.state is FAILED:
+        return revive(tx, stream, found.seq) is not None
+    absent(tx, stream, found.seq, found.attempt, Outcome(error=UNANSWERED, by="its caller"))
+    return True
 
 
 def begin_undo(tx: Tx, stream: Stream, seq: int, intent: Intent, epoch: int) -> EffectRecord:

@@ -122,11 +122,9 @@ class Outcome(NamedTuple):
 def plan(tx: Tx, stream: Stream, intent: Intent, epoch: int) -> EffectRecord:
     """Write down what is meant, or give what stands under this key. KeyReused when other input stands there."""
     found = standing(tx, stream, intent)
-    return (
-        found
-        if found is not None
-        else _insert(tx, stream, "plan", intent, {"attempt": 0, "mishaps": 0, "epoch": epoch})
-    )
+    if found is not None:
+        return found
+    return _insert(tx, stream, "plan", intent, {"attempt": 0, "mishaps": 0, "epoch": epoch})
 
 
 def dispatch(tx: Tx, stream: Stream, intent: Intent, sender: Sender) -> tuple[EffectRecord, bool]:

@@ -26,7 +26,7 @@ from perdure.errors import Failed, InDoubt, Invalid, Refused, Unavailable
 from perdure.model.records.effects import EffectRecord, EffectState, Reply, ToolKind
 from perdure.planes.execution import steps
 from perdure.planes.reading.durations import Duration
-from perdure.planes.recovery import restored_runs
+from perdure.planes.recovery import leases
 from perdure.runtime import course
 from perdure.runtime.driving import Driving
 from perdure.runtime.places import Branch
@@ -153,7 +153,7 @@ def _unforgotten(driving: Driving, meant: EffectRecord | Intent) -> Steps[Effect
         return meant
     if isinstance(meant, EffectRecord) and meant.state is not EffectState.PLANNED:
         return meant
-    strayed = yield Read(restored_runs.has_strayed, (driving.stream, known_seq))
+    strayed = yield Read(leases.has_strayed, (driving.stream, known_seq))
     if meant.kind is ToolKind.KEYED and not strayed:  # its key finds it out
         return meant
     acting = driving.acting

@@ -123,7 +123,7 @@ class Lane:
 
     def run(self, job: Job) -> Any:
         """Run a job and wait for its commit. Raises what the verb raised, or why it could not be committed."""
-        self._check_process()
+        self.check_process()
         try:
             if self._enter(job) or self._wait(job):
                 self._hold(job)
@@ -138,7 +138,7 @@ class Lane:
         """Queue a job for an async caller; the future is done when its batch is committed."""
         from asyncio import get_running_loop  # noqa: PLC0415 - only async callers pay for asyncio
 
-        self._check_process()
+        self.check_process()
         job.future = get_running_loop().create_future()
         job.deadline = time.monotonic() + self._timeout_seconds
         with self._mutex:
@@ -187,7 +187,7 @@ class Lane:
             self._connection.close()
             self._connection = None
 
-    def _check_process(self) -> None:
+    def check_process(self) -> None:
         """Asked before any lock is touched: a lock that some thread held during the fork stays locked in the child."""
         if self._pid != os.getpid():
             raise Refused("the store was opened before a fork", path="store", hint="open it again in the child process")

@@ -435,7 +435,7 @@ def _leaks(real: Any) -> Any:
 @bug("the other jobs of a broken batch are acknowledged", "plain", (lane.Lane, "_commit"))
 def _all_done(real: Any) -> Any:
     def commit(self: Any, jobs: Any) -> None:
-        trouble = self._tried(jobs)
+        trouble = self._attempt(jobs)
         if trouble is not None:
             self._alone(jobs[0], trouble, ())
             for job in jobs[1:]:

@@ -26,7 +26,7 @@ from perdure.effects.settling import Action, Advice
 from perdure.errors import Error
 from perdure.handles.aio.run import AsyncSaga as Saga
 from perdure.planes.execution import runs, steps, waits
-from perdure.planes.recovery import leases, restored_runs
+from perdure.planes.recovery import leases
 from perdure.runtime import course, outward, places, undoing
 from perdure.runtime.driving import Driving, Hold, Sagas
 from perdure.runtime.invoking import Flight
@@ -226,7 +226,7 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
         "test_what_follows_from_something_found_out_anew_is_asked_about", {"kind": "keyed", "batch": True},
     ),
     "after a restore other arguments may have been sent": (
-        restored_runs, "has_strayed", lambda *_: False, AsyncRestoredContract,
+        leases, "has_strayed", lambda *_: False, AsyncRestoredContract,
         "test_what_follows_from_something_found_out_anew_is_asked_about", {"kind": "keyed", "batch": False},
     ),
     "a child may have been started before a restore": (

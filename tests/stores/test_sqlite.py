@@ -250,9 +250,7 @@ class EagerLane(Lane):
     """The control: acknowledges before the commit."""
 
     def _attempt(self, jobs, lock=()) -> None:
-        try:
-            super()._attempt(jobs, lock)
-        except Exception:
+        if super()._attempt(jobs, lock) is not None:
             for job in jobs:
                 job.result, job.done = 0, True
 

@@ -114,8 +114,10 @@ class Acting(Sending):
         try:
             if first is not None:
                 reach("effect.dispatch.before")
+            reach("effect.plan.before")
             # A model's answer is paid for: it is kept.
-            planned, told = yield from self.follow("plan", Write(begin, (*args, batch, self.sender), keep=True))
+            planned, told = yield Write(begin, (*args, batch, self.sender), keep=True)
+            reach("effect.plan.after")
             for meant, (record, mine) in zip((each for each in batch if each.intent), planned, strict=True):
                 meant.record, meant.mine = record, mine
             if first is not None:
@@ -191,21 +193,16 @@ class Acting(Sending):
         announced = here.flights.is_announced(self._stream.id, record.key, record.seq)
         sending = announced or here.flights.has_attempt(self._stream.id, record.seq, record.attempt)
         dead = here.living.is_dead(holder) or (holder == here.holder and self._in_run and not sending)
+        elsewhere = holder != here.holder and not dead
         if record.epoch != here.epoch:
             said = FORGOTTEN
-        elif not self._in_run and (sending or (yield from self._is_at_work(holder, dead=dead))):
+        elif not self._in_run and (sending or (elsewhere and (yield from self._read(presence.is_alive, holder)))):
             raise Conflict(
                 f"effect {record.id} is being sent by {holder}", path="effect", state="dispatched", holder=holder
             )
         else:
             said = gone_silent(dead=dead, held=here.living.is_held(holder))
         return (yield from self._doubt(record, said, quiet=dead, epoch=here.epoch))
-
-    def _is_at_work(self, holder: str, *, dead: bool) -> Steps[bool]:
-        """Whether another store that dispatched something in a session may still be carrying it out."""
-        if holder == self._here.holder or dead:
-            return False
-        return (yield from self._read(presence.is_alive, holder))
 
     def _settle(self, tool: Tool | None, record: EffectRecord) -> Steps[tuple[EffectRecord, bool]]:
         """Do what the tool's rule says. Returns the effect, and whether it is to be sent again now."""

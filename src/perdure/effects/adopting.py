@@ -327,7 +327,8 @@ class _Adoption:
 
     def _write_wait(self, part: WaitPart) -> int:
         subject = "ask" if part.kind in waits.PEOPLE else "run.wait"
-        if part.kind is WaitKind.CHILD and part.state is WaitState.OPEN and not self._brings(part.name):
+        awaits_child = part.kind is WaitKind.CHILD and part.state is WaitState.OPEN
+        if awaits_child and part.name not in {child.run.name for child in self._envelope.children}:
             raise Invalid(f"it waits for run {part.name}, which is not in the envelope", path="envelope.children")
         columns = {
             "kind": part.kind.value, "state": part.state.value, "name": part.name, "place": part.place,
@@ -335,9 +336,6 @@ class _Adoption:
             "expires_at": part.expires_at, "met_by": part.met_by, "met_at": part.met_at,
         }  # fmt: skip
         return self._with_outcome(f"{subject}.adopted", WAITS, columns, part.meant, part.became)
-
-    def _brings(self, name: str) -> bool:
-        return any(child.run.name == name for child in self._envelope.children)
 
     def _write_effect(self, part: EffectPart) -> int:
         part = self._doubted(part)

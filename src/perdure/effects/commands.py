@@ -14,7 +14,6 @@ import msgspec
 
 from perdure.effects.tool import Tool
 from perdure.log.change import Stream
-from perdure.stores.in_flight import Flights
 from perdure.stores.tx import Tx
 
 if TYPE_CHECKING:
@@ -179,27 +178,6 @@ class Overdue(Exception):
     def __init__(self, seconds: float, *, quiet: bool) -> None:
         super().__init__(f"no answer within {seconds:g} s")
         self.quiet = quiet
-
-
-class Attempt:
-    """One attempt of an effect, as long as it may send: until what became of it is recorded, and its call has come back."""
-
-    __slots__ = ("_flights", "_name", "goes_on")
-
-    def __init__(self, flights: Flights, name: tuple[int, int, int]) -> None:
-        self._flights = flights
-        self._name = name
-        self.goes_on = False  # nobody waits for the call any more, and it has not come back
-        flights.begin(name, self)
-
-    def recorded(self) -> None:
-        """Its sender is done with it. A call that was left behind ends its own flight."""
-        if not self.goes_on:
-            self.landed()
-
-    def landed(self) -> None:
-        """Nothing can come of it any more."""
-        self._flights.end(self._name, self)
 
 
 # -- carrying them out -----------------------------------------------------------------------------------------------------

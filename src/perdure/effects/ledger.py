@@ -52,6 +52,7 @@ COMMITTED, FAILED, WITHDRAWN = EffectState.COMMITTED, EffectState.FAILED, Effect
 UNDOING, UNDONE = EffectState.UNDOING, EffectState.UNDONE
 INSTANTS = ("first_dispatched_at", "dispatched_at", "deadline_at", "quiet_at")
 UNSENT = "its sender"  # the author of the word that an attempt was stopped before its call
+UNANSWERED = EffectError("Unanswered", "no answer came, and asking a model changes nothing outside")
 AGAIN = frozenset({ToolKind.IDEMPOTENT, ToolKind.KEYED})  # kinds that may be called again though they may have happened
 
 
@@ -121,11 +122,9 @@ class Outcome(NamedTuple):
 def plan(tx: Tx, stream: Stream, intent: Intent, epoch: int) -> EffectRecord:
     """Write down what is meant, or give what stands under this key. KeyReused when other input stands there."""
     found = standing(tx, stream, intent)
-    return (
-        found
-        if found is not None
-        else _insert(tx, stream, "plan", intent, {"attempt": 0, "mishaps": 0, "epoch": epoch})
-    )
+    if found is not None:
+        return found
+    return _insert(tx, stream, "plan", intent, {"attempt": 0, "mishaps": 0, "epoch": epoch})
 
 
 def dispatch(tx: Tx, stream: Stream, intent: Intent, sender: Sender) -> tuple[EffectRecord, bool]:
@@ -423,6 +422,17 @@ def revive(tx: Tx, stream: Stream, seq: int) -> EffectRecord | None:
     if found.state not in ARROWS["retry"].sources:
         return None
     return _move(tx, stream, found, "retry", {"error": None})
+
+
+def plan_anew(tx: Tx, stream: Stream, key: str) -> bool:
+    """Plan a call anew that failed, or that is in doubt and changes nothing outside; whether it was. A refusal stands."""
+    found = find(tx, stream, key)
+    if found is None or found.state not in (FAILED, IN_DOUBT):
+        return False
+    if found.state is FAILED:
+        return revive(tx, stream, found.seq) is not None
+    absent(tx, stream, found.seq, found.attempt, Outcome(error=UNANSWERED, by="its caller"))
+    return True
 
 
 def begin_undo(tx: Tx, stream: Stream, seq: int, intent: Intent, epoch: int) -> EffectRecord:

@@ -17,7 +17,6 @@ import msgspec
 from perdure.effects import approvals, ledger, settling
 from perdure.effects.batch import BatchCall, nothing_next
 from perdure.effects.commands import (
-    Attempt,
     Await,
     CallFunction,
     CallIsolated,
@@ -44,7 +43,7 @@ from perdure.model.crash_points import reach
 from perdure.model.display import whence
 from perdure.model.instants import SECOND_US
 from perdure.model.records.effects import EffectError, EffectRecord, EffectState
-from perdure.stores.in_flight import Flights
+from perdure.stores.in_flight import Attempt, Flights
 from perdure.stores.liveness import Living
 from perdure.stores.rollback_guard import Dispatch, Tide
 from perdure.stores.store import Reads
@@ -128,12 +127,8 @@ class Sending:
         self, arrow: str, verb: Callable[Concatenate[Tx, Stream, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> Steps[T]:
         """Follow one arrow of the ledger, between its two crash points."""
-        return self.follow(arrow, Write(verb, args, kwargs, keep=arrow in KEPT))
-
-    def follow(self, arrow: str, write: Write) -> Steps[Any]:
-        """`move`, with a command that is made already."""
         reach(f"effect.{arrow}.before")
-        result = yield write
+        result = yield Write(verb, args, kwargs, keep=arrow in KEPT)
         reach(f"effect.{arrow}.after")
         return result
 
@@ -242,10 +237,6 @@ class Sending:
             return (yield from self._went_wrong(tool, record, came.error, nothing_next))
         return (yield from self._happened(tool, record, came.result, nothing_next))
 
-    def record_late(self, tool: Tool, record: EffectRecord, came: Came) -> Steps[None]:
-        """`record_outcome` by a caller that has lost its lease: it settles its own doubt, if nothing else has."""
-        return self._say_late(tool, record, came)
-
     def _ready(self, tool: Tool, record: EffectRecord) -> Steps[None]:
         """The lease once more, right before the call. If it is stopped here, nothing was sent: that is said, without a lease."""
         try:
@@ -338,7 +329,7 @@ class Sending:
         try:
             return (yield from self._end(then, "commit", ledger.commit_own, record, Outcome(result)))
         except Stale:
-            yield from self._say_late(tool, record, Came(result))
+            yield from self.record_late(tool, record, Came(result))
             raise
         except Invalid as error:  # it happened, and its result cannot be kept: it must not happen again
             kept = unkept(result, error)
@@ -351,11 +342,13 @@ class Sending:
         try:
             return (yield from self._judged(tool, record, error, then))
         except Stale:
-            yield from self._say_late(tool, record, Came(None, error))
+            yield from self.record_late(tool, record, Came(None, error))
             raise
 
-    def _say_late(self, tool: Tool, record: EffectRecord, came: Came) -> Steps[None]:
-        """The outcome of the call is a fact: said under the lease if that holds, else without it."""
+    def record_late(self, tool: Tool, record: EffectRecord, came: Came) -> Steps[None]:
+        """`record_outcome` by a caller that may have lost its lease: the outcome is a fact, and settles its own doubt, if
+        nothing else has. Said under the lease if that holds, else without it.
+        """
         verb, said = said_late(tool, came.result, came.error)
         return self._say(Write(arriving(of(record, verb)), (record.seq, record.attempt, said), keep=True))
 

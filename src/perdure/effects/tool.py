@@ -94,17 +94,14 @@ class Tool(Generic[P_of, R_co]):
         except TypeError as error:
             raise Invalid(f"{self.name}: {error}", path="args") from None
         named = {name: value for name, value in bound.arguments.items() if name not in self.takes}
-        return {
-            name: list(value) if type(value) is tuple and self._is_rest(name) else value
-            for name, value in named.items()
-        }
+        for name, value in named.items():
+            if type(value) is tuple and self.signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL:
+                named[name] = list(value)
+        return named
 
     def check_free(self, **options: Any) -> None:
         """Refuse options of `act` that the tool has parameters for: nobody could tell for which of the two a value is meant."""
         check_free(self.signature, {name: each for name, each in options.items() if name not in self.takes}, self.name)
-
-    def _is_rest(self, name: str) -> bool:
-        return self.signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL
 
     def call(self, fn: Callable[..., Any], args: Mapping[str, Any], **handed: Any) -> Any:
         """Call the tool's function, its probe or its undo with arguments by name and what the ledger hands in."""

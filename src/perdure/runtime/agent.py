@@ -1,12 +1,17 @@
 """Agents: functions that are driven by replay, and what each says about itself.
 
-Callers: users (`@perdure.agent`), the handles that start and drive runs, and the worker, which finds agents by name.
+A program is known by a digest of what its function means, so that a changed one is noticed (P13): comments, blank lines and
+docstrings do not count. Callers: users (`@perdure.agent`), the handles that start and drive runs, and the worker, which finds
+agents by name.
 """
 
 from __future__ import annotations
 
+import ast
+import hashlib
 import inspect
 import re
+import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from functools import update_wrapper
 from typing import Any, Concatenate, Generic, NamedTuple, overload
@@ -28,12 +33,12 @@ from perdure.model.functions import (
 )
 from perdure.model.instants import duration_us
 from perdure.model.limits import check_name
-from perdure.model.values import to_plain
+from perdure.model.values import digest, to_plain
 from perdure.planes.reading.durations import Duration
-from perdure.runtime.program import program_of
 
 DECLARED: Declared[Agent] = Declared()  # the agents with which recovery and children can be driven in this process
 
+PROGRAM_CHARS = 16
 _ANOTHER_NAME = "give one another name: @perdure.agent(name=…)"
 _POLICY = re.compile(r"every (\d+) steps?|every (\S+)|after effects")
 
@@ -190,3 +195,28 @@ def by_name(agents: Iterable[Agent]) -> dict[str, Agent]:
             raise Invalid(f"two agents are called {each.name!r}", path="agents", hint=_ANOTHER_NAME)
         found[each.name] = each
     return found
+
+
+# -- programs ------------------------------------------------------------------------------------------------------------------
+
+
+def program_of(fn: Callable[..., Any], pins: Mapping[str, Any]) -> str:
+    """A short digest of a function's code and of the versions that it is pinned to."""
+    return hashlib.sha256(_meaning(fn).encode() + digest(dict(pins), "pins")).hexdigest()[:PROGRAM_CHARS]
+
+
+def _meaning(fn: Callable[..., Any]) -> str:
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(fn)))
+    except (OSError, TypeError, SyntaxError):  # no source: a function that was typed in, or compiled
+        code = getattr(fn, "__code__", None)
+        return f"{getattr(fn, '__qualname__', fn)} {code.co_code.hex() if code else ''}"
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list) and body and _is_text(body[0]):
+            del body[0]
+    return ast.dump(tree)
+
+
+def _is_text(node: ast.AST) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)

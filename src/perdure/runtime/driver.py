@@ -33,27 +33,26 @@ def drive(driving: Driving) -> Steps[Drive]:
     """Drive a run that was just claimed until it is over, waits, is parked, or is somebody else's."""
     driving.heartbeat.hold(driving.stream.uid)
     try:
-        return (yield from _drive(driving))
+        try:
+            yield from _load(driving)
+            reach("run.drive.before")
+            # Parked when the workspace is not as the last checkpoint left it.
+            if driving.agent.workspace is not None and driving.record.cuts:
+                known = yield Read(workspace.last_known, (driving.stream,))
+                yield Work(workspace.check, (driving.agent.workspace, known))
+            result = yield from _call(driving)
+            yield write(end_run, driving.core.epoch, RunStatus.COMPLETED, result)
+            drive = Drive(RunStatus.COMPLETED, result=decode(encode(result)))  # as whoever reads it gets it
+        except GeneratorExit:  # nobody steps it any more: it leaves what a killed process leaves
+            raise
+        except BaseException as error:  # noqa: BLE001 - whatever ends an agent is recorded as its end
+            drive = yield from resting.ended_by(driving, error)
+        reach("run.drive.after")
+        return drive
     except Stale:
         return Drive()  # somebody else has it: what was recorded under this lease stands, nothing else was written
     finally:
         driving.heartbeat.release(driving.stream.uid)
-
-
-def _drive(driving: Driving) -> Steps[Drive]:
-    try:
-        yield from _load(driving)
-        reach("run.drive.before")
-        yield from _check_workspace(driving)
-        result = yield from _call(driving)
-        yield write(end_run, driving.core.epoch, RunStatus.COMPLETED, result)
-        drive = Drive(RunStatus.COMPLETED, result=decode(encode(result)))  # as whoever reads it gets it
-    except GeneratorExit:  # nobody steps it any more: it leaves what a killed process leaves
-        raise
-    except BaseException as error:  # noqa: BLE001 - whatever ends an agent is recorded as its end
-        drive = yield from resting.ended_by(driving, error)
-    reach("run.drive.after")
-    return drive
 
 
 def _load(driving: Driving) -> Steps[None]:
@@ -77,13 +76,6 @@ def _load(driving: Driving) -> Steps[None]:
         hint = f"`perdure verify`, restore what is damaged, then `perdure resume {stream.name}`"
         raise Parked(str(error), path=error.path, hint=hint, reason="damaged") from error
     driving.replay.load(journal, restored, cut_at_us)
-
-
-def _check_workspace(driving: Driving) -> Steps[None]:
-    """Parked when the workspace is not as the last checkpoint left it."""
-    if driving.agent.workspace is not None and driving.record.cuts:
-        known = yield Read(workspace.last_known, (driving.stream,))
-        yield Work(workspace.check, (driving.agent.workspace, known))
 
 
 def _call(driving: Driving) -> Steps[Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from perdure.effects.acting import Acting
@@ -218,10 +219,10 @@ class Driving:
             found = self._functions[fn] = known_of(fn)
         return found
 
-    def begin_step(self) -> int:
-        """A step that is not recorded yet is about to be called; whoever begins it counts `busy` down. Gives the instant."""
-        self.activity.begin()
-        return self.core.clocks.now()
+    def observed(self) -> AbstractContextManager[None]:
+        """The context in which the program is called: telemetry's, if there is any."""
+        observer = self.core.lane.observer
+        return nullcontext() if observer is None else observer.inside(self.stream)
 
     def begin_cut(self, number: int, seq: int) -> None:
         """The journal begins anew: places are counted from the start."""

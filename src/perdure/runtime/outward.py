@@ -26,7 +26,7 @@ from perdure.errors import Failed, InDoubt, Invalid, Refused, Unavailable
 from perdure.model.records.effects import EffectRecord, EffectState, Reply, ToolKind
 from perdure.planes.execution import steps
 from perdure.planes.reading.durations import Duration
-from perdure.planes.recovery import restored_runs
+from perdure.planes.recovery import leases
 from perdure.runtime import course
 from perdure.runtime.driving import Driving
 from perdure.runtime.places import Branch
@@ -61,10 +61,11 @@ def carry_out(
     if found is None:
         driving.hold.check_going()
     meant: EffectRecord | Intent
-    if undoes is not None:
-        meant = found or (yield from _begin_undo(driving, undoes, intent))
-    elif found is not None and found.state is not EffectState.PLANNED:
+    if found is not None and (undoes is not None or found.state is not EffectState.PLANNED):
         meant = found
+    elif undoes is not None:
+        check_real(driving, f"undo {undoes.tool}")
+        meant = yield from driving.acting.move("undo", ledger.begin_undo, undoes.seq, intent, driving.core.epoch)
     else:
         question = " ".join(filter(None, (_asked_first(driving), approve[0]))) or None
         intent, asked = driving.acting.guarded(tool, intent, question)
@@ -96,11 +97,6 @@ def key_at(driving: Driving, place: str, name: str, mark: str) -> str:
     return hashlib.sha256(f"{driving.stream.uid.hex()} {place} {name} {mark}".encode()).hexdigest()[:32]
 
 
-def _begin_undo(driving: Driving, undoes: EffectRecord, intent: Intent) -> Steps[EffectRecord]:
-    check_real(driving, f"undo {undoes.tool}")
-    return (yield from driving.acting.move("undo", ledger.begin_undo, undoes.seq, intent, driving.core.epoch))
-
-
 def _asked_first(driving: Driving) -> str | None:
     """The question to a person before any external call: in a run that only supposes, whether it shall be made."""
     what_if = driving.record.what_if
@@ -118,8 +114,7 @@ def _asked_before(
     driving: Driving, branch: Branch, planned: EffectRecord, asked: Refuse | str | None, within: Duration | None = None
 ) -> Steps[EffectRecord]:
     """An effect that was planned before a restore may have been sent since. But if a person is to be asked, that answer comes
-    first: what
-    its rule would send again, nobody may have approved of.
+    first: what its rule would send again, nobody may have approved of.
     """
     return (yield from _approved(driving, branch, planned, asked, within)) if isinstance(asked, str) else planned
 
@@ -158,7 +153,7 @@ def _unforgotten(driving: Driving, meant: EffectRecord | Intent) -> Steps[Effect
         return meant
     if isinstance(meant, EffectRecord) and meant.state is not EffectState.PLANNED:
         return meant
-    strayed = yield Read(restored_runs.has_strayed, (driving.stream, known_seq))
+    strayed = yield Read(leases.has_strayed, (driving.stream, known_seq))
     if meant.kind is ToolKind.KEYED and not strayed:  # its key finds it out
         return meant
     acting = driving.acting

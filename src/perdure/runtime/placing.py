@@ -131,16 +131,14 @@ def step(
         place, found = take(driving, branch, "step", known.name, mark, (args, kwargs))
     replay.steps += 1
     if found is not None:
-        return (
-            (yield from _read_again(driving, known, fn, args, kwargs, found))
-            if found.gave is not None
-            else course.replayed(found)
-        )
+        brief = found.gave is not None
+        return (yield from _read_again(driving, known, fn, args, kwargs, found)) if brief else course.replayed(found)
     hold.check_going()
     frozen = model_inputs.freeze(args, kwargs) if notes else None
     shape = shape_of(args, kwargs) if (args or kwargs) and not notes else ""
     value: Any = None
-    began_us = driving.begin_step()
+    driving.activity.begin()
+    began_us = driving.core.clocks.now()
     try:
         if known.retries:
             came = yield from consult(known, fn, args, kwargs, hold.check_going)
@@ -161,10 +159,7 @@ def step(
             yield from keep((doc, given), value)
         return value
     except Invalid as error:
-        noted = course.unkept_notes(error, value, brief=known.brief)
-        said = EffectError(course.UNSTORABLE, text_of(error))
-        yield Write(steps.done, (steps.document(place, known.name, mark, None, said, noted, shape=shape),), keep=True)
-        raise course.unkept(noted[course.UNKEPT], place) from error
+        yield from _refuse(error, value, known, place, mark, shape)
     except Exception:
         raise
     except BaseException as error:
@@ -186,6 +181,14 @@ def _fail(
     said = error_of(error)
     driving.hold.unsaid.append(steps.document(place, name, mark, None, said, notes, shape=shape))
     raise course.failed_step(place, name, said) from error
+
+
+def _refuse(error: Invalid, value: Any, known: Known, place: str, mark: str, shape: str) -> Steps[NoReturn]:
+    """Record that a step gave what cannot be kept, and raise that: at a replay the program gets it again."""
+    noted = course.unkept_notes(error, value, brief=known.brief)
+    said = EffectError(course.UNSTORABLE, text_of(error))
+    yield Write(steps.done, (steps.document(place, known.name, mark, None, said, noted, shape=shape),), keep=True)
+    raise course.unkept(noted[course.UNKEPT], place) from error
 
 
 def _read_again(

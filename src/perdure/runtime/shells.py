@@ -9,7 +9,7 @@ cancellation) stands in the async shells alone. Callers: the handles of sessions
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
@@ -215,16 +215,12 @@ class RunShell(Shell):
         if not self._read(Read(leases.holds, (self._hold.lease,))):
             raise self._hold.troubled(lost(self._stream))
 
-    def _observed(self) -> AbstractContextManager[None]:
-        observer = self.caller.core.lane.observer
-        return nullcontext() if observer is None else observer.inside(self._stream)
-
     def _call_program(self, _command: CallProgram) -> Came:
         driving = self._driving
         run = self._program(self, driving, driving.trunk)
         token = places.enter(driving.trunk)
         try:
-            with self._observed():
+            with driving.observed():
                 return Came(driving.agent.fn(run, *driving.record.args, **driving.record.kwargs))
         except BaseException as error:  # noqa: BLE001 - whatever ends a program, the engine judges it
             return Came(None, error)
@@ -394,10 +390,6 @@ class AsyncRunShell(AsyncShell):
         if not await self._read(Read(leases.holds, (self._hold.lease,))):
             raise self._hold.troubled(lost(self._stream))
 
-    def _observed(self) -> AbstractContextManager[None]:
-        observer = self.caller.core.lane.observer
-        return nullcontext() if observer is None else observer.inside(self._stream)
-
     async def _call_program(self, _command: CallProgram) -> Came:
         from asyncio import get_running_loop  # noqa: PLC0415 - only async agents pay for asyncio
 
@@ -406,7 +398,7 @@ class AsyncRunShell(AsyncShell):
         places.number_branches(get_running_loop())
         token = places.enter(driving.trunk)
         try:
-            with self._observed():
+            with driving.observed():
                 return Came(await driving.agent.fn(run, *driving.record.args, **driving.record.kwargs))
         except BaseException as error:  # noqa: BLE001 - whatever ends a program, the engine judges it
             return Came(None, error)

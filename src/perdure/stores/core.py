@@ -253,7 +253,7 @@ class Core:
 
     def glance(self, verb: Callable[..., T], *args: Any, tenant: int) -> T | None:
         """The part of `aglance` that waits for nobody. None: it found nothing, or a thread must be asked."""
-        self._check_process()
+        self.lane.check_process()
         return self._glances.find(verb, args, tenant)
 
     def _read_and_keep_at_hand(self, verb: Callable[..., T], args: tuple[Any, ...], tenant: int) -> T:
@@ -273,15 +273,10 @@ class Core:
 
         return await get_running_loop().run_in_executor(self._executor(), task, *args)
 
-    def _check_process(self) -> None:
-        """Asked before any lock is touched: what threads held during a fork, they hold for ever in the child."""
-        if self._pid != os.getpid():
-            raise Refused("the store was opened before a fork", path="store", hint="open it again in the child process")
-
     def _executor(self) -> ThreadPoolExecutor:
         from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - as above
 
-        self._check_process()
+        self.lane.check_process()
         with self._mutex:
             if self._closed:
                 raise Refused("the store is closed", path="store")
@@ -294,7 +289,7 @@ class Core:
         return Reader(connection, self.clocks, tenant, self.blobs, steady=self.engine.one_connection)
 
     def _take(self) -> Connection:
-        self._check_process()
+        self.lane.check_process()
         with self._mutex:
             if self._closed:
                 raise Refused("the store is closed", path="store")

@@ -52,3 +52,24 @@ class Flights:
         """Whether a caller may be between the dispatch of an effect and its attempt. names: its key and its number."""
         with self._mutex:
             return any((stream, each) in self._announced for each in names)
+
+
+class Attempt:
+    """One attempt of an effect, as long as it may send: until what became of it is recorded, and its call has come back."""
+
+    __slots__ = ("_flights", "_name", "goes_on")
+
+    def __init__(self, flights: Flights, name: tuple[int, int, int]) -> None:
+        self._flights = flights
+        self._name = name
+        self.goes_on = False  # nobody waits for the call any more, and it has not come back
+        flights.begin(name, self)
+
+    def recorded(self) -> None:
+        """Its sender is done with it. A call that was left behind ends its own flight."""
+        if not self.goes_on:
+            self.landed()
+
+    def landed(self) -> None:
+        """Nothing can come of it any more."""
+        self._flights.end(self._name, self)

@@ -14,7 +14,7 @@ import os
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from perdure.errors import Error, Refused, TimedOut, Unavailable
@@ -123,7 +123,7 @@ class Lane:
 
     def run(self, job: Job) -> Any:
         """Run a job and wait for its commit. Raises what the verb raised, or why it could not be committed."""
-        self._check_process()
+        self.check_process()
         try:
             if self._enter(job) or self._wait(job):
                 self._hold(job)
@@ -138,7 +138,7 @@ class Lane:
         """Queue a job for an async caller; the future is done when its batch is committed."""
         from asyncio import get_running_loop  # noqa: PLC0415 - only async callers pay for asyncio
 
-        self._check_process()
+        self.check_process()
         job.future = get_running_loop().create_future()
         job.deadline = time.monotonic() + self._timeout_seconds
         with self._mutex:
@@ -159,7 +159,7 @@ class Lane:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise _closed()
+            raise Refused("the store is closed", path="store")
         if self._refused is not None:
             raise self._refused
 
@@ -187,7 +187,7 @@ class Lane:
             self._connection.close()
             self._connection = None
 
-    def _check_process(self) -> None:
+    def check_process(self) -> None:
         """Asked before any lock is touched: a lock that some thread held during the fork stays locked in the child."""
         if self._pid != os.getpid():
             raise Refused("the store was opened before a fork", path="store", hint="open it again in the child process")
@@ -314,9 +314,9 @@ class Lane:
 
     def _commit(self, jobs: list[Job]) -> None:
         """Give every job an outcome: together if it works, after a lost race once more with the heads locked, else alone."""
-        trouble = self._tried(jobs)
+        trouble = self._attempt(jobs)
         if len(jobs) > 1 and isinstance(trouble, Fault) and trouble.kind is FaultKind.RACED:
-            trouble = self._tried(jobs, self._raced)
+            trouble = self._attempt(jobs, self._raced)
         if trouble is not None:
             lock = self._raced if len(jobs) == 1 else ()
             for job in jobs:
@@ -330,7 +330,7 @@ class Lane:
         for attempt in itertools.count():
             if job.done:
                 return
-            error = self._tried([job], lock)
+            error = self._attempt([job], lock)
             if error is None:
                 return
             if _may_pass(error, attempt) and time.monotonic() <= job.deadline:
@@ -341,60 +341,64 @@ class Lane:
                 self._traces.failed(error, attempt)
                 _refuse(job, _error_of(error))
 
-    def _tried(self, jobs: list[Job], lock: Iterable[int] = ()) -> Exception | None:
-        """One commit for all of them; returns what broke it, our own bugs included: their callers must hear of it."""
-        try:
-            self._attempt(jobs, lock)
-        except Exception as error:  # noqa: BLE001 - whatever it is, each job gets its own answer
-            return error
-        return None
+    def _attempt(self, jobs: list[Job], lock: Iterable[int] = ()) -> Exception | None:
+        """Run the verbs and commit once. Returns what broke it, our own bugs included: the callers must hear of it.
 
-    def _attempt(self, jobs: list[Job], lock: Iterable[int] = ()) -> None:
-        """Run the verbs and commit once. On a Fault nothing is acknowledged and nothing is kept."""
+        On a Fault nothing is acknowledged and nothing is kept.
+        """
         batch = interrupt = None
         committing = False
         try:
-            connection = self._connection or self._connect()
-            batch = Batch(connection, self._blobs, self._entropy, self._hints, self.actors)
-            connection.tenants = [jobs[0].tenant] if len(jobs) == 1 else sorted({job.tenant for job in jobs})
-            connection.begin()
-            if lock:
-                batch.lock_heads(lock)
-            elif len(jobs) > 1:
-                batch.look_up({job.about for job in jobs} - {0})
-            for job in jobs:
-                self._run(job, batch)
-            reach("lane.before_commit")
-            committing = True
-            batch.flush(commit=True)
-            reach("lane.after_commit")
-        except BaseException as error:
-            if batch is None or not committing or not self._was_committed(error, batch):
-                self._give_up(error, batch)
-                raise
-            interrupt = None if isinstance(error, Fault) else error  # a Ctrl-C mostly arrives right after the COMMIT
-        self._remember(batch)
-        if self._traces.wanted:
-            self._traces.committed(batch.trail, len(jobs))
-        if self.observer is not None and batch.trail:
-            self.observer.committed(batch.trail)
-        for job in jobs:
-            job.done = True
-        if interrupt is not None:
-            raise interrupt
+            try:
+                connection = self._connection or self._connect()
+                batch = Batch(connection, self._blobs, self._entropy, self._hints, self.actors)
+                connection.tenants = [jobs[0].tenant] if len(jobs) == 1 else sorted({job.tenant for job in jobs})
+                connection.begin()
+                if lock:
+                    batch.lock_heads(lock)
+                elif len(jobs) > 1:
+                    batch.look_up({job.about for job in jobs} - {0})
+                for job in jobs:
+                    self._run(job, batch)
+                reach("lane.before_commit")
+                committing = True
+                batch.flush(commit=True)
+                reach("lane.after_commit")
+            except BaseException as error:
+                if batch is None or not committing or not self._was_committed(error, batch):
+                    self._give_up(error, batch)
+                    raise
+                interrupt = None if isinstance(error, Fault) else error  # a Ctrl-C mostly arrives after the COMMIT
+            self._committed(jobs, batch)
+        except Exception as error:  # noqa: BLE001 - whatever it is, each job gets its own answer
+            return error
+        if interrupt is None or isinstance(interrupt, Exception):
+            return interrupt
+        raise interrupt
 
-    def _remember(self, batch: Batch) -> None:
+    def _committed(self, jobs: list[Job], batch: Batch) -> None:
         """Keep for the next batch what is committed now: heads, random names of actors, and the last event, which the database
-        must have from here on.
+        must have from here on. Then every job has its outcome.
         """
-        if self._hints is not None:
-            _remember(batch.flushed, self._hints)
+        hints = self._hints
+        if hints is not None:
+            for stream, head in batch.flushed.items():
+                hints[stream] = head
+                hints.move_to_end(stream)
+            while len(hints) > HINTS_MAX:
+                hints.popitem(last=False)
             if self._continuity is not None and batch.trail:
                 self._continuity.last = batch.trail[-1][1]
         if batch.named:
             if len(self.actors) >= ACTORS_MAX:
                 self.actors.clear()
             self.actors.update(batch.named)
+        if self._traces.wanted:
+            self._traces.committed(batch.trail, len(jobs))
+        if self.observer is not None and batch.trail:
+            self.observer.committed(batch.trail)
+        for job in jobs:
+            job.done = True
 
     def _run(self, job: Job, batch: Batch) -> None:
         """Run one verb. Its result is the job's outcome if the batch is committed, and is forgotten otherwise."""
@@ -501,10 +505,6 @@ class CommitUnknown(Exception):
         )
 
 
-def _closed() -> Refused:
-    return Refused("the store is closed", path="store")
-
-
 def _timed_out(seconds: float) -> TimedOut:
     hint = "try again later, or open the store with a longer timeout"
     return TimedOut(f"the store was busy for {seconds:g} s; nothing was written", path="store", hint=hint)
@@ -527,15 +527,6 @@ def _error_of(error: Exception) -> BaseException:
 def pause(attempt: int) -> None:
     """Wait before the next attempt: not at all, then longer and longer."""
     time.sleep(RETRY_PAUSE_SECONDS[min(attempt, len(RETRY_PAUSE_SECONDS) - 1)])
-
-
-def _remember(heads: Mapping[int, Head], hints: OrderedDict[int, Head]) -> None:
-    """Keep the heads that were seen last, for the next batches."""
-    for stream, head in heads.items():
-        hints[stream] = head
-        hints.move_to_end(stream)
-    while len(hints) > HINTS_MAX:
-        hints.popitem(last=False)
 
 
 def _refuse(job: Job, error: BaseException) -> None:

@@ -66,12 +66,6 @@ class Buffer(msgspec.Struct, eq=False):
         self.blob_rows.update(later.blob_rows)
         self.empties += later.empties
 
-    def remainder(self) -> Buffer:
-        """The rest after a flush: streams that have no event yet; each becomes real with its first."""
-        rest = Buffer()
-        rest.streams = {number: stream for number, stream in self.streams.items() if number not in self.heads}
-        return rest
-
     def concerns(self, places: Iterable[tuple[Table, int]]) -> bool:
         """Whether a query of these tables and streams would miss something that is here."""
         return any(
@@ -159,8 +153,9 @@ class Batch:
         self.trail += buffer.events
         self.flushed.update(buffer.heads)
         self.connection.write(writes, commit=commit)
-        if not commit:  # else this batch is over
-            self.buffer = buffer.remainder()
+        if not commit:  # else this batch is over; a new stream becomes real with its first event
+            unreal = {number: stream for number, stream in buffer.streams.items() if number not in buffer.heads}
+            self.buffer = Buffer(streams=unreal)
 
     def _writes(self, buffer: Buffer) -> Writes:
         writes = Writes(
@@ -248,10 +243,11 @@ class Tx:
 
     def _append(self, stream: Stream, kind: str, table: str, body: bytes) -> int:
         """The next event of a stream, numbered and hashed."""
-        actor = self._batch.actors.get((stream.tenant, self.actor)) or _known_as(self, stream.tenant)
-        last, previous = self._head(stream.id)
+        batch = self._batch
+        actor = batch.actors.get((stream.tenant, self.actor)) or _known_as(self, stream.tenant)
+        last, previous = self.buffer.heads.get(stream.id) or batch.buffer.heads.get(stream.id) or batch.head(stream.id)
         seq = last + 1
-        salt = self._batch.entropy.take(SALT_BYTES)
+        salt = batch.entropy.take(SALT_BYTES)
         commitment = commit_to(salt, body)
         digest = hash_header(stream.uid, seq, previous, kind, table, actor, self.now, CODEC_JSON, commitment)
         event = NewEvent(
@@ -332,15 +328,21 @@ class Tx:
         jobs later in this batch must not build on it.
         """
         self.buffer.empties += [(stream.id, seq) for seq in seqs]
-        self._flush_early()
+        self.relieve()
 
     def relieve(self) -> None:
-        """Let go of what is buffered, still uncommitted: for verbs that write more than memory should hold at once."""
-        self._flush_early()
+        """Bring what is buffered into the database, uncommitted: for verbs that write more than memory should hold at once, or
+        that query what they wrote. From here on, failing means failing the whole batch.
+        """
+        self.flushed_early = True
+        self._batch.absorb(self)
+        self._batch.flush(commit=False)
+        self.buffer = Buffer()
+        self.seen = {}
 
     def claim_blobs(self) -> None:
         """Have the tenant's blobs alone until the commit: from here on queries see every blob that anybody refers to."""
-        self._flush_early()
+        self.relieve()
         self._batch.connection.claim_blobs(self.tenant)
 
     def lend(self) -> Connection:
@@ -373,10 +375,6 @@ class Tx:
         self.read.add(stream.id)
         self.looks += 2  # it may be where this process saw it last: alone it is as good as two states
         return batch.buffer.heads.get(stream.id) or seen
-
-    def _head(self, stream: int) -> Head:
-        batch = self._batch
-        return self.buffer.heads.get(stream) or batch.buffer.heads.get(stream) or batch.head(stream)
 
     def lock(self, stream: Stream) -> None:
         """From here to the commit nobody else writes to this stream, or forks it; what follows sees what they did before."""
@@ -432,14 +430,11 @@ class Tx:
                 return None
         place = (table, owner, key)
         if place not in self.seen:  # `record` must build on what the verb decided by, not on what came after it
-            self.seen[place] = self._select(table, owner, tenant, key)
+            if table.streamed:
+                self._decide_by(owner)
+            found = self._batch.connection.select_row(table, owner, tenant, key)
+            self.seen[place] = dict(zip(table.all_columns, found, strict=True)) if found else None
         return self.seen[place]
-
-    def _select(self, table: Table, owner: int, tenant: int, key: _Key) -> Row | None:
-        if table.streamed:
-            self._decide_by(owner)
-        found = self._batch.connection.select_row(table, owner, tenant, key)
-        return dict(zip(table.all_columns, found, strict=True)) if found else None
 
     def _decide_by(self, stream: int) -> None:
         """Know the head before the state is read: if it moves meanwhile, the flush finds out and the verb runs again."""
@@ -452,7 +447,7 @@ class Tx:
         batch = self._batch
         touched = [*touches]
         if touched and (self.buffer.concerns(touched) or batch.buffer.concerns(touched)):
-            self._flush_early()
+            self.relieve()
         for table, stream in touched:
             if table.streamed and stream:
                 self._decide_by(stream)
@@ -505,14 +500,6 @@ class Tx:
         """Before a verb is refused: RACED if what it saw may be of two states, by which nobody would have refused it."""
         if self.looks > 1:
             self._batch.check(self.read - self.buffer.streams.keys())
-
-    def _flush_early(self) -> None:
-        """Bring what is buffered into the database, uncommitted. From here on, failing means failing the whole batch."""
-        self.flushed_early = True
-        self._batch.absorb(self)
-        self._batch.flush(commit=False)
-        self.buffer = Buffer()
-        self.seen = {}
 
     def end(self) -> None:
         """It is over: from here on whatever is asked of it is refused. Called by the lane, once, whatever came of the verb."""

@@ -18,9 +18,9 @@ import msgspec
 
 from perdure.model.instants import SECOND_US, system_clock
 from perdure.planes.access.tokens import CONTROL
+from perdure.planes.audit.feed import FeedHolder, holding
 from perdure.stores import dialect, migrate
 from perdure.stores.core import Reader
-from perdure.stores.feed_holder import FeedHolder, holding
 from perdure.stores.sqlite import WAL_PAGES
 from perdure.stores.statements import Statement, Statements
 from perdure.stores.store import Connection, Rows

@@ -19,29 +19,15 @@ from agent_framework import Agent, AgentSession, FileHistoryProvider, Message, t
 
 import perdure
 from adapters.agent_framework.shop import Scripted, buys
+from adapters.charging import bank, kinds_of, said_of
 from adapters.lives import Life
-from adapters.sweeping import happened, report
+from adapters.sweeping import report
 from perdure.adapters.agent_framework import PerdureHistoryProvider, middleware
 from perdure.model.records.conversation import Call
 
 
-def bank(life: Life, *, is_async: bool) -> Any:
-    def charge(cents: int) -> str:
-        """Charge a card."""
-        life.at("tool.charge.before")
-        life.see("charged", cents)
-        life.at("tool.charge.after")
-        return f"charged {cents}"
-
-    async def async_charge(cents: int) -> str:
-        """Charge a card."""
-        return charge(cents)
-
-    return tool(async_charge if is_async else charge, name="charge", approval_mode="never_require")
-
-
-def looked_up(life: Life, cents: int) -> Any:
-    return perdure.Happened(f"charged {cents}") if happened(life, f"charged {cents}") else perdure.Absent()
+def charging(life: Life, *, is_async: bool) -> Any:
+    return tool(bank(life, is_async=is_async), name="charge", approval_mode="never_require")
 
 
 async def finish(life: Life, agent: Agent, history: Any, *, again: bool, stream: bool = False) -> None:
@@ -66,8 +52,7 @@ def answers(life: Life, requests: Any) -> list[Any]:
     for each in requests:
         cents = each.additional_properties["perdure"]["arguments"]["cents"]
         response = said[each.id] = each.to_function_approval_response(approved=True)
-        verdict = {"happened": f"charged {cents}"} if happened(life, f"charged {cents}") else "absent"
-        response.additional_properties["perdure"] = verdict
+        response.additional_properties["perdure"] = said_of(life, cents)
     return list(said.values())
 
 
@@ -80,15 +65,11 @@ def with_perdure(
             middleware.StoredConversation._take_places = lambda self: None
         if not barrier:
             drop_barrier()
-        kinds: Any = {}
-        if not unsafe:
-            kinds["charge"] = perdure.tool(
-                lambda cents: None, name="charge", probe=lambda cents: looked_up(life, cents), lands_within=0
-            )
+        kinds = kinds_of(life, unsafe=unsafe)
         with perdure.open(f"{kind}:///{life.folder}/agent.db") as store:
             history = PerdureHistoryProvider(store)
             agent = Agent(
-                Scripted(buys, life.answered), tools=[bank(life, is_async=is_async)], context_providers=[history],
+                Scripted(buys, life.answered), tools=[charging(life, is_async=is_async)], context_providers=[history],
                 middleware=history.middleware(kinds=kinds), require_per_service_call_history_persistence=barrier,
             )  # fmt: skip
             asyncio.run(finish(life, agent, history, again=again, stream=stream))
@@ -112,7 +93,7 @@ def stock(*, again: bool, each_call: bool) -> Any:
     def program(life: Life) -> None:
         history = FileHistoryProvider(str(life.folder / "stock"))
         agent = Agent(
-            Scripted(buys, life.answered, is_strict=False), tools=[bank(life, is_async=False)], context_providers=[history],
+            Scripted(buys, life.answered, is_strict=False), tools=[charging(life, is_async=False)], context_providers=[history],
             require_per_service_call_history_persistence=each_call,
         )  # fmt: skip
         asyncio.run(finish(life, agent, history, again=again))

@@ -18,29 +18,11 @@ from strands import Agent, tool
 from strands.session import FileSessionManager
 
 import perdure
+from adapters.charging import bank, kinds_of, said_of
 from adapters.lives import Life
 from adapters.strands.shop import Scripted, buys
-from adapters.sweeping import happened, report
+from adapters.sweeping import report
 from perdure.adapters.strands import PerdureSessionManager, hooks
-
-
-def bank(life: Life, *, is_async: bool) -> Any:
-    def charge(cents: int) -> str:
-        """Charge a card."""
-        life.at("tool.charge.before")
-        life.see("charged", cents)
-        life.at("tool.charge.after")
-        return f"charged {cents}"
-
-    async def async_charge(cents: int) -> str:
-        """Charge a card."""
-        return charge(cents)
-
-    return async_charge if is_async else charge
-
-
-def looked_up(life: Life, cents: int) -> Any:
-    return perdure.Happened(f"charged {cents}") if happened(life, f"charged {cents}") else perdure.Absent()
 
 
 def finish(life: Life, agent: Agent, *, again: bool, is_async: bool) -> None:
@@ -64,8 +46,7 @@ def answers(life: Life, interrupts: Any) -> Any:
     said = []
     for each in interrupts:
         cents = each.reason["arguments"]["cents"]
-        verdict = {"happened": f"charged {cents}"} if happened(life, f"charged {cents}") else "absent"
-        said.append({"interruptResponse": {"interruptId": each.id, "response": verdict}})
+        said.append({"interruptResponse": {"interruptId": each.id, "response": said_of(life, cents)}})
     return said
 
 
@@ -77,11 +58,7 @@ def with_perdure(
             hooks.key_in = lambda messages, call: None
             hooks.PerdureHooks.tell_results = lambda self, event: None
         charge = bank(life, is_async=is_async)
-        kinds: Any = {}
-        if not unsafe:
-            kinds["charge"] = perdure.tool(
-                lambda cents: None, name="charge", probe=lambda cents: looked_up(life, cents), lands_within=0
-            )
+        kinds = kinds_of(life, unsafe=unsafe)
         with perdure.open(f"{kind}:///{life.folder}/agent.db") as store:
             manager = PerdureSessionManager("order", store, kinds=kinds)
             agent = Agent(

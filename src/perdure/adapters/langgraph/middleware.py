@@ -17,7 +17,6 @@ from langchain.agents.middleware import AgentMiddleware
 from langchain.agents.middleware.types import ModelResponse
 from langgraph.config import get_config
 
-from perdure.adapters.answering import answered, answered_now
 from perdure.adapters.langgraph.layout import dump, load
 from perdure.adapters.langgraph.ledger import BARRIER_SECONDS, CHECKPOINT_MAP, ToolLedger
 from perdure.adapters.langgraph.serde import StrictSerializer
@@ -60,7 +59,7 @@ class PerdureMiddleware(AgentMiddleware):
 
         session = self.ledger.sync().session(place[0])
         with self._numbered(place) as number:
-            return self._given(answered_now(session, "model", ask, place[1], number, key=_key(place, number)))
+            return self._given(session.ask_model(ask, place[1], number, key=_key(place, number)))
 
     async def awrap_model_call(self, request: Any, execute: Callable[[Any], Awaitable[Any]]) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         """See `wrap_model_call`."""
@@ -73,7 +72,7 @@ class PerdureMiddleware(AgentMiddleware):
 
         session = await self.ledger.aio().session(place[0])
         with self._numbered(place) as number:
-            return self._given(await answered(session, "model", ask, place[1], number, key=_key(place, number)))
+            return self._given(await session.ask_model(ask, place[1], number, key=_key(place, number)))
 
     @contextmanager
     def _numbered(self, place: Place) -> Iterator[int]:

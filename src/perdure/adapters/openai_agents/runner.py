@@ -24,7 +24,6 @@ from agents.models.interface import Model  # pyright: ignore[reportMissingImport
 from pydantic import TypeAdapter
 
 from perdure.adapters import outward
-from perdure.adapters.answering import answered
 from perdure.adapters.conversing import arguments_of, keep, native_of, records_of
 from perdure.adapters.forms.openai_items import ITEMS, parse
 from perdure.adapters.openai_agents.model import DurableModel
@@ -337,8 +336,8 @@ class _DurableRun:
             return _RESPONSE.dump_python(await ask(), mode="json", exclude_unset=True)
 
         try:
-            kept = await answered(
-                self.session, "openai.model", model, number, _digest(input), key=self._name("model", number)
+            kept = await self.session.ask_model(
+                model, number, _digest(input), key=self._name("model", number), name="openai.model"
             )
         except KeyReused as error:
             error.hint = "the run was begun with other input: use a new key for a new request"

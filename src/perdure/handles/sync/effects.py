@@ -14,14 +14,15 @@ from perdure.effects.intents import intend, named_args
 from perdure.effects.ledger import Outcome, error_of
 from perdure.effects.outcomes import in_doubt, outcome_of
 from perdure.effects.tool import as_tool, kind_of
-from perdure.errors import Invalid
+from perdure.effects.tool import tool as declared_tool
+from perdure.errors import Failed, InDoubt, Invalid
 from perdure.handles.facts import EffectFacts
 from perdure.handles.filtered import filtered
 from perdure.handles.later import orphaned
 from perdure.handles.sync.base import StoreHandle, StreamHandle
 from perdure.log.change import Stream
 from perdure.model.filters import EffectFilters
-from perdure.model.functions import Coro, P, R
+from perdure.model.functions import Coro, P, R, noting
 from perdure.model.limits import check_name, check_question
 from perdure.model.records.conversation import Call
 from perdure.model.records.effects import (
@@ -214,6 +215,28 @@ class Effects(Acting):
             hint = "act(…, key=…): the same call again finds the answer by it"
             raise Invalid(f"{found.name} needs an approval, and so a key", path="key", hint=hint)
         return outcome_of(self._run(acting.act(found, intent, asked, approve_within)))
+
+    def ask_model(
+        self, ask: Callable[..., Any], /, *args: Any, key: str, name: str = "model", about: Iterable[str] = ()
+    ) -> Any:
+        """Ask a model once for this key: the answer that is recorded, or a new one, which is recorded before it is given.
+
+        Asking changes nothing outside, so an outage spends no key: a call that failed, or was cut off, is planned anew by the
+        next one, and no person is asked (docs/decisions/0094). A refusal stands. args: of `ask`, compared as those of every
+        effect. name: of the effect. about: as for `act`. Raises what `ask` raises; Failed when a guard refuses it, KeyReused
+        for other arguments, Conflict while another caller asks.
+        """
+        raised: list[Exception] = []
+        asking = declared_tool(noting(ask, raised), name=name, kind="idempotent", known=False, fails=(Exception,))
+        planned_anew = False
+        while not raised:
+            try:
+                return self.act(asking, *args, key=key, about=about)
+            except (Failed, InDoubt):
+                if not raised and (planned_anew or not self._write(ledger.plan_anew, key)):
+                    raise
+                planned_anew = True
+        raise raised[0]
 
     def begin(
         self,

@@ -15,16 +15,14 @@ from typing import Any
 from perdure.interchange.importers.items import (
     ImportedEvent,
     ImportedFrom,
-    ImportedSession,
-    ImportedValue,
     Item,
     LeftOut,
     PassedOver,
     Remark,
     kind_of,
 )
-from perdure.interchange.importers.messages import Spot, is_message, response_items
-from perdure.interchange.importers.naming import Calls, Occurrences, named, word
+from perdure.interchange.importers.messages import OneSession, Spot, is_message, response_items
+from perdure.interchange.importers.naming import word
 from perdure.interchange.importers.reading import FileHead, Record, Source, each_record
 
 NAME = "codex"
@@ -62,15 +60,11 @@ def read(source: Source) -> Iterator[Item | Remark]:
     return _Reading(source).items()
 
 
-class _Reading:
-    """One pass over a file. A session's id stands in its first record; without one it goes by the file's name."""
+class _Reading(OneSession):
+    """One pass over a file. A session's id stands in its first record."""
 
     def __init__(self, source: Source) -> None:
-        self._source = source
-        self._session = named(NAME, source.path.stem)
-        self._begun = False
-        self._calls = Calls()
-        self._seen = Occurrences()
+        super().__init__(source, NAME)
         self._model: Any = None
 
     def items(self) -> Iterator[Item | Remark]:
@@ -98,16 +92,8 @@ class _Reading:
         if self._begun:
             yield self._noted(record, "session_meta")
             return
-        self._session = named(NAME, about.get("id") or self._source.path.stem)
-        yield from self._opened(record)
         facts = {name: about[name] for name in FACTS if about.get(name)}
-        if facts:
-            yield ImportedValue("origin", facts, record.place, session=self._session)
-
-    def _opened(self, record: Record) -> Iterator[Item]:
-        if not self._begun:
-            self._begun = True
-            yield ImportedSession(self._session, NAME, record.place)
+        yield from self._open(record.place, about.get("id"), facts)
 
     def _item(self, record: Record, payload: dict[str, Any] | None, kind: str) -> Iterator[Item | Remark]:
         item = payload if payload is not None else record.data
@@ -115,10 +101,10 @@ class _Reading:
             if not kind:
                 yield LeftOut(record.place, "a record without a type")
                 return
-            yield from self._opened(record)
+            yield from self._open(record.place)
             yield self._noted(record, kind)
             return
-        yield from self._opened(record)
+        yield from self._open(record.place)
         spot = Spot(self._session, self._seen.key(item), self._origin(record, item), record.place, self._calls)
         yield from response_items(item, spot)
 

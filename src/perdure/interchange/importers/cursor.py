@@ -14,15 +14,14 @@ from typing import Any
 from perdure.interchange.importers.items import (
     ImportedEvent,
     ImportedFrom,
-    ImportedSession,
     Item,
     LeftOut,
     PassedOver,
     Remark,
     kind_of,
 )
-from perdure.interchange.importers.messages import Spot, message_items
-from perdure.interchange.importers.naming import Calls, Occurrences, named, word
+from perdure.interchange.importers.messages import OneSession, Spot, message_items
+from perdure.interchange.importers.naming import word
 from perdure.interchange.importers.reading import FileHead, Record, Source, each_record
 
 NAME = "cursor"
@@ -47,18 +46,11 @@ def recognises(head: FileHead) -> bool:
 
 def read(source: Source) -> Iterator[Item | Remark]:
     """Everything in the file, in its order."""
-    return _Reading(source).items()
+    return _Reading(source, NAME).items()
 
 
-class _Reading:
+class _Reading(OneSession):
     """One pass over a file."""
-
-    def __init__(self, source: Source) -> None:
-        self._source = source
-        self._session = named(NAME, source.path.stem)
-        self._begun = False
-        self._calls = Calls()
-        self._seen = Occurrences()
 
     def items(self) -> Iterator[Item | Remark]:
         return each_record(self._source, looks_right, self._of)
@@ -69,18 +61,13 @@ class _Reading:
         if kind in BOOKKEEPING:
             yield PassedOver(f"{NAME} {kind}")
         elif _is_spoken(record.data):
-            yield from self._opened(record)
+            yield from self._open(record.place)
             message = {**record.data["message"], "role": record.data["role"]}
             key = self._seen.key(message)
             yield from message_items(message, Spot(self._session, key, origin, record.place, self._calls))
         elif kind or record.data.get("role"):
-            yield from self._opened(record)
+            yield from self._open(record.place)
             what = f"{NAME}.{word(kind or record.data['role'])}"
             yield ImportedEvent(self._session, self._seen.key(record.data), what, record.data, origin, record.place)
         else:
             yield LeftOut(record.place, "a record without a role or a type")
-
-    def _opened(self, record: Record) -> Iterator[Item]:
-        if not self._begun:
-            self._begun = True
-            yield ImportedSession(self._session, NAME, record.place)

@@ -16,16 +16,14 @@ from perdure.interchange.importers.items import (
     ImportedEvent,
     ImportedFrom,
     ImportedResult,
-    ImportedSession,
-    ImportedValue,
     Item,
     LeftOut,
     PassedOver,
     Remark,
     kind_of,
 )
-from perdure.interchange.importers.messages import ImportedCall, Spot, content_of, turn
-from perdure.interchange.importers.naming import Calls, Occurrences, named, word
+from perdure.interchange.importers.messages import ImportedCall, OneSession, Spot, content_of, turn
+from perdure.interchange.importers.naming import named, word
 from perdure.interchange.importers.reading import (
     FileHead,
     Record,
@@ -73,15 +71,11 @@ def read(source: Source) -> Iterator[Item | Remark]:
     return reading.document() if _is_document(head_of(source.path)) else reading.lines()
 
 
-class _Reading:
+class _Reading(OneSession):
     """One pass over a file."""
 
     def __init__(self, source: Source) -> None:
-        self._source = source
-        self._session = named(NAME, source.path.stem)
-        self._begun = False
-        self._calls = Calls()
-        self._seen = Occurrences()
+        super().__init__(source, NAME)
         self._told: set[str] = set()  # keys of turns and calls whose results were given: records repeat them
 
     def lines(self) -> Iterator[Item | Remark]:
@@ -119,14 +113,8 @@ class _Reading:
 
     def _begin(self, about: dict[str, Any], place: str) -> Iterator[Item]:
         """The session begins; a second record of this kind has nothing new."""
-        if self._begun:
-            return
-        self._begun = True
-        self._session = named(NAME, about.get("sessionId") or self._source.path.stem)
-        yield ImportedSession(self._session, NAME, place)
         facts = {name: about[name] for name in FACTS if about.get(name)}
-        if facts:
-            yield ImportedValue("origin", facts, place, session=self._session)
+        return self._open(place, about.get("sessionId"), facts)
 
     def _messages(self, messages: Any, place: str) -> Iterator[Item | Remark]:
         for message in messages if isinstance(messages, list) else ():

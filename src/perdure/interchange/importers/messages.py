@@ -12,9 +12,18 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from perdure.interchange.importers.items import ImportedEvent, ImportedFrom, ImportedResult, ImportedTurn, Item, kind_of
-from perdure.interchange.importers.naming import Calls, named, word
-from perdure.interchange.importers.reading import LENIENT
+from perdure.interchange.importers.items import (
+    ImportedEvent,
+    ImportedFrom,
+    ImportedResult,
+    ImportedSession,
+    ImportedTurn,
+    ImportedValue,
+    Item,
+    kind_of,
+)
+from perdure.interchange.importers.naming import Calls, Occurrences, named, word
+from perdure.interchange.importers.reading import LENIENT, Source
 from perdure.model.records.conversation import Call
 
 ROLES = {
@@ -49,6 +58,29 @@ class Given(NamedTuple):
     call: str
     content: Any
     error: bool
+
+
+class OneSession:
+    """One pass over a file that holds one session: it goes by the file's name, unless a record has its id."""
+
+    def __init__(self, source: Source, format_name: str) -> None:
+        self._source = source
+        self._format = format_name
+        self._session = named(format_name, source.path.stem)
+        self._begun = False
+        self._calls = Calls()
+        self._seen = Occurrences()
+
+    def _open(self, place: str, own_id: object = None, facts: dict[str, Any] | None = None) -> Iterator[Item]:
+        """The session begins, with what its source says of it; nothing if it has."""
+        if self._begun:
+            return
+        self._begun = True
+        if own_id:
+            self._session = named(self._format, own_id)
+        yield ImportedSession(self._session, self._format, place)
+        if facts:
+            yield ImportedValue("origin", facts, place, session=self._session)
 
 
 def is_message(value: object) -> bool:

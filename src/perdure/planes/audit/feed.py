@@ -14,10 +14,9 @@ from perdure.model.limits import check_page
 from perdure.model.records.emitted import EventRecord
 from perdure.planes.conversation.emitted import Names
 from perdure.planes.reading.paging import Page
-from perdure.stores.feed_holder import holding
 from perdure.stores.migrate import number_in, uid_in
 from perdure.stores.statements import Statements
-from perdure.stores.store import Reads, event_of
+from perdure.stores.store import Reads, Rows, event_of
 from perdure.stores.tx import LOG
 
 Q = Statements("perdure.planes.audit", "feed.sql")
@@ -112,3 +111,22 @@ def held_by(reads: Reads) -> str | None:
     """
     found = holding(reads.query(LOG.feed_held))
     return None if found is None else str(found)
+
+
+class FeedHolder(NamedTuple):
+    """The oldest transaction in flight, while what others committed after it waits; pid 0 is a prepared one."""
+
+    pid: int
+    application: str
+    state: str
+    age_seconds: int
+
+    def __str__(self) -> str:
+        who = f"process {self.pid}" if self.pid else "a prepared transaction"
+        about = f"{self.application or 'no application name'}, {self.state}"
+        return f"{who} ({about}) has a transaction open for {self.age_seconds} s"
+
+
+def holding(rows: Rows) -> FeedHolder | None:
+    """From the rows of `feed_held`."""
+    return FeedHolder(*rows[0]) if rows else None

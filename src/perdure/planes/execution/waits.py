@@ -38,7 +38,7 @@ from perdure.planes.reading.row_reading import (
     stored_instant_or_none,
     stored_state,
 )
-from perdure.planes.recovery.restored_runs import is_known
+from perdure.planes.recovery.leases import is_known
 from perdure.planes.tables import EFFECTS, RUNS, SIGNALS, WAITS
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads, Rows

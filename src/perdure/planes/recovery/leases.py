@@ -185,3 +185,22 @@ def holds(reads: Reads, lease: Lease) -> bool:
     return bool(
         reads.query(Q.lease_standing, touches=[(RUNS, lease.stream.id), (HOLDERS, lease.stream.tenant)], **given)
     )
+
+
+# -- after a restore ------------------------------------------------------------------------------------------
+#
+# What a run did after the backup may be forgotten (docs/guarantees.md): `claim` notes the last event from before the restore,
+# and it stands until the run ends or somebody vouches for it.
+
+
+def is_known(reads: Reads, stream: Stream) -> bool:
+    """Whether all external calls of a run are known here: no restore can have forgotten any of it."""
+    row = reads.row(RUNS, stream)
+    return row is not None and row["known_seq"] is None
+
+
+def has_strayed(reads: Reads, stream: Stream, known_seq: int) -> bool:
+    """Whether a run has found out anything anew since its store was restored: from there on it may mean to do what it had done
+    before, with other words.
+    """
+    return bool(reads.query(Q.found_out_after, touches=[(EVENTS, stream.id)], stream=stream.id, after=known_seq))

@@ -15,3 +15,8 @@ SELECT kind, at, body FROM events
 WHERE stream = :stream AND seq < :seq AND tbl = 'runs'
   AND kind IN ('run.claimed', 'run.recovered', 'run.waiting', 'run.released', 'run.parked', 'run.completed', 'run.failed', 'run.cancelled')
 ORDER BY seq DESC LIMIT 1
+
+-- found_out_after: whether a run learned something after an event that it may have learned otherwise before.
+SELECT 1 FROM events e
+WHERE e.stream = :stream AND e.seq > :after AND e.kind IN ('step.done', 'run.wait.answered', 'run.wait.expired')
+LIMIT 1

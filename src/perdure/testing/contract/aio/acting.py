@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from perdure.effects.tool import tool
+from perdure.effects.tool import Refuse, tool
 from perdure.errors import Conflict, Failed, InDoubt, Invalid, KeyReused, NotFound, Refused, Unavailable
 from perdure.model.records.conversation import Call
 from perdure.model.records.effects import (
@@ -48,6 +48,43 @@ class AsyncActingContract:
             await (await store.session("other")).act(send, "ann", key="m1")  # a key is of its session
             assert outside.count == 4
             assert (await store.verify()).ok
+
+    async def test_an_answer_of_a_model_is_kept_and_an_outage_spends_no_key(self, opener: AsyncOpener) -> None:
+        outside = CountingWorld()
+        troubles: list[BaseException] = [ConnectionError("529"), ConnectionError("529")]
+
+        async def ask(question: str) -> str:
+            outside.seen(question)
+            if troubles:
+                raise troubles.pop()
+            return f"about {question}"
+
+        async with await opener() as store:
+            session = await store.session("s")
+            for _ in range(2):
+                with pytest.raises(ConnectionError):  # the model's own error, each time from a new attempt
+                    await session.ask_model(ask, "x", key="q")
+            for _ in range(2):
+                assert await session.ask_model(ask, "x", key="q") == "about x"
+            assert outside.count == 3
+            (effect,) = await session.effects()
+            assert (effect.tool, effect.state.value) == ("model", "committed")
+            with pytest.raises(KeyReused):
+                await session.ask_model(ask, "y", key="q")
+            assert (await store.verify()).ok
+
+    async def test_a_refused_question_to_a_model_stays_refused(self, opener: AsyncOpener) -> None:
+        outside = CountingWorld()
+
+        async def ask() -> str:
+            return outside.seen("asked")
+
+        async with await opener(guards=[lambda *_: Refuse("not now")]) as store:
+            session = await store.session("s")
+            for _ in range(2):
+                with pytest.raises(Failed, match="not now"):
+                    await session.ask_model(ask, key="q")
+            assert outside.count == 0
 
     async def test_a_tool_gets_a_key_of_this_effect_alone(self, opener: AsyncOpener) -> None:
         outside = CountingWorld()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -77,3 +78,60 @@ def test_a_lock_inside_atomic_fences_nothing_after_it(tmp_path: Path) -> None:
         store.atomic(take)
         clock.advance("10s")
         store.session("s").set("x", 1)
+
+
+@perdure.agent
+def errand(run: perdure.Run) -> str:
+    """Asks a person."""
+    return run.ask("Go?", choices=["yes", "no"])
+
+
+def start(store: perdure.Store) -> None:
+    store.start(errand, key="another")
+
+
+def answer(store: perdure.Store) -> None:
+    store.answer(store.asks()[0].id, "yes")
+
+
+def open_session(store: perdure.Store) -> None:
+    store.session("another")
+
+
+def open_scope(store: perdure.Store) -> None:
+    store.scope("project:another")
+
+
+def delete(store: perdure.Store) -> None:
+    store.delete("old", dry_run=False)
+
+
+def forget(store: perdure.Store) -> None:
+    store.forget_actor("them")
+
+
+def events_in(store: perdure.Store) -> int:
+    return store.query("SELECT count(*) AS n FROM v_events")[0]["n"]
+
+
+STORE_WRITES = (start, answer, open_session, open_scope, delete, forget)
+
+
+@pytest.mark.parametrize("write", STORE_WRITES, ids=lambda write: write.__name__)
+def test_writes_of_the_store_itself_are_fenced(tmp_path: Path, write: Callable[[perdure.Store], None]) -> None:
+    clock = FakeClock()
+    with perdure.open(f"sqlite:///{tmp_path}/a.db", actor="me", clock=clock) as store:
+        store.as_("them").session("old").say("user", "x")
+        store.session("old").close("completed")
+        with pytest.raises(perdure.Waiting):
+            store.drive(errand, key="first")
+        lock = store.session("s").lock("x", ttl="10s").__enter__()
+        clock.advance("10s")
+        before = events_in(store)
+        with pytest.raises(Stale):
+            write(store)
+        assert events_in(store) == before
+        with pytest.raises(Stale):
+            lock.__exit__(None, None, None)
+        write(store)  # the control: outside of the block nothing fences it
+        assert events_in(store) > before

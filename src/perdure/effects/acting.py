@@ -15,7 +15,8 @@ from perdure.effects import approvals, ledger, settling
 from perdure.effects.batch import BatchCall, next_free, nothing_next
 from perdure.effects.commands import CallFunction, Pause, Steps, Write
 from perdure.effects.composed import answering, for_call
-from perdure.effects.intents import guarded
+from perdure.effects.dispatching import Dispatching
+from perdure.effects.intents import guarded, key_of_call
 from perdure.effects.ledger import Intent, Outcome, error_of
 from perdure.effects.outcomes import backoff_seconds, gone_silent, in_doubt, kept
 from perdure.effects.sending import Sending, Then
@@ -108,6 +109,7 @@ class Acting(Sending):
         def begin(*about: Any) -> Any:  # asked in the transaction: it has seen whether the run is cancelled
             return verb(*about, first=first is not None and self.may_begin)
 
+        begins = Dispatching(begin, lambda found: next((record for record, mine in found[0] if mine), None))
         self._here.living.begin()
         if first is not None and first.intent is not None:
             self.announce(first.intent.key)
@@ -116,7 +118,7 @@ class Acting(Sending):
                 reach("effect.dispatch.before")
             reach("effect.plan.before")
             # A model's answer is paid for: it is kept.
-            planned, told = yield Write(begin, (*args, batch, self.sender), keep=True)
+            planned, told = yield Write(begins, (*args, batch, self.sender), keep=True)
             reach("effect.plan.after")
             for meant, (record, mine) in zip((each for each in batch if each.intent), planned, strict=True):
                 meant.record, meant.mine = record, mine
@@ -125,7 +127,7 @@ class Acting(Sending):
         except BaseException as error:
             if first is not None and first.intent is not None:
                 first.mine = False
-                yield from self._take_back(error, first.intent.key)
+                yield from self._take_back(error, begins)
             raise
         finally:
             if first is not None and not first.mine:
@@ -190,7 +192,8 @@ class Acting(Sending):
         """
         here, holder = self._here, record.holder or ""
         # Announcements first: an attempt begins before its announcement ends.
-        announced = here.flights.is_announced(self._stream.id, record.key, record.seq)
+        names = (record.key, record.seq, *([] if record.call is None else [key_of_call(record.call)]))
+        announced = here.flights.is_announced(self._stream.id, *names)
         sending = announced or here.flights.has_attempt(self._stream.id, record.seq, record.attempt)
         dead = here.living.is_dead(holder) or (holder == here.holder and self._in_run and not sending)
         elsewhere = holder != here.holder and not dead

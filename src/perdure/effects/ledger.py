@@ -12,7 +12,7 @@ compare-and-set on the stream's head, so that of several who try one sends (P3).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -284,19 +284,13 @@ def unsent(tx: Tx, stream: Stream, seq: int, attempt: int, outcome: Outcome) -> 
     return doubt(tx, stream, seq, attempt, outcome.error, quiet=True, by=outcome.by)
 
 
-def take_back(
-    tx: Tx, stream: Stream, which: str | int, sender: Sender, outcome: Outcome, is_sent: Callable[[int, int, int], bool]
-) -> EffectRecord | None:
-    """Planned again, if this sender has dispatched it: it was stopped before the call, and may not know of the dispatch.
-
-    is_sent: whether another call of the sender is at it, by stream, effect and attempt.
-    """
-    found = find(tx, stream, which) if isinstance(which, str) else effect(tx, stream, which)
-    if found is None or found.state is not DISPATCHED or (found.holder, found.epoch) != sender:
-        return None
-    if is_sent(stream.id, found.seq, found.attempt):
-        return None
-    return unsent(tx, stream, found.seq, found.attempt, outcome)
+def stands(tx: Tx, stream: Stream, made: EffectRecord) -> bool:
+    """Whether a dispatch stands as it was made: it was not rolled back, and nothing but doubt was recorded since."""
+    found = find(tx, stream, made.key)
+    if found is None or found.state not in (DISPATCHED, IN_DOUBT):
+        return False
+    same = ("seq", "attempt", "holder", "epoch", "dispatched_at")
+    return all(getattr(found, each) == getattr(made, each) for each in same)
 
 
 def doubt(

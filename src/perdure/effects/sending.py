@@ -33,6 +33,7 @@ from perdure.effects.commands import (
     write,
 )
 from perdure.effects.composed import Ends, answering, arriving, beginning, followed_by, for_call, of
+from perdure.effects.dispatching import Dispatching, if_dispatched, told_mine, told_next
 from perdure.effects.kept_results import Keeps, keep_trying
 from perdure.effects.ledger import Intent, Outcome, Sender, error_of
 from perdure.effects.outcomes import backoff_seconds, is_quiet, said_late, says_no, says_unsent, unkept, unsent
@@ -145,8 +146,8 @@ class Sending:
 
     def dispatch(self, tool: Tool, intent: Intent) -> Steps[tuple[EffectRecord, bool]]:
         """Make the intent durable; whether it was this call that did, so that it must be sent."""
-        dispatching = self.move("dispatch", for_call(approvals.dispatch_meant), intent, self.sender)
-        return self._announce(tool, intent.key, dispatching, lambda found: found[1])
+        verb = for_call(approvals.dispatch_meant)
+        return self._announce(tool, intent.key, "dispatch", Dispatching(verb, told_mine), intent, self.sender)
 
     def dispatch_permitted(self, tool: Tool, record: EffectRecord) -> Steps[tuple[EffectRecord, bool]]:
         """Dispatch what is planned, if the person who was asked has approved of it; whether it must be sent. Raises Waiting."""
@@ -154,23 +155,21 @@ class Sending:
             return record, False
         if record.epoch != self.sender.epoch:
             return (yield write(approvals.permitted, record.seq, self.sender.epoch)), False
-        verb = beginning(self._going, approvals.dispatch_planned)
-        dispatching = self.move("dispatch", verb, record.seq, self.sender)
-        return (yield from self._announce(tool, record.seq, dispatching, lambda found: found[1]))
+        verb = Dispatching(beginning(self._going, approvals.dispatch_planned), told_mine)
+        return (yield from self._announce(tool, record.seq, "dispatch", verb, record.seq, self.sender))
 
     def dispatch_again(self, tool: Tool, record: EffectRecord) -> Steps[tuple[EffectRecord, bool]]:
         """The next attempt at what is in doubt, if it is approved of; whether it is, so that it must be sent."""
-        dispatching = self.move("again", approvals.dispatch_again, record.seq, record.attempt, self.sender)
-        is_mine: Callable[[EffectRecord], bool] = lambda found: found.state is EffectState.DISPATCHED  # noqa: E731
-        found = yield from self._announce(tool, record.seq, dispatching, is_mine)
-        return found, is_mine(found)
+        verb = Dispatching(approvals.dispatch_again, if_dispatched)
+        found = yield from self._announce(tool, record.seq, "again", verb, record.seq, record.attempt, self.sender)
+        return found, verb.made is not None
 
     def dispatch_new(self, tool: Tool, intent: Intent) -> Steps[EffectRecord]:
         """Dispatch what is known to be new."""
-        dispatching = self.move("dispatch", beginning(self._going, ledger.dispatch_new), intent, self.sender)
-        return self._announce(tool, intent.key, dispatching, lambda _: True)
+        verb = Dispatching(beginning(self._going, ledger.dispatch_new), if_dispatched)
+        return self._announce(tool, intent.key, "dispatch", verb, intent, self.sender)
 
-    def _announce(self, tool: Tool, which: str | int, dispatching: Steps[T], is_mine: Callable[[T], bool]) -> Steps[T]:
+    def _announce(self, tool: Tool, which: str | int, arrow: str, verb: Dispatching[T], *args: Any) -> Steps[T]:
         """Follow an arrow to `dispatched`, with a slot of the tool, which `_send` gives back. A caller that waits for a slot has
         sent nothing. which: the effect, by its key or its number.
         """
@@ -178,13 +177,12 @@ class Sending:
         self._here.living.begin()
         self.announce(which)
         try:
-            found = yield from dispatching
+            found = yield from self.move(arrow, verb, *args)
         except BaseException as error:
-            self.unannounce()
             self._give_slot(tool)
-            yield from self._take_back(error, which)
+            yield from self._take_back(error, verb)
             raise
-        if not is_mine(found):
+        if verb.made is None:
             self.unannounce()
             self._give_slot(tool)
         return found
@@ -201,14 +199,16 @@ class Sending:
             self._here.flights.unannounce(self._stream.id, self._announced, self)
             self._announced = None
 
-    def _take_back(self, error: BaseException, which: str | int) -> Steps[None]:
-        """Say that it was not sent, if a call that was stopped has dispatched it all the same. Only in a run: in a session
-        another caller may have dispatched it under its key.
+    def _take_back(self, error: BaseException, verb: Dispatching[Any]) -> Steps[None]:
+        """Say that it was not sent, if a call that was stopped has dispatched it all the same. Until then it stays announced, so
+        that nobody takes it for doubt meanwhile.
         """
-        if self._in_run and not isinstance(error, (Exception, Ending)):
-            is_sent = self._here.flights.has_attempt
-            with suppress(Error):  # the store is away: it is found out later
-                yield from self._say(Write(ledger.take_back, (which, self.sender, unsent(error), is_sent)))
+        try:
+            if not isinstance(error, (Exception, Ending)):
+                with suppress(Error):  # the store is away: it is found out later
+                    yield from self._say(Write(verb.take_back, (unsent(error),)))
+        finally:
+            self.unannounce()
 
     # -- the call --------------------------------------------------------------------------------------------------------------
 
@@ -307,7 +307,7 @@ class Sending:
         if following is None or following.record is None or not self._try_slot(following.sends):
             return (yield from self.move(arrow, answering(verb), *args, **kwargs))
         after = following.record.seq
-        both = followed_by(after, self.sender, lambda: then() is not None, verb)
+        both = Dispatching(followed_by(after, self.sender, lambda: then() is not None, verb), told_next)
         self.announce(after)
         try:
             reach("effect.dispatch.before")
@@ -315,10 +315,9 @@ class Sending:
             following.mine = True
             reach("effect.dispatch.after")
         except BaseException as error:
-            self.unannounce()
             following.mine = False
             self._give_slot(following.sends)
-            yield from self._take_back(error, after)
+            yield from self._take_back(error, both)
             # The next one has moved: that is looked at then.
             if isinstance(error, Conflict) and not isinstance(error, Stale):
                 return (yield from self.move(arrow, answering(verb), *args, **kwargs))

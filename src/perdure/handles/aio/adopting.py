@@ -35,5 +35,5 @@ class AsyncAdopting(AsyncStoreHandle):
         found = Envelope.from_json(text)
         adopting.check(found, lost=lost)
         luggage = await self._caller.read(adopting.unpack, found, artifacts or {})
-        stream = await self._caller.write(adopting.adopt, found, luggage, self._caller.core.epoch)
+        stream = await self._write(adopting.adopt, found, luggage, self._caller.core.epoch)
         return AsyncRunHandle(self._caller, stream, await self._caller.read(runs.run, stream))

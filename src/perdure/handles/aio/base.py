@@ -23,6 +23,9 @@ class AsyncStoreHandle:
     def __init__(self, caller: AsyncCaller) -> None:
         self._caller = caller
 
+    async def _write(self, verb: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._caller.write(self._caller.fenced(verb), *args, **kwargs)
+
 
 class AsyncStreamHandle:
     """A handle on one stream. Cheap to make, safe to share between tasks and threads; it holds no state of the stream."""

@@ -104,5 +104,5 @@ class AsyncInterchange(AsyncStoreHandle):
         if dry_run:
             return bundle_in.report(looked, tenant, bundle_in.foreseen(planned), dry_run=True)
         large = await caller.work(bundle_in.carry, caller.core, caller.tenant, source, looked.blobs)
-        arrived = await caller.write(bundle_in.bring_in, source, looked, called, large)
+        arrived = await self._write(bundle_in.bring_in, source, looked, called, large)
         return bundle_in.report(looked, tenant, arrived)

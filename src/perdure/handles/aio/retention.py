@@ -60,7 +60,7 @@ class AsyncRetaining(AsyncUpkeep):
         rule = Retention(sessions=True, runs=True, checkpoints=1, values=1, emitted=0, session=session)
         report = await self.retain(rule, dry_run=dry_run)
         if not dry_run:
-            await self._caller.write(sessions.archive, found[0])
+            await self._write(sessions.archive, found[0])
         return report
 
     async def _judged(self) -> list[retain.Judged]:
@@ -106,7 +106,7 @@ class AsyncRetaining(AsyncUpkeep):
         for doomed in [await self._caller.read(retain.choose, judged, rule) for rule in rules]:
             for sort, (verb, chosen) in enumerate(retain.ways(doomed)):
                 for page in retain.pages_of(chosen):
-                    taken = await self._caller.write(verb, doomed, page)
+                    taken = await self._write(verb, doomed, page)
                     gone[sort] += taken.seqs
                     size += taken.bytes
         if progress is not None:

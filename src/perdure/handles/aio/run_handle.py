@@ -65,7 +65,8 @@ class AsyncRunHandle(KnownRunFacts, AsyncEnveloping, Generic[R_co]):
         NotFound for no such place, Conflict while that has no result, Invalid for a value that cannot be kept.
         """
         made = await self._supposed(at, replace, allow_effects=allow_effects)
-        stream = await self._caller.write(adopting.adopt, made.envelope, made.luggage, self._caller.core.epoch)
+        adopt = self._caller.fenced(adopting.adopt)
+        stream = await self._caller.write(adopt, made.envelope, made.luggage, self._caller.core.epoch)
         return AsyncRunHandle(self._caller, stream, await self._caller.read(runs.run, stream))
 
     async def _supposed(self, at: int | str, replace: Any, *, allow_effects: bool = False) -> what_if.Supposed:

@@ -98,7 +98,7 @@ class AsyncRuns(AsyncStoreHandle):
             agent=made.name, args=list(args), kwargs=kwargs, key=key, session=session, program=made.program,
             timeout=made.timeout, about=adding.named(about),
         )  # fmt: skip
-        stream, begun = await self._caller.write(runs.start, wanted, self._caller.core.epoch)
+        stream, begun = await self._write(runs.start, wanted, self._caller.core.epoch)
         return await self._handle(stream) if begun is None else AsyncRunHandle(self._caller, stream, begun)
 
     @overload
@@ -247,7 +247,7 @@ class AsyncRuns(AsyncStoreHandle):
         """
         stream, seq = await self._caller.read(operator_verbs.locate, ask, "ask")
         who = self._caller.actor if by is None else by
-        return await self._caller.write(waits.answer, stream, seq, value, who, about)
+        return await self._write(waits.answer, stream, seq, value, who, about)
 
     async def signal(
         self, run: str, name: str, payload: Any = None, *, key: str | None = None, about: Iterable[str] = ()

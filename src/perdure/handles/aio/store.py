@@ -96,7 +96,7 @@ class AsyncStore(
         """
         options = {"title": title, "labels": labels, "goal": goal, "ttl": ttl, "pins": pins, "about": about}
         found = None if about else await self._caller.read(sessions.find_session, name)
-        stream, pin = found or await self._caller.write(sessions.open_session, name, **options)
+        stream, pin = found or await self._write(sessions.open_session, name, **options)
         return AsyncSession(self._caller, stream, pin)
 
     async def scope(self, name: str, *, about: Iterable[str] = ()) -> AsyncScope:
@@ -104,7 +104,7 @@ class AsyncStore(
         (about: whom everything in it is about) that it lacks.
         """
         found = None if about else await self._caller.read(values.find_scope, name)
-        return AsyncScope(self._caller, found or await self._caller.write(values.open_scope, name, about))
+        return AsyncScope(self._caller, found or await self._write(values.open_scope, name, about))
 
     async def atomic(self, fn: Callable[[Atomic], T], *, on: Any = None) -> T:
         """Several verbs in one commit: `fn(tx)` gets the same verbs through `tx.session(…)` and
@@ -121,7 +121,7 @@ class AsyncStore(
         """
         if on is not None:
             return await self._caller.work(run_on, self._caller, self._caller.fenced(run_inside), plain(fn, "fn"), on)
-        done = await self._caller.write(self._caller.fenced(run_atomic), plain(fn, "fn"), self._caller)
+        done = await self._write(run_atomic, plain(fn, "fn"), self._caller)
         done.held_back.tell()
         # sync: done.inside.settle(self._caller.heartbeat)
         return done.result

@@ -83,7 +83,7 @@ class AsyncUpkeep(AsyncStoreHandle):
         that has the store open meanwhile keeps the old one. Atomic; recorded. Raises NotFound when nobody is known by it.
         """
         caller = self._caller
-        forgotten = await caller.write(actors.forget, name)
+        forgotten = await self._write(actors.forget, name)
         caller.core.lane.actors.pop((caller.tenant, name), None)
         await caller.work(retain.purge, caller.core)
         return forgotten

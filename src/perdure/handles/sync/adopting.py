@@ -36,5 +36,5 @@ class Adopting(StoreHandle):
         found = Envelope.from_json(text)
         adopting.check(found, lost=lost)
         luggage = self._caller.read(adopting.unpack, found, artifacts or {})
-        stream = self._caller.write(adopting.adopt, found, luggage, self._caller.core.epoch)
+        stream = self._write(adopting.adopt, found, luggage, self._caller.core.epoch)
         return RunHandle(self._caller, stream, self._caller.read(runs.run, stream))

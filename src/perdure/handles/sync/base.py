@@ -24,6 +24,9 @@ class StoreHandle:
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
 
+    def _write(self, verb: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._caller.write(self._caller.fenced(verb), *args, **kwargs)
+
 
 class StreamHandle:
     """A handle on one stream. Cheap to make, safe to share between tasks and threads; it holds no state of the stream."""

@@ -105,5 +105,5 @@ class Interchange(StoreHandle):
         if dry_run:
             return bundle_in.report(looked, tenant, bundle_in.foreseen(planned), dry_run=True)
         large = caller.work(bundle_in.carry, caller.core, caller.tenant, source, looked.blobs)
-        arrived = caller.write(bundle_in.bring_in, source, looked, called, large)
+        arrived = self._write(bundle_in.bring_in, source, looked, called, large)
         return bundle_in.report(looked, tenant, arrived)

@@ -61,7 +61,7 @@ class Retaining(Upkeep):
         rule = Retention(sessions=True, runs=True, checkpoints=1, values=1, emitted=0, session=session)
         report = self.retain(rule, dry_run=dry_run)
         if not dry_run:
-            self._caller.write(sessions.archive, found[0])
+            self._write(sessions.archive, found[0])
         return report
 
     def _judged(self) -> list[retain.Judged]:
@@ -107,7 +107,7 @@ class Retaining(Upkeep):
         for doomed in [self._caller.read(retain.choose, judged, rule) for rule in rules]:
             for sort, (verb, chosen) in enumerate(retain.ways(doomed)):
                 for page in retain.pages_of(chosen):
-                    taken = self._caller.write(verb, doomed, page)
+                    taken = self._write(verb, doomed, page)
                     gone[sort] += taken.seqs
                     size += taken.bytes
         if progress is not None:

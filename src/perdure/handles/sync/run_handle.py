@@ -66,7 +66,8 @@ class RunHandle(KnownRunFacts, Enveloping, Generic[R_co]):
         NotFound for no such place, Conflict while that has no result, Invalid for a value that cannot be kept.
         """
         made = self._supposed(at, replace, allow_effects=allow_effects)
-        stream = self._caller.write(adopting.adopt, made.envelope, made.luggage, self._caller.core.epoch)
+        adopt = self._caller.fenced(adopting.adopt)
+        stream = self._caller.write(adopt, made.envelope, made.luggage, self._caller.core.epoch)
         return RunHandle(self._caller, stream, self._caller.read(runs.run, stream))
 
     def _supposed(self, at: int | str, replace: Any, *, allow_effects: bool = False) -> what_if.Supposed:

@@ -95,7 +95,7 @@ class Runs(StoreHandle):
             agent=made.name, args=list(args), kwargs=kwargs, key=key, session=session, program=made.program,
             timeout=made.timeout, about=adding.named(about),
         )  # fmt: skip
-        stream, begun = self._caller.write(runs.start, wanted, self._caller.core.epoch)
+        stream, begun = self._write(runs.start, wanted, self._caller.core.epoch)
         return self._handle(stream) if begun is None else RunHandle(self._caller, stream, begun)
 
     @overload
@@ -242,7 +242,7 @@ class Runs(StoreHandle):
         """
         stream, seq = self._caller.read(operator_verbs.locate, ask, "ask")
         who = self._caller.actor if by is None else by
-        return self._caller.write(waits.answer, stream, seq, value, who, about)
+        return self._write(waits.answer, stream, seq, value, who, about)
 
     def signal(
         self, run: str, name: str, payload: Any = None, *, key: str | None = None, about: Iterable[str] = ()

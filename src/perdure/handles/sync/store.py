@@ -90,7 +90,7 @@ class Store(
         """
         options = {"title": title, "labels": labels, "goal": goal, "ttl": ttl, "pins": pins, "about": about}
         found = None if about else self._caller.read(sessions.find_session, name)
-        stream, pin = found or self._caller.write(sessions.open_session, name, **options)
+        stream, pin = found or self._write(sessions.open_session, name, **options)
         return Session(self._caller, stream, pin)
 
     def scope(self, name: str, *, about: Iterable[str] = ()) -> Scope:
@@ -98,7 +98,7 @@ class Store(
         (about: whom everything in it is about) that it lacks.
         """
         found = None if about else self._caller.read(values.find_scope, name)
-        return Scope(self._caller, found or self._caller.write(values.open_scope, name, about))
+        return Scope(self._caller, found or self._write(values.open_scope, name, about))
 
     def atomic(self, fn: Callable[[Atomic], T], *, on: Any = None) -> T:
         """Several verbs in one commit: `fn(tx)` gets the same verbs through `tx.session(…)` and
@@ -115,7 +115,7 @@ class Store(
         """
         if on is not None:
             return self._caller.work(run_on, self._caller, self._caller.fenced(run_inside), plain(fn, "fn"), on)
-        done = self._caller.write(self._caller.fenced(run_atomic), plain(fn, "fn"), self._caller)
+        done = self._write(run_atomic, plain(fn, "fn"), self._caller)
         done.held_back.tell()
         done.inside.settle(self._caller.heartbeat)
         return done.result

@@ -84,7 +84,7 @@ class Upkeep(StoreHandle):
         that has the store open meanwhile keeps the old one. Atomic; recorded. Raises NotFound when nobody is known by it.
         """
         caller = self._caller
-        forgotten = caller.write(actors.forget, name)
+        forgotten = self._write(actors.forget, name)
         caller.core.lane.actors.pop((caller.tenant, name), None)
         caller.work(retain.purge, caller.core)
         return forgotten

@@ -7,6 +7,7 @@ copy. Called by `parts`, and by adapters that keep what tells the elements of a 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable
 from typing import Generic, TypeVar, overload
 
@@ -35,6 +36,10 @@ class Grown(Generic[T]):
             start, stop, _ = place.indices(self._count)
             return self._items[start:stop]
         return self._items[range(self._count)[place]]
+
+    def until(self, last: T) -> int:
+        """How many items are not beyond this one, in a sequence that is sorted."""
+        return bisect_right(self._items, last, 0, self._count)  # type: ignore[type-var]
 
     def grown(self, keep: int, more: Iterable[T]) -> Grown[T]:
         """The first so many of these items, and then more."""

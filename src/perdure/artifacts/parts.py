@@ -8,7 +8,6 @@ grew keeps its leaves. Called by adapters whose framework says which channels of
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
@@ -39,7 +38,7 @@ class Level(NamedTuple):
 
     def kept(self, same: int) -> int:
         """How many nodes are over the first so many below, which did not change; the last one of all is open, and cut anew."""
-        return max(0, min(bisect_right(self.stops, same), len(self.stops) - 1))
+        return max(0, min(self.stops.until(same), len(self.stops) - 1))
 
 
 class ListPart(NamedTuple):

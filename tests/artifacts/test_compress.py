@@ -6,6 +6,7 @@ import random
 import struct
 import sys
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 from zlib import crc32
 
 import pytest
@@ -185,3 +186,16 @@ def test_a_blob_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     packed_form(NOISE[:1000])
     with pytest.raises(TooLarge, match="1000"):
         packed_form(NOISE[:1000], b"x")
+
+
+def test_a_compressor_that_is_used_again_gives_the_frames_of_a_new_one() -> None:
+    draw = random.Random(4)
+    contents = [draw.choice([TEXT, NOISE, b"x" * 90_000])[: draw.randrange(1, 90_000)] for _ in range(200)]
+    expected = [zstd.compress(content) for content in contents]
+    with ThreadPoolExecutor(3) as pool:
+        packed = [*pool.map(pack, contents)]
+    assert all(
+        data == (frame if codec == ZSTD else content)
+        for (codec, data), frame, content in zip(packed, expected, contents, strict=True)
+    )
+    assert {codec for codec, _ in packed} == {RAW, ZSTD}

@@ -54,3 +54,25 @@ def test_cutting_goes_on_at_any_boundary() -> None:
     runs = [*cut_small(parts)]
     for place, (start, _) in enumerate(runs):
         assert [*cut_small(parts, start)] == runs[place:]
+
+
+@pytest.mark.parametrize("size", [40, 250])
+def test_a_list_that_grows_stores_no_node_twice(size: int) -> None:
+    draw = random.Random(size)
+    before: ListPart | None = None
+    stored: set[bytes] = set()
+    for count in range(200):
+        laying = Laying()
+        before = laying.items(elements(laying, [draw.randbytes(size).hex()]), before, count)
+        assert stored.isdisjoint(laying.nodes)
+        stored |= laying.nodes.keys()
+
+
+def test_a_list_that_was_grown_can_be_grown_again_otherwise() -> None:
+    draw = random.Random(3)
+    values = [draw.randbytes(120).hex() for _ in range(200)]
+    laying = Laying()
+    first = laying.items(elements(laying, values))
+    for more in (["a" * 300], ["b" * 300, "c"], []):
+        again = Laying()
+        assert bytes(again.items(elements(again, more), first, 200).part.cell) == whole([*values, *more])[0]

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import struct
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from hashlib import sha256
 from itertools import chain
@@ -45,6 +46,7 @@ CHUNK_BYTES: Final = 256 * 1024  # the largest piece that is handled at once
 CONTENT_MAX_BYTES: Final = 64 * 1024**3  # one blob; also what fits in 10,000 parts of an S3 upload
 _SAMPLE_BYTES: Final = 64 * 1024  # a stream is compressed when its beginning is worth it
 _WORTH_TRYING_BYTES: Final = 64  # below this the frame costs more than it saves
+_REUSE_MAX_BYTES: Final = 64 * 1024  # of what a kept compressor compresses: it holds memory in proportion
 _WINDOW_LOG_MAX: Final = 23  # 8 MiB: four times what our level needs; a frame that asks for more is hostile
 _MAGIC: Final = b"PDB1"
 _HEADER: Final = struct.Struct(">4sB3sQ")
@@ -63,8 +65,22 @@ def pack(data: bytes) -> tuple[int, bytes]:
     """Return (codec, bytes to store): raw unless zstd saves at least a sixteenth."""
     if len(data) < _WORTH_TRYING_BYTES:
         return RAW, data
-    small = zstd.compress(data)
+    small = _OF_THREAD.frame(data) if len(data) <= _REUSE_MAX_BYTES else zstd.compress(data)
     return (ZSTD, small) if len(small) + len(data) // 16 < len(data) else (RAW, data)
+
+
+class _Kept(threading.local):
+    """A compressor for each thread: to make one takes longer than to compress a node with it."""
+
+    def __init__(self) -> None:
+        self._compressor = zstd.ZstdCompressor()
+
+    def frame(self, data: bytes) -> bytes:
+        """The frame that a new compressor gives."""
+        return self._compressor.compress(data, zstd.ZstdCompressor.FLUSH_FRAME)
+
+
+_OF_THREAD: Final = _Kept()
 
 
 def unpack(codec: int, data: bytes, size: int, *, path: str = "blob") -> bytes:

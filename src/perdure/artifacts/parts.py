@@ -8,7 +8,6 @@ grew keeps its leaves. Called by adapters whose framework says which channels of
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
@@ -16,7 +15,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from perdure.artifacts import tree
-from perdure.artifacts.chunks import cut_small
+from perdure.artifacts.chunks import MIXED_PARTS, cut_small
+from perdure.artifacts.grown import Grown
 from perdure.artifacts.tree import INLINE_MAX_BYTES, LINKS_MAX, Growing
 from perdure.errors import Damaged
 
@@ -33,21 +33,21 @@ class LaidPart(NamedTuple):
 class Level(NamedTuple):
     """Nodes of a list that are side by side: where each ends among what is below, and its address. First come its leaves."""
 
-    stops: list[int]
-    links: list[bytes]
+    stops: Grown[int]
+    links: Grown[bytes]
 
-    def kept(self, same: int) -> Level:
-        """The nodes over the first so many below, which did not change; the last one of all is open, and cut anew."""
-        count = min(bisect_right(self.stops, same), len(self.stops) - 1)
-        return Level(self.stops[:count], self.links[:count])
+    def kept(self, same: int) -> int:
+        """How many nodes are over the first so many below, which did not change; the last one of all is open, and cut anew."""
+        return max(0, min(self.stops.until(same), len(self.stops) - 1))
 
 
 class ListPart(NamedTuple):
-    """A list that is laid out: the cells of its elements, and the levels of nodes over them."""
+    """A list that is laid out: the cells of its elements, their bytes, and the levels of nodes over them."""
 
     part: LaidPart
-    cells: list[bytes]
-    sizes: list[int]
+    cells: Grown[bytes]
+    sizes: Grown[int]
+    cells_bytes: int
     levels: list[Level]
 
 
@@ -79,34 +79,39 @@ class Laying:
 
     def items(self, elements: Sequence[LaidPart], before: ListPart | None = None, same: int = 0) -> ListPart:
         """Lay out a list. same: so many elements in front are those of `before`, whose leaves are kept as far as they go."""
-        cells = [bytes(each.cell) for each in elements]
+        had = before or ListPart(LaidPart(msgspec.Raw(), 0), Grown(), Grown(), 0, [])
+        new = [bytes(each.cell) for each in elements]
         sizes = [each.size for each in elements]
-        if before is not None:
-            cells, sizes = before.cells[:same] + cells, before.sizes[:same] + sizes
-        if sum(map(len, cells)) <= LIST_INLINE_MAX_BYTES:
-            cell = tree.list_cell(cells)
-            return ListPart(LaidPart(msgspec.Raw(cell), sum(sizes)), cells, sizes, [])
-        levels = self._levels(cells, before.levels if before is not None else (), same)
-        cell = self._growing.list_stub(len(levels) - 1, levels[-1].links)
-        return ListPart(LaidPart(msgspec.Raw(cell), sum(sizes)), cells, sizes, levels)
+        size = had.part.size - sum(had.sizes[same:]) + sum(sizes)
+        cells_bytes = had.cells_bytes - sum(map(len, had.cells[same:])) + sum(map(len, new))
+        cells = had.cells.grown(same, new)
+        if cells_bytes <= LIST_INLINE_MAX_BYTES:
+            levels, cell = [], tree.list_cell(cells[:])
+        else:
+            levels = self._levels(cells, had.levels, same)
+            cell = self._growing.list_stub(len(levels) - 1, levels[-1].links[:])
+        return ListPart(LaidPart(msgspec.Raw(cell), size), cells, had.sizes.grown(same, sizes), cells_bytes, levels)
 
-    def _levels(self, cells: list[bytes], before: Sequence[Level], same: int) -> list[Level]:
+    def _levels(self, cells: Grown[bytes], before: Sequence[Level], same: int) -> list[Level]:
         """The nodes of a list, from its leaves up; of each level only what follows the kept nodes is cut and made anew."""
         levels: list[Level] = []
         below = cells
         while not levels or len(below) > LINKS_MAX:
-            had = before[len(levels)] if len(levels) < len(before) else None
-            level = had.kept(same) if had is not None else Level([], [])
-            same = len(level.links)
-            for first, stop in cut_small(below, level.stops[-1] if same else 0):
-                level.links.append(self._node(len(levels), below[first:stop]))
-                level.stops.append(stop)
-            if had is not None and levels:  # they are stored: what they stood in before is
-                for address in set(level.links[same:]).intersection(had.links[same:]):
-                    self.nodes.pop(address, None)
+            had = before[len(levels)] if len(levels) < len(before) else Level(Grown(), Grown())
+            same = had.kept(same)
+            made = self._cut(len(levels), below, had.stops[same - 1] if same else 0)
+            for address in set(made.values()).intersection(had.links[same:]):
+                self.nodes.pop(address, None)  # it is stored: the list before has it
+            level = Level(had.stops.grown(same, made.keys()), had.links.grown(same, made.values()))
             levels.append(level)
             below = level.links
         return levels
+
+    def _cut(self, level: int, below: Grown[bytes], start: int) -> dict[int, bytes]:
+        """The nodes over what is below from a boundary on: where each ends, and its address."""
+        seen = max(0, start - MIXED_PARTS)  # the cutter looks back so far
+        parts = below[seen:]
+        return {seen + stop: self._node(level, parts[first:stop]) for first, stop in cut_small(parts, start - seen)}
 
     def _node(self, level: int, below: list[bytes]) -> bytes:
         return self._growing.list_leaf(below) if level == 0 else self._growing.list_index(level - 1, below)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import re
+from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, TypedDict
 
 import apsw
@@ -12,7 +13,7 @@ import pytest
 
 pytest.importorskip("langgraph", reason="langgraph is not installed")
 
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.base.id import uuid6
@@ -21,8 +22,9 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
 
 import perdure
-from perdure.adapters.langgraph import PerdureSaver, StrictSerializer, UnknownType, serde
+from perdure.adapters.langgraph import PerdureSaver, StrictSerializer, UnknownType, layout, marks, serde
 from perdure.errors import Conflict, Damaged, Error, Invalid
+from perdure.planes.recovery.keyed import Base
 
 
 class State(TypedDict):
@@ -118,14 +120,132 @@ def test_a_list_comes_back_as_it_was_whatever_happens_to_it(store, saver):
 
 
 def test_control_a_mark_that_misses_changes_in_place_is_caught(saver, monkeypatch):
-    from perdure.adapters.langgraph import layout
-
-    monkeypatch.setattr(layout, "deepcopy", lambda value: value)
+    monkeypatch.setattr(marks, "_copy", lambda value: {**value} if "content" in (value or ()) else value)
     message = HumanMessage("a")
     place = put(saver, config(), {"messages": [message, message]}, {"messages": 1})
     message.additional_kwargs["x"] = 1
     place = put(saver, place, {"messages": [message, message, message]}, {"messages": 2})
     assert saver.get_tuple(place).checkpoint["channel_values"]["messages"][0].additional_kwargs == {}
+
+
+def long_list(count=60):
+    return [HumanMessage(f"{number} " * 90, id=str(number)) for number in range(count)]
+
+
+def stored(store, place):
+    """The messages of a checkpoint, read by a saver that remembers nothing."""
+    return PerdureSaver(store).get_tuple(place).checkpoint["channel_values"]["messages"]
+
+
+def change_each_part(saver, store):
+    """Change every part of a message in place, one after the other, and look for each change in what is stored."""
+    message = ToolMessage("a", tool_call_id="1", artifact={1}, id="0", more=[{"deep": ["x"]}])
+    messages = [*long_list(), message, *long_list(3)]
+    place = put(saver, config(), {"messages": [*messages]}, {"messages": 1})
+    changes = [
+        lambda: setattr(message, "content", [{"type": "text", "text": "b"}]),
+        lambda: message.content[0].update(text="c"),
+        lambda: message.artifact.add(2),
+        lambda: message.response_metadata.update(x=1),
+        lambda: message.__pydantic_extra__["more"][0]["deep"].append("y"),
+        lambda: setattr(message, "artifact", bytearray(b"a")),
+        lambda: message.artifact.extend(b"b"),
+    ]
+    for number, change in enumerate(changes, 2):
+        change()
+        place = put(saver, place, {"messages": [*messages]}, {"messages": number})
+        assert stored(store, place) == messages, number
+
+
+def test_whatever_is_changed_in_place_is_stored(store, saver):
+    change_each_part(saver, store)
+
+
+def test_control_marks_of_anything_trust_that_an_object_is_the_same(store, saver, monkeypatch):
+    monkeypatch.setattr(marks, "_FIXED", marks._FIXED | {set, bytearray})
+    with pytest.raises(AssertionError, match="4"):
+        change_each_part(saver, store)
+
+
+def test_another_class_with_the_same_fields_is_seen(store, saver):
+    first = HumanMessage("a", id="1")
+    place = put(saver, config(), {"messages": [first, first]}, {"messages": 1})
+    other = AIMessage("a", id="1")
+    object.__setattr__(other, "__dict__", first.__dict__)
+    place = put(saver, place, {"messages": [other, first]}, {"messages": 2})
+    assert [type(each) for each in stored(store, place)] == [AIMessage, HumanMessage]
+
+
+def test_elements_that_are_no_messages_are_shared_too():
+    documents = [{"number": number, "text": f"{number}" * 150} for number in range(40)]
+    serializer = StrictSerializer()
+
+    def laid(memory, *more):
+        checkpoint = {"channel_values": {"list": [*documents, *more]}, "channel_versions": {"list": 1}}
+        state = layout.lay_out(checkpoint, {"list": 1}, serializer, memory)
+        return layout.ThreadMemory(Base("", state.root.hex()), serializer, state.channels), len(state.nodes)
+
+    memory, whole = laid(None)
+    documents[30]["number"] = "thirty"
+    memory, changed = laid(memory, HumanMessage("a"), 5)
+    same, added = laid(memory, HumanMessage("a"), 5)
+    assert (memory.base, same.base) == (laid(None, HumanMessage("a"), 5)[0].base,) * 2
+    assert added < changed < whole / 2
+
+
+def test_a_put_that_failed_leaves_the_memory_as_it_was(store, saver):
+    messages = long_list()
+    first = put(saver, config(), {"messages": [*messages]}, {"messages": 1})
+    with pytest.raises(UnknownType):
+        put(saver, first, {"messages": [*messages, HumanMessage("lost")], "z": Mine(a=1)}, {"messages": 2, "z": 2})
+    second = put(saver, first, {"messages": [*messages, AIMessage("kept")]}, {"messages": 2})
+    third = put(saver, second, {"messages": [*messages, AIMessage("kept"), HumanMessage("b")]}, {"messages": 3})
+    assert stored(store, second) == [*messages, AIMessage("kept")]
+    assert stored(store, third) == [*messages, AIMessage("kept"), HumanMessage("b")]
+
+
+def test_a_branch_from_an_older_checkpoint_shares_nothing_that_came_after_it(store, saver):
+    messages = long_list()
+    first = put(saver, config(), {"messages": [*messages]}, {"messages": 1})
+    second = put(saver, first, {"messages": [*messages, HumanMessage("one")]}, {"messages": 2})
+    branch = put(saver, first, {"messages": [*messages, HumanMessage("two")]}, {"messages": 2})
+    third = put(saver, branch, {"messages": [*messages, HumanMessage("two"), HumanMessage("three")]}, {"messages": 3})
+    fourth = put(saver, second, {"messages": [*messages, HumanMessage("one"), HumanMessage("four")]}, {"messages": 3})
+    tails = [[each.content for each in stored(store, place)[60:]] for place in (first, second, branch, third, fourth)]
+    assert tails == [[], ["one"], ["two"], ["two", "three"], ["one", "four"]]
+    assert store.verify().ok
+
+
+def test_another_saver_wrote_and_pruned_meanwhile(store, saver):
+    messages = long_list()
+    first = put(saver, config(), {"messages": [*messages]}, {"messages": 1})
+    other = PerdureSaver(store)
+    second = put(other, first, {"messages": [*messages, HumanMessage("one")]}, {"messages": 2})
+    other.prune(["t"])
+    store.collect(grace="10m")
+    third = put(saver, first, {"messages": [*messages, HumanMessage("two")]}, {"messages": 2})
+    assert [stored(store, place)[60:] for place in (second, third)] == [[HumanMessage("one")], [HumanMessage("two")]]
+
+
+def test_a_thread_that_was_deleted_by_another_saver_is_not_built_upon(store, saver):
+    messages = long_list()
+    first = put(saver, config(), {"messages": [*messages]}, {"messages": 1})
+    PerdureSaver(store).delete_thread("t")
+    store.collect(grace="10m")
+    with pytest.raises(Conflict, match="deleted"):
+        put(saver, first, {"messages": [*messages, HumanMessage("two")]}, {"messages": 2})
+    again = put(saver, config(), {"messages": [*messages, HumanMessage("anew")]}, {"messages": 1})
+    assert stored(store, again) == [*messages, HumanMessage("anew")]
+
+
+def test_threads_of_a_process_that_put_at_once_each_store_their_own(store, saver):
+    messages = long_list()
+    first = put(saver, config(), {"messages": [*messages]}, {"messages": 1})
+    with ThreadPoolExecutor(4) as pool:
+        tails = [[HumanMessage(f"{number}")] * (number + 1) for number in range(12)]
+        places = [*pool.map(lambda tail: put(saver, first, {"messages": [*messages, *tail]}, {"messages": 2}), tails)]
+    assert [stored(store, place)[60:] for place in places] == tails
+    assert store.verify().ok
 
 
 def test_a_channel_without_a_new_version_is_not_looked_at(saver):

@@ -8,13 +8,12 @@ element by element: appending to it adds an element, and the rest is shared. Byt
 around each long text in them, so that a message is stored once, however often it is written (docs/decisions/0049).
 
 The memory of a thread is the last checkpoint that this process saved there. A channel that LangGraph did not give a new
-version is taken from it, and so are the messages of a list that are the same as before, which their marks tell. Keeps P8.
+version is taken from it, and so are the elements of a list that are the same as before, which their `marks` tell. Keeps P8.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from copy import deepcopy
 from typing import Any, NamedTuple
 
 import msgspec
@@ -22,6 +21,8 @@ from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.base import WRITES_IDX_MAP
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
+from perdure.adapters.langgraph.marks import Marks, mark_of, same_in_front
+from perdure.artifacts.grown import Grown
 from perdure.artifacts.parts import LaidPart, Laying, ListPart, named_nodes, read_text
 from perdure.errors import Damaged, Error, Invalid
 from perdure.planes.recovery.keyed import Base, TaskWrite
@@ -31,24 +32,13 @@ LONG_TEXT_CHARS = 1_000  # about as long as a text must be to become a node of i
 TEXTS_DEPTH_MAX = 6  # how deep long texts are looked for
 
 
-class Mark(NamedTuple):
-    """A message as it was when it was stored: comparing it costs a fraction of serialising it.
-
-    Texts are the message's own; lists and dicts are copies, so that a message that was changed in place is seen to differ.
-    """
-
-    kind: type
-    fields: dict[str, Any]
-    extra: dict[str, Any] | None
-
-
 class KeptChannel(NamedTuple):
     """A channel as it was saved last: its version, its part, and for a list what tells its elements apart."""
 
     version: Any
     part: LaidPart
     items: ListPart | None = None
-    marks: Sequence[Mark | None] = ()
+    marks: Marks = Grown()
     kind: str = ""
 
 
@@ -107,39 +97,31 @@ def _lay_list(
 ) -> KeptChannel | None:
     """A list, element by element; None if its elements cannot stand alone (LangGraph writes them otherwise inside a list)."""
     before = last.items if last is not None else None
-    same = same_in_front(value, last.marks) if last is not None and before is not None else 0
-    marks = [*(last.marks[:same] if last is not None else ()), *map(mark_of, value[same:])]
+    same = _same(channel, value, serde, last, before) if last is not None and before is not None else 0
     dumped = [typed(serde, each, channel) for each in value[same:]]
     kinds = {kind for kind, *_ in dumped} | ({last.kind} if last is not None and same else set())
     if len(kinds) != 1 or next(iter(kinds)).partition("+")[0] != "msgpack":
         return None
     kind = next(iter(kinds))
-    elements = [laying.value(texts[0] if len(texts) == 1 else texts) for _, *texts in dumped]
-    items = laying.items(elements, before, same)
+    items = laying.items([_lay_element(laying, texts) for _, *texts in dumped], before, same)
     cell = msgspec.msgpack.encode({"type": kind, "items": items.part.cell})
+    new = map(mark_of, value[same:])
+    marks = last.marks.grown(same, new) if last is not None and same else Grown(new)
     return KeptChannel(version, LaidPart(msgspec.Raw(cell), items.part.size), items, marks, kind)
 
 
-def same_in_front(value: Sequence[Any], marks: Sequence[Mark | None]) -> int:
-    """How many elements in front are as they were."""
-    count = 0
-    for element, mark in zip(value, marks, strict=False):
-        if mark is None or type(element) is not mark.kind or element.__dict__ != mark.fields:
-            break
-        if element.__pydantic_extra__ != mark.extra:
-            break
-        count += 1
-    return count
+def _lay_element(laying: Laying, texts: list[str]) -> LaidPart:
+    return laying.value(texts[0] if len(texts) == 1 else texts)
 
 
-def mark_of(element: Any) -> Mark | None:
-    """The mark of a message; None for anything else, which is serialised every time."""
-    if not isinstance(element, BaseMessage):
-        return None
-    fields = {
-        name: deepcopy(value) if isinstance(value, list | dict) else value for name, value in element.__dict__.items()
-    }
-    return Mark(type(element), fields, deepcopy(element.__pydantic_extra__))
+def _same(channel: str, value: list[Any], serde: SerializerProtocol, last: KeptChannel, before: ListPart) -> int:
+    """How many elements in front are as they were; those whose mark does not tell are serialised to know it."""
+
+    def is_as_stored(place: int) -> bool:
+        kind, *texts = typed(serde, value[place], channel)
+        return kind == last.kind and _lay_element(Laying(), texts).cell == before.cells[place]
+
+    return same_in_front(value, last.marks, is_as_stored)
 
 
 def lay_writes(

@@ -52,6 +52,7 @@ if TYPE_CHECKING:  # not in the first versions that are supported
 NAME = "langgraph"  # checkpoints of LangGraph bear this name, with their namespace after it
 PREFIX = NAME + "/"
 ANY_TASK = "00000000-0000-0000-0000-000000000000"  # LangGraph's name for what is no task's own, such as an answer
+_write_json = json.JSONEncoder(ensure_ascii=False).encode
 LOOK_SECONDS = 0.2  # how often a waiting call looks for a checkpoint that another process may store
 
 
@@ -503,8 +504,7 @@ def _config(thread: str, ns: str, key: str) -> RunnableConfig:
 
 def _plain_metadata(config: RunnableConfig, metadata: CheckpointMetadata) -> Any:
     try:
-        written = json.dumps(get_checkpoint_metadata(config, metadata), ensure_ascii=False)
-        return json.loads(written.encode("utf-8", "ignore"))
+        return json.loads(_write_json(get_checkpoint_metadata(config, metadata)).encode("utf-8", "ignore").decode())
     except (TypeError, ValueError) as error:
         raise Invalid(f"the metadata are not JSON: {error}", path="metadata") from error
 

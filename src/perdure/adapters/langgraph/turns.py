@@ -7,7 +7,7 @@ commit of each checkpoint; `saver.say_turns(thread)` does it once, for a thread 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from langchain_core.messages import BaseMessage, message_to_dict, messages_from_dict
@@ -16,7 +16,8 @@ from pydantic_core import to_jsonable_python
 from perdure.adapters.conversing import keep, records_of, show
 from perdure.adapters.forms.langchain_messages import FORM
 from perdure.adapters.langgraph import threads
-from perdure.adapters.langgraph.layout import KeptChannel, ThreadMemory, same_in_front
+from perdure.adapters.langgraph.layout import KeptChannel, ThreadMemory
+from perdure.adapters.langgraph.marks import marked_id, same_in_front
 from perdure.handles.atomic import Atomic, run_inside
 from perdure.handles.listing import every
 from perdure.handles.sync.session import Session
@@ -119,12 +120,8 @@ def _key(message: BaseMessage, place: int) -> str:
 
 def _marked(last: KeptChannel, same: int) -> set[str]:
     """The keys of the messages that stood behind those that are the same."""
-    marks: Sequence[Any] = last.marks
-    return {
-        f"{PREFIX}{mark.fields.get('id') or f'#{place}'}"
-        for place, mark in enumerate(marks)
-        if place >= same and mark is not None
-    }
+    behind = enumerate(last.marks[same:], same)
+    return {f"{PREFIX}{marked_id(mark) or f'#{place}'}" for place, mark in behind if mark is not None}
 
 
 def _record(message: BaseMessage) -> Any:

@@ -106,10 +106,11 @@ def save(
     """
     check_text(name, "name", NAME_MAX_CHARS)
     check_text(key, "key", NAME_MAX_CHARS)
-    _check_stands(tx, stream, name, laid)
-    standing = [seq for seq, _ in _standing(tx, stream, name, key)]
-    if standing:
-        take_away(tx, stream, standing)
+    standing = _standing(tx, stream, name, key, laid.base.key if laid.base is not None else key)
+    _check_stands(tx, laid, standing)
+    replaced = [seq for seq, stands, _ in standing if stands == key]
+    if replaced:
+        take_away(tx, stream, replaced)
     for row in laid.rows:
         tx.keep_row(row)
     columns = {
@@ -139,17 +140,18 @@ def save_prepared(
     )  # fmt: skip
 
 
-def _check_stands(tx: Tx, stream: Stream, name: str, laid: Laid) -> None:
+def _check_stands(tx: Tx, laid: Laid, standing: Iterable[tuple[int, str, str]]) -> None:
     base = laid.base
-    if base is not None and all(root != base.root for _, root in _standing(tx, stream, name, base.key)):
+    if base is not None and all(base != (key, root) for _, key, root in standing):
         raise Outdated(f"the checkpoint {base.key!r} that this one builds on is gone", path="key")
     if set(laid.leans_on) - tx.known(laid.leans_on):
         raise Outdated("nodes that this checkpoint builds on were collected", path="key")
 
 
-def _standing(reads: Reads, stream: Stream, name: str, key: str) -> list[tuple[Any, ...]]:
+def _standing(reads: Reads, stream: Stream, name: str, key: str, base: str) -> list[tuple[int, str, str]]:
+    """The checkpoints of this stream that have one of these keys: number, key and root. One query serves both."""
     touches = [(CHECKPOINTS, stream.id)]
-    return reads.query(Q.keyed_standing, touches=touches, stream=stream.id, name=name, key=key)
+    return reads.query(Q.keyed_standing, touches=touches, stream=stream.id, name=name, key=key, base=base)
 
 
 def write(

@@ -14,8 +14,8 @@ WHERE c.stream = :stream AND c.name = :name AND c.key = :key AND c.seq > :first 
   AND e.stream = c.stream AND e.seq = c.seq
 ORDER BY c.seq DESC LIMIT 1
 
--- keyed_standing: which checkpoint of a stream has this key, and its state.
-SELECT seq, root FROM checkpoints WHERE stream = :stream AND name = :name AND key = :key
+-- keyed_standing: which checkpoints of a stream have one of two keys, and their states.
+SELECT seq, key, root FROM checkpoints WHERE stream = :stream AND name = :name AND key IN (:key, :base)
 
 -- keyed_page: the checkpoints of a segment whose name begins with a prefix, by key, greatest first.
 SELECT c.seq, c.name, c.key, c.parent_key, c.root, c.at, e.body

@@ -52,7 +52,10 @@ class AsyncRunHandle(KnownRunFacts, AsyncEnveloping, Generic[R_co]):
         Its steps, effects, waits and timeline, as they stood. Costs a fold of its history up to that point, into memory.
         Writing raises ReadOnly; Invalid when there was nothing then, and for a moment that has not come yet.
         """
-        view = await self._read(history.view, moment, self._caller.core)
+        return await self._in(await self._read(history.view, moment, self._caller.core))
+
+    async def _in(self, view: history.PastView) -> AsyncRunHandle[R_co]:
+        """This run in a view of the past."""
         frozen = AsyncFrozenCaller(view.core, self._caller.actor, view.tenant)
         return AsyncRunHandle(frozen, view.stream, await frozen.read(runs.run, view.stream))
 

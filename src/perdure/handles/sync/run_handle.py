@@ -53,7 +53,10 @@ class RunHandle(KnownRunFacts, Enveloping, Generic[R_co]):
         Its steps, effects, waits and timeline, as they stood. Costs a fold of its history up to that point, into memory.
         Writing raises ReadOnly; Invalid when there was nothing then, and for a moment that has not come yet.
         """
-        view = self._read(history.view, moment, self._caller.core)
+        return self._in(self._read(history.view, moment, self._caller.core))
+
+    def _in(self, view: history.PastView) -> RunHandle[R_co]:
+        """This run in a view of the past."""
         frozen = FrozenCaller(view.core, self._caller.actor, view.tenant)
         return RunHandle(frozen, view.stream, frozen.read(runs.run, view.stream))
 

@@ -1174,7 +1174,7 @@ export interface operations {
   end_effect: { path: { effect: string | number }; query: {  }; body: components["OutcomeInput"]; answer: components["EffectAnswer"] };
   fail_run: { path: { run: string | number }; query: {  }; body: components["FailInput"]; answer: components["RunAnswer"] };
   finish_run: { path: { run: string | number }; query: {  }; body: components["FinishInput"]; answer: components["RunAnswer"] };
-  follow: { path: {  }; query: { after?: string | null, kinds?: string | null, session?: string | null, run?: string | null, form?: "ag-ui" | "events" }; body: unknown; answer: unknown | null };
+  follow: { path: {  }; query: { after?: string | null, kinds?: string | null, session?: string | null, run?: string | null, form?: "ag-ui" | "events" | "news" }; body: unknown; answer: unknown | null };
   forget_memory: { path: { session: string | number, seq: string | number }; query: {  }; body: components["ForgetInput"]; answer: components["MemoryRecord"] };
   forget_scope_memory: { path: { scope: string | number, seq: string | number }; query: {  }; body: components["ForgetInput"]; answer: components["MemoryRecord"] };
   fork_run: { path: { run: string | number }; query: {  }; body: components["RunForkInput"]; answer: components["RunAnswer"] };

@@ -146,9 +146,19 @@ class Connections:
         self._give_back(connection, keeps=not response.will_close)
         return RemoteAnswer(response.status, data)
 
-    def _take(self) -> http.client.HTTPConnection:
+    def begin(self, connection: http.client.HTTPConnection, request: RouteRequest) -> http.client.HTTPResponse:
+        """Send a request on a connection of its own; gives the answer as soon as it begins."""
+        self._check_own_process()
+        target, body, headers = self._written(request)
+        connection.request(request.method, target, body, headers)
+        return connection.getresponse()
+
+    def _check_own_process(self) -> None:
         if self._pid != os.getpid():
             raise Refused("the store was opened before a fork", path="store", hint="open it again in the child process")
+
+    def _take(self) -> http.client.HTTPConnection:
+        self._check_own_process()
         with self._mutex:
             if self._closed:
                 raise Refused("the store is closed", path="store")

@@ -23,7 +23,9 @@ from perdure.remote.answers import Visited, read_answer
 from perdure.remote.asking import ANSWERED, AlreadyKnown, RouteRequest, get
 from perdure.remote.connection import Connections
 from perdure.remote.elsewhere import elsewhere
+from perdure.remote.listening import StoreNews
 from perdure.runtime.heartbeat import Heartbeat
+from perdure.runtime.patience import News
 from perdure.stores.lane import Job
 
 if TYPE_CHECKING:
@@ -65,6 +67,7 @@ class RemoteCore:
         self.living = RemoteLiving()
         self.blobs = RemoteBlobs()
         self.tide = RemoteTide()
+        self._news = StoreNews(connections)
 
     def __getattr__(self, name: str) -> NoReturn:
         """Refused: the other parts of an open store are where the store lies."""
@@ -137,8 +140,13 @@ class RemoteCore:
                 self._threads = ThreadPoolExecutor(THREADS, "perdure-remote")
         return await get_running_loop().run_in_executor(self._threads, task, *args)
 
+    def listen(self, run: str | None) -> News:
+        """News of this store, or of a run: its server tells them."""
+        return self._news.of(run)
+
     def close(self) -> None:
         """Let the connections go. Calling it again does nothing."""
+        self._news.close()
         self._connections.close()
         if self._threads is not None:
             self._threads.shutdown(wait=False)

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 from perdure.errors import ReadOnly, Refused
 from perdure.log.change import Stream
 from perdure.model.limits import CHECK_SECONDS
+from perdure.planes.reading.durations import Duration
 from perdure.planes.recovery import locks, presence
 from perdure.runtime import fences
 from perdure.runtime.heartbeat import Heartbeat
+from perdure.runtime.patience import AsyncPatience, Patience
 from perdure.stores.core import Core, Reader
 from perdure.stores.lane import Job
 from perdure.stores.tx import Tx
@@ -124,6 +126,10 @@ class Caller(_Calling):
             time.sleep(min(left, CHECK_SECONDS))
         check()
 
+    def patience(self, wait: Duration | None, path: str = "wait", run: str | None = None) -> Patience:
+        """How long to wait for what others do, and when to look again. run: for that run alone."""
+        return Patience(self, wait, path, self.core.listen(run))
+
     def until(self, future: Future[T], check: Check) -> T:
         """Wait for what somebody else brings about. check: as for `pause`."""
         while True:
@@ -179,6 +185,10 @@ class AsyncCaller(_Calling):
         from asyncio import sleep  # noqa: PLC0415 - only async callers pay for asyncio
 
         await sleep(seconds)
+
+    def patience(self, wait: Duration | None, path: str = "wait", run: str | None = None) -> AsyncPatience:
+        """How long to wait for what others do, and when to look again. run: for that run alone."""
+        return AsyncPatience(self, wait, path, self.core.listen(run))
 
     async def until(self, future: Future[T], check: Check) -> T:  # noqa: ARG002 - as above
         """Wait for what somebody else brings about."""

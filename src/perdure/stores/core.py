@@ -202,6 +202,9 @@ class Core:
 
     # -- reading -------------------------------------------------------------------------------------------------------------
 
+    def listen(self, _run: str | None) -> None:
+        """Nobody tells of news here: a store on this machine is looked at again (`runtime.patience`)."""
+
     def read(self, verb: Callable[..., T], *args: Any, tenant: int, **kwargs: Any) -> T:
         """Run a read verb on a connection of its own; tried again, within the store's timeout, if the database is away."""
         if self.engine.one_connection:

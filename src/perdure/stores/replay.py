@@ -164,6 +164,22 @@ def adopt(
         head = adopt_event(tx, stream, event, head, tables, seen, pruned=event.table in pruned)
 
 
+def adopt_chosen(
+    tx: Tx, template: Stream, events: Iterable[Event], tables: Mapping[str, Table], seen: Seen = verbatim
+) -> Stream:
+    """Some events of a stream, in order, without those between them: for a view of a part of it.
+
+    A change of a row whose beginning was left out is left out, too. Damaged when an event does not say what it committed to;
+    whether all are there, only the whole chain can tell.
+    """
+    stream = place(tx, template, None)
+    for event in events:
+        if not _is_kept(event):
+            raise Damaged("the event is not the one that was recorded", path=f"seq {event.seq}")
+        _apply(tx, stream, event, _table(event, tables), seen, pruned=True)
+    return stream
+
+
 def adopt_event(
     tx: Tx,
     stream: Stream,
@@ -203,10 +219,14 @@ def _start(tx: Tx, template: Stream, parent: Stream | None) -> Head:
 def follow(uid: bytes, event: Event, head: Head) -> Head:
     """The head after an event that follows `head`; Damaged when it does not."""
     seq, previous = head
-    kept = event.body is None or (event.salt is not None and commit_to(event.salt, event.body) == event.commitment)
-    if event.seq != seq + 1 or not kept or hash_event(uid, event, previous) != event.hash:
+    if event.seq != seq + 1 or not _is_kept(event) or hash_event(uid, event, previous) != event.hash:
         raise Damaged("the event is not the one that was recorded", path=f"seq {event.seq}")
     return event.seq, event.hash
+
+
+def _is_kept(event: Event) -> bool:
+    """Whether the body of an event is what it committed to, or was emptied."""
+    return event.body is None or (event.salt is not None and commit_to(event.salt, event.body) == event.commitment)
 
 
 def _body(event: Event) -> Body | None:

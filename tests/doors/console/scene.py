@@ -115,6 +115,19 @@ def asks_freely(run: perdure.Run, question: str) -> Any:
     return run.ask(question)
 
 
+@perdure.agent(name="busy")
+def busy(run: perdure.Run) -> Any:
+    for part in range(3):
+        for n in range(3):
+            run.act(open_pull_request, f"part-{part}-{n}")
+            run.step(review, f"{part}.{n}")
+        if part < 2:
+            run.ask(f"Go on with part {part}?")
+    with contextlib.suppress(perdure.Failed):
+        run.act(refuse, "the branch is protected")
+    return run.ask("Go on in the end?")
+
+
 DYING = """
 import os, sys, perdure
 url, key = sys.argv[1:]
@@ -220,6 +233,17 @@ def fill_branches(url: str, names: list[str]) -> str:
 
     with ThreadPoolExecutor(1) as beside:  # a browser has this thread's event loop
         return beside.submit(asyncio.run, fill()).result()
+
+
+def fill_busy(url: str) -> str:
+    """A run with more of everything than a page shows at once: effects, waits that were met, one that stays open; its id."""
+    with perdure.open(url, actor="alice") as store:
+        for _ in range(4):
+            drive(store, busy, key="busy")
+            for ask in store.asks():
+                if ask.question != "Go on in the end?":
+                    store.answer(ask.id, "yes", by="bob")
+        return next(iter(store.runs(agent="busy"))).id
 
 
 def fill_long(url: str, events: int = 10_000) -> str:

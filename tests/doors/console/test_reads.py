@@ -12,8 +12,9 @@ import pytest
 import perdure
 from doors.console import scene
 from perdure.doors.console import run_reads
-from perdure.effects import envelope, timeline
+from perdure.effects import envelope, glimpse, timeline
 from perdure.runtime.places import branch_name
+from perdure.stores.tx import Tx
 
 
 def each_run(url: str, work: Any) -> list[Any]:
@@ -33,7 +34,7 @@ def test_the_present_is_what_the_fold_of_the_whole_log_gives(url: str) -> None:
     async def compare(store: Any, run: Any) -> bool:
         last = (await run.timeline(last=1))[-1].seq
         quick = await run_reads.at(store, run.id, last)
-        folded = await run_reads.state(await run.at(last), last)
+        _, folded = await _as_both(store, run.id, last)
         for each in (quick, folded):
             each["run"].pop("abandoned")  # of the present alone: who is dead is not in the log
         earlier = await run_reads.at(store, run.id, last - 1)
@@ -42,6 +43,104 @@ def test_the_present_is_what_the_fold_of_the_whole_log_gives(url: str) -> None:
         return True
 
     assert len(each_run(url, compare)) >= 6
+
+
+async def _as_both(store: Any, run: Any, seq: int) -> tuple[Any, Any]:
+    """The state after an event by the quick way, and by the fold of the whole log up to there."""
+    handle = await store.run(run)
+    folded = await handle.at(seq)
+    newest = await folded._read(glimpse.newest_effects, run_reads.LATEST)
+    return await run_reads.folded(handle, seq), await run_reads.state(folded, seq, newest)
+
+
+def _differing(url: str) -> tuple[int, int]:
+    """At how many events of all runs of a store there were the two, and at how many they differ."""
+
+    async def compare(store: Any, run: Any) -> list[bool]:
+        events = (await run.timeline(last=1))[-1].seq
+        both = [await _as_both(store, run.id, seq) for seq in range(1, events + 1)]
+        return [quick != folded for quick, folded in both]
+
+    found = [each for differs in each_run(url, compare) for each in differs]
+    return len(found), sum(found)
+
+
+def test_a_state_after_any_event_is_what_the_fold_of_the_whole_log_gives(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_reads, "LOOKED_AT", 4)
+    compared, differing = _differing(url)
+    assert (compared > 60, differing) == (True, 0)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def busy(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    url = f"sqlite:///{tmp_path}/busy.db" if request.param == "sqlite" else request.getfixturevalue("postgres_store")
+    scene.fill_busy(url)
+    return url
+
+
+def test_of_many_effects_and_waits_the_newest_are_folded(busy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_reads, "LATEST", 3)
+    monkeypatch.setattr(run_reads, "LOOKED_AT", 5)
+    compared, differing = _differing(busy)
+    assert (compared > 40, differing) == (True, 0)
+
+
+WRONG = {
+    "a run's own events": {"run.claimed", "run.waiting"},
+    "the last word about an effect": {"effect.committed", "effect.failed"},
+    "an answer": {"ask.answered"},
+}  # left out of the fold
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_wrong_fold_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
+    url = f"sqlite:///{tmp_path}/many.db"
+    scene.fill_busy(url)
+    real, kinds = glimpse.shown_events, WRONG[wrong]
+
+    def lacking(*given: Any) -> Any:
+        return (each for each in real(*given) if each.kind not in kinds)
+
+    monkeypatch.setattr(glimpse, "shown_events", lacking)
+    assert _differing(url)[1] > 0
+
+
+def test_a_run_that_lost_the_beginning_of_an_effect_is_folded_whole(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/pruned.db"
+    run = scene.fill_busy(url)
+    with perdure.open(url, actor="alice") as store:
+        handle = store.run(run)
+        first = handle.effects()[0].record.seq
+        store._caller.write(lambda tx: tx.empty(handle._stream, [first]))
+    compared, differing = _differing(url)
+    assert (compared > 40, differing) == (True, 0)
+
+
+def test_a_step_of_the_scrubber_folds_what_is_shown_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = scene.fill_long(f"sqlite:///{tmp_path}/long.db", 500)
+    taken: list[int] = []
+    real = Tx.adopt
+
+    def counted(self: Tx, *given: Any, **options: Any) -> None:
+        taken.append(1)
+        real(self, *given, **options)
+
+    monkeypatch.setattr(Tx, "adopt", counted)
+    counts = []
+    with perdure.open(f"sqlite:///{tmp_path}/long.db", read_only=True) as store:
+        handle = store.run(run)
+        for view in (lambda: glimpse_at(store, handle, 450), lambda: handle.at(450)):
+            taken.clear()
+            view()
+            counts.append(len(taken))
+    assert counts[0] <= run_reads.LOOKED_AT + 10
+    assert counts[1] == 450  # a control: a fold of the whole
+
+
+def glimpse_at(store: Any, handle: Any, seq: int) -> Any:
+    return handle._read(glimpse.view, seq, store._caller.core, run_reads.LATEST, run_reads.LOOKED_AT)
 
 
 def test_a_state_is_of_its_event_though_another_comes_meanwhile(
@@ -53,12 +152,12 @@ def test_a_state_is_of_its_event_though_another_comes_meanwhile(
         last = next(iter(store.runs())).timeline(last=1)[-1].seq
     real, calls = run_reads.state, []
 
-    async def moving(run: Any, seq: int) -> dict[str, Any]:
+    async def moving(run: Any, *given: Any) -> dict[str, Any]:
         if not calls:
             with perdure.open(url, actor="bob") as other:
                 next(iter(other.runs())).cancel()
         calls.append(run)
-        return await real(await run.refresh(), seq)
+        return await real(await run.refresh(), *given)
 
     monkeypatch.setattr(run_reads, "state", moving)
     (found,) = each_run(url, lambda store, run: run_reads.at(store, run.id, last))

@@ -12,7 +12,7 @@ from typing import Any
 from perdure.doors.cli.identified import identified
 from perdure.doors.cli.output import plain
 from perdure.doors.console.attention import summary
-from perdure.effects import envelope, timeline
+from perdure.effects import envelope, glimpse, ledger, timeline
 from perdure.errors import NotFound
 from perdure.handles.aio.run_handle import AsyncRunHandle
 from perdure.handles.aio.store import AsyncStore
@@ -88,27 +88,34 @@ async def at(store: AsyncStore, name: str, seq: int) -> dict[str, Any]:
     """A run as it was after an event: folded from its log. After its newest one it is the present, which needs no fold."""
     handle = await store.run(await store.run_id(name))
     if await _newest(handle) == seq:
-        present = await state(await handle.refresh(), seq)
+        effects = await handle._read(glimpse.newest_effects, LATEST)
+        present = await state(await handle.refresh(), seq, effects)
         if await _newest(handle) == seq:  # nothing came meanwhile, so all of it is of one moment
             return present
-    return await state(await handle.at(seq), seq)
+    return await folded(handle, seq)
+
+
+async def folded(handle: AsyncRunHandle[Any], seq: int) -> dict[str, Any]:
+    """A run as it was after an event, from those of its events that say so."""
+    seen = await handle._read(glimpse.view, seq, handle._caller.core, LATEST, LOOKED_AT)
+    return await state(await handle._in(seen.past), seq, seen.effects)
 
 
 async def _newest(handle: AsyncRunHandle[Any]) -> int:
     return (await handle.timeline(last=1))[-1].seq
 
 
-async def state(run: AsyncRunHandle[Any], seq: int) -> dict[str, Any]:
-    """The state of a run, as it is or as it was, without what is long."""
-    effects = await run.effects()
-    newest = await run.timeline(last=LOOKED_AT)
+async def state(run: AsyncRunHandle[Any], seq: int, newest: glimpse.NewestEffects) -> dict[str, Any]:
+    """The state of a run, as it is or as it was, without what is long. newest: the effects to list."""
+    effects = await run._read(ledger.all_effects, after=newest.after)
+    events = await run.timeline(last=LOOKED_AT)
     return {
         "seq": seq,
         "run": {**summary(run.record), "result": plain(run.record.result)},
         "waits": [identified(each) for each in await run.waits()],
-        "effects": [_brief(each.record) for each in effects[-LATEST:]],
-        "effect_count": len(effects),
-        "steps": [_step(each) for each in newest if each.kind == "step.done"][-LATEST:],
+        "effects": [_brief(each) for each in effects],
+        "effect_count": newest.total,
+        "steps": [_step(each) for each in events if each.kind == "step.done"][-LATEST:],
     }
 
 

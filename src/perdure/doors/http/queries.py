@@ -97,14 +97,15 @@ class FeedQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 class StreamQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """From where to follow the feed, and which events of it. kinds: separated by commas; `run.*` is all below a word.
-    form: `ag-ui` renders the events of a run for front ends that speak AG-UI, from its beginning unless a place is given.
+    form: `ag-ui` renders the events of a run for front ends that speak AG-UI, from its beginning unless a place is given; `news`
+    says only that something came, once for many events.
     """
 
     after: CursorText | None = None
     kinds: Annotated[str, msgspec.Meta(max_length=2_000)] | None = None
     session: Name | None = None
     run: Name | None = None
-    form: Literal["events", "ag-ui"] = "events"
+    form: Literal["events", "ag-ui", "news"] = "events"
 
 
 class SummariesQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):

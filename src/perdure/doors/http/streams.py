@@ -40,6 +40,7 @@ class Following(msgspec.Struct, frozen=True):
     epoch: int
     sieve: Sieve
     thread: str | None = None  # for AG-UI: the session of the run
+    only_news: bool = False
 
     def cursor(self, position: Position) -> str:
         """The cursor after a position."""
@@ -61,7 +62,7 @@ async def follow(call: HttpCall, query: StreamQuery) -> Any:
     else:
         start = await call.caller.read(feed.end_of) if thread is None else Position()
     return StreamingResponse(
-        _events(call, Following(uid, epoch, sieve, thread), start),
+        _events(call, Following(uid, epoch, sieve, thread, query.form == "news"), start),
         media_type="text/event-stream",
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )
@@ -89,6 +90,9 @@ def _page(reads: Reader, start: Position, *, following: Following) -> tuple[list
     uid, epoch = feed.store_of(reads)
     decode_cursor(following.cursor(start), uid, epoch)
     placed, until = feed.placed_between(reads, start, feed.end_of(reads), PAGE_EVENTS, following.sieve)
+    if following.only_news:
+        told = f'id: {following.cursor(until)}\ndata: {{"events": {len(placed)}}}\n\n'
+        return [told.encode()] if placed else [], until
     names = Names(reads)
     sent = []
     for event, place in placed:

@@ -15,7 +15,7 @@ from perdure.handles.later import feed, subscriptions
 from perdure.handles.later import history as times
 from perdure.model.filters import EventFilters
 from perdure.model.records.emitted import EventRecord
-from perdure.planes.reading.durations import Duration, pauses
+from perdure.planes.reading.durations import Duration
 from perdure.planes.reading.paging import Page
 
 S = TypeVar("S")
@@ -105,11 +105,9 @@ class AsyncEmittedAcross(AsyncStoreHandle):
         `subscribe` keeps it for you. `wait` asks again for so long when there is nothing. Raises Invalid;
         Stale for a cursor of before a restore.
         """
+        patience = self._caller.patience(wait)
         page = await self._caller.read(feed.read, after, limit)
-        for pause in pauses(wait):
-            if page:
-                break
-            await self._caller.pause(pause)
+        while not page and await patience.lasts():
             page = await self._caller.read(feed.read, page.next, limit)
         return page
 

@@ -25,7 +25,7 @@ from perdure.model.records.runs import (
 )
 from perdure.planes import subjects as adding
 from perdure.planes.execution import runs, steps, waits
-from perdure.planes.reading.durations import Duration, pauses
+from perdure.planes.reading.durations import Duration
 from perdure.planes.reading.origins import check_seq
 from perdure.runtime import course, untaken
 from perdure.runtime.callers import AsyncFrozenCaller
@@ -52,7 +52,10 @@ class AsyncRunHandle(KnownRunFacts, AsyncEnveloping, Generic[R_co]):
         Its steps, effects, waits and timeline, as they stood. Costs a fold of its history up to that point, into memory.
         Writing raises ReadOnly; Invalid when there was nothing then, and for a moment that has not come yet.
         """
-        view = await self._read(history.view, moment, self._caller.core)
+        return await self._in(await self._read(history.view, moment, self._caller.core))
+
+    async def _in(self, view: history.PastView) -> AsyncRunHandle[R_co]:
+        """This run in a view of the past."""
         frozen = AsyncFrozenCaller(view.core, self._caller.actor, view.tenant)
         return AsyncRunHandle(frozen, view.stream, await frozen.read(runs.run, view.stream))
 
@@ -88,16 +91,18 @@ class AsyncRunHandle(KnownRunFacts, AsyncEnveloping, Generic[R_co]):
 
         Raises Failed, Cancelled or Parked if that is how it ended, Waiting if it waits and no time is given.
         """
+        patience = self._caller.patience(timeout, "timeout", run=self.id)
         await self.refresh()
-        for pause in pauses(timeout, "timeout"):
-            if self._record.ended or self._record.status is RunStatus.PARKED:
-                break
-            await self._caller.pause(pause)
+        while not self._has_stopped and await patience.lasts():
             await self.refresh()
         return await self._outcome(waited=timeout is not None)
 
+    @property
+    def _has_stopped(self) -> bool:
+        return self._record.ended or self._record.status is RunStatus.PARKED
+
     async def _outcome(self, *, waited: bool) -> Any:
-        if self._record.ended or self._record.status is RunStatus.PARKED:
+        if self._has_stopped:
             return course.ended_as(self._record)
         if self._record.status is RunStatus.WAITING and not waited:
             raise await self._read(untaken.waiting_for, self._record)

@@ -16,7 +16,7 @@ from perdure.handles.sync.base import StoreHandle, StreamHandle
 from perdure.handles.sync.feed import Subscription
 from perdure.model.filters import EventFilters
 from perdure.model.records.emitted import EventRecord
-from perdure.planes.reading.durations import Duration, pauses
+from perdure.planes.reading.durations import Duration
 from perdure.planes.reading.paging import Page
 
 S = TypeVar("S")
@@ -106,11 +106,9 @@ class EmittedAcross(StoreHandle):
         `subscribe` keeps it for you. `wait` asks again for so long when there is nothing. Raises Invalid;
         Stale for a cursor of before a restore.
         """
+        patience = self._caller.patience(wait)
         page = self._caller.read(feed.read, after, limit)
-        for pause in pauses(wait):
-            if page:
-                break
-            self._caller.pause(pause)
+        while not page and patience.lasts():
             page = self._caller.read(feed.read, page.next, limit)
         return page
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from perdure.handles.later import feed, subscriptions
 from perdure.model.ids import new_uid
 from perdure.model.records.emitted import EventRecord
-from perdure.planes.reading.durations import Duration, pauses
+from perdure.planes.reading.durations import Duration
 from perdure.runtime.callers import Caller
 
 log = logging.getLogger("perdure.feed")
@@ -83,11 +83,9 @@ class Subscription:
         `wait` asks again for so long, with growing pauses; when nothing came and another transaction holds back the feed,
         the log and `batch.held_by` name it. Raises Stale after a restore of the store (see `reset`), NotFound, Invalid.
         """
+        patience = self._caller.patience(wait)
         delivery = self._take(limit, lease)
-        for pause in pauses(wait):
-            if delivery.events:
-                break
-            self._caller.pause(pause)
+        while not delivery.events and patience.lasts():
             if self._caller.read(subscriptions.waiting, self.name):
                 delivery = self._take(limit, lease)
         held_by = None if delivery.events else self._caller.read(feed.held_by)

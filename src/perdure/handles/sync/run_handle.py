@@ -26,7 +26,7 @@ from perdure.model.records.runs import (
 )
 from perdure.planes import subjects as adding
 from perdure.planes.execution import runs, steps, waits
-from perdure.planes.reading.durations import Duration, pauses
+from perdure.planes.reading.durations import Duration
 from perdure.planes.reading.origins import check_seq
 from perdure.runtime import course, untaken
 from perdure.runtime.callers import FrozenCaller
@@ -53,7 +53,10 @@ class RunHandle(KnownRunFacts, Enveloping, Generic[R_co]):
         Its steps, effects, waits and timeline, as they stood. Costs a fold of its history up to that point, into memory.
         Writing raises ReadOnly; Invalid when there was nothing then, and for a moment that has not come yet.
         """
-        view = self._read(history.view, moment, self._caller.core)
+        return self._in(self._read(history.view, moment, self._caller.core))
+
+    def _in(self, view: history.PastView) -> RunHandle[R_co]:
+        """This run in a view of the past."""
         frozen = FrozenCaller(view.core, self._caller.actor, view.tenant)
         return RunHandle(frozen, view.stream, frozen.read(runs.run, view.stream))
 
@@ -89,16 +92,18 @@ class RunHandle(KnownRunFacts, Enveloping, Generic[R_co]):
 
         Raises Failed, Cancelled or Parked if that is how it ended, Waiting if it waits and no time is given.
         """
+        patience = self._caller.patience(timeout, "timeout", run=self.id)
         self.refresh()
-        for pause in pauses(timeout, "timeout"):
-            if self._record.ended or self._record.status is RunStatus.PARKED:
-                break
-            self._caller.pause(pause)
+        while not self._has_stopped and patience.lasts():
             self.refresh()
         return self._outcome(waited=timeout is not None)
 
+    @property
+    def _has_stopped(self) -> bool:
+        return self._record.ended or self._record.status is RunStatus.PARKED
+
     def _outcome(self, *, waited: bool) -> Any:
-        if self._record.ended or self._record.status is RunStatus.PARKED:
+        if self._has_stopped:
             return course.ended_as(self._record)
         if self._record.status is RunStatus.WAITING and not waited:
             raise self._read(untaken.waiting_for, self._record)

@@ -8,7 +8,7 @@ events that made them. Callers: the handles. Keeps P5, P6.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TypeAlias
@@ -34,7 +34,7 @@ from perdure.planes.recovery import presence
 from perdure.planes.tables import EFFECTS, RECORDED, SESSIONS, TASKS, WAITS
 from perdure.stores.core import Core
 from perdure.stores.past_store import Past
-from perdure.stores.replay import Slice, replay
+from perdure.stores.replay import Slice, adopt_chosen, replay, verbatim
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads, event_of
 from perdure.stores.tx import EVENTS, LOG, Tx, introduce
@@ -183,14 +183,28 @@ def view(reads: Reads, stream: Stream, moment: Moment, core: Core | None) -> Pas
     tenant = past.tenant_id("default")
     slices = list(_slices(ancestry(reads, then.stream), then.seq))
     streams = replay(reads, slices, past, tenant, RECORDED, partial(imported.seen_of, reads))
+    return _peopled(reads, past, tenant, msgspec.structs.replace(streams[-1], name=stream.name))
+
+
+def view_of(reads: Reads, stream: Stream, then: Point, events: Iterable[Event], core: Core) -> PastView:
+    """Like `view`, from these events of a stream without a parent: a row is there if its first event is among them."""
+    past = _past(reads, core, then.at_us)
+    tenant = past.tenant_id("default")
+    seen = imported.seen_of(reads, stream) or verbatim
+    placed = past.write(adopt_chosen, stream, [*events], RECORDED, seen, actor="", tenant=tenant)
+    return _peopled(reads, past, tenant, msgspec.structs.replace(placed, name=stream.name))
+
+
+def _peopled(reads: Reads, past: Past, tenant: int, stream: Stream) -> PastView:
+    """A replayed stream with the names of its actors, in which every holder of then still holds."""
     actors = [
         actor for (actor,) in past.read(lambda then: then.query(Q.actors_replayed), tenant=tenant) if is_random(actor)
     ]
     asked = {actor: reads.query(LOG.actor_named, tenant=reads.tenant, actor=actor) for actor in actors}
     past.write(_acquaint, {actor: rows[0][0] for actor, rows in asked.items() if rows}, actor="", tenant=tenant)
     past.write(_hold_on, actor="", tenant=tenant)
-    row = past.read(_session_row, streams[-1], tenant=tenant)
-    return PastView(past, tenant, msgspec.structs.replace(streams[-1], name=stream.name), (row or {}).get("pin") or "")
+    row = past.read(_session_row, stream, tenant=tenant)
+    return PastView(past, tenant, stream, (row or {}).get("pin") or "")
 
 
 def now_in(reads: Reads, stream: Stream, core: Core) -> PastView:

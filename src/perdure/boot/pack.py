@@ -324,10 +324,10 @@ def _refuse_small(fixed: Sequence[str], room: Room, asked: PackRequest) -> None:
         tokens = max(tokens, asked.tokens_of(text))
     hint = "raise it, or supersede rules by shorter ones: `perdure memories --kind rule` lists them"
     if tokens > asked.budget:
-        message = f"the rules alone take {tokens} tokens, more than {asked.budget}"
+        message = f"the heading and the rules alone take {tokens} tokens, more than {asked.budget}"
         raise TooLarge(message, path="budget", hint=hint, needed=tokens)
     if asked.max_chars is not None and chars > asked.max_chars:
-        message = f"the rules alone take {chars} characters, more than {asked.max_chars}"
+        message = f"the heading and the rules alone take {chars} characters, more than {asked.max_chars}"
         raise TooLarge(message, path="max_chars", hint=hint, needed=chars)
 
 

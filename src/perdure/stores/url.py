@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from difflib import get_close_matches
 from pathlib import Path
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
@@ -76,8 +77,11 @@ def parse(url: str) -> Address:
         return _postgres(url)
     if _WORD.fullmatch(scheme) and (kind := kind_of(scheme)) is not None:
         return kind.parse(url)
-    named = f"{scheme!r} " if _WORD.fullmatch(scheme) else ""
-    raise Invalid(f"unknown store {named.rstrip() or 'URL'}; known are {_SCHEMES}", path="store")
+    if scheme in ("http", "https"):
+        hint = 'run it beside the store; in a program, perdure.open("https://…", token=…) opens a server'
+        raise Invalid("this is the URL of a server, and the store itself is needed", path="store", hint=hint)
+    named = repr(scheme) if _WORD.fullmatch(scheme) else "URL"
+    raise Invalid(f"unknown store {named}; known are {_SCHEMES}", path="store", hint=_misspelt(url))
 
 
 def no_folder(scheme: str, path: Path) -> str:
@@ -102,6 +106,16 @@ def _meant(text: str) -> str:
         return ""
     store = "files" if os.path.isdir(text) else "sqlite"  # noqa: PTH112 - one that asks nothing of the text
     return "" if text.endswith(":") else f"did you mean {store}:///{text[:80]} ?"
+
+
+def _misspelt(url: str) -> str:
+    """The URL that was probably meant by one whose scheme is misspelt."""
+    scheme, _, rest = url.partition("://")
+    near = get_close_matches(scheme.lower(), ("postgresql", "sqlite", "files"), n=1)
+    if not near:
+        return ""
+    on_disk = near[0] in ("sqlite", "files") and rest.startswith("/") and _PLAIN.fullmatch(rest)
+    return f"did you mean {near[0]}://{rest[:80] if on_disk else '…'} ?"
 
 
 def _is_unicode(text: str) -> bool:

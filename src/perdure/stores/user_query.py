@@ -152,6 +152,7 @@ class _Judge:
     def __init__(self, secret: str) -> None:
         self._secret = secret
         self.said = ""
+        self.hint = _ONLY_VIEWS
 
     def __call__(
         self, what: int, first: str | None, second: str | None, database: str | None, inside: str | None
@@ -162,6 +163,9 @@ class _Judge:
             return apsw.SQLITE_OK
         if what == apsw.SQLITE_READ and (not second or self._may_read((first or "").lower(), database, inside or "")):
             return apsw.SQLITE_OK  # no column: a view joins this table and uses nothing of it, or only rows are counted
+        if what == apsw.SQLITE_READ and not self.said:
+            self.said = f"the table {first} is not for queries"
+            self.hint = f"read the view v_{first}: docs/sql.md" if f"v_{first}" in own_views() else _ONLY_VIEWS
         action = apsw.mapping_authorizer_function.get(what, str(what))
         self.said = self.said or f"not in a query: {str(action).removeprefix('SQLITE_')} ({first or second or ''})"
         return apsw.SQLITE_DENY
@@ -193,7 +197,7 @@ def _told(judge: _Judge, seconds: float) -> Iterator[None]:
     try:
         yield
     except apsw.AuthError as error:
-        raise Refused(judge.said or str(error), path="sql", hint=_ONLY_VIEWS) from None
+        raise Refused(judge.said or str(error), path="sql", hint=judge.hint) from None
     except apsw.InterruptError:
         raise _too_long(seconds) from None
     except apsw.TooBigError:

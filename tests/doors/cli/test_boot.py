@@ -65,7 +65,7 @@ def test_what_makes_no_sense_is_refused(run: Any, place: list[str]) -> None:
     assert run("boot", "nobody", *place).exit_code == 3
     small = run("boot", "--budget", "5", *place)
     assert small.exit_code == 2
-    assert "the rules alone take" in small.output
+    assert "the heading and the rules alone take" in small.output
 
 
 def test_doctor_lists_what_is_stale(run: Any, place: list[str], tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import tomllib
@@ -91,6 +92,35 @@ def test_a_server_that_does_not_answer_is_no_error(run, tmp_path) -> None:
     assert "does not answer" in said["trouble"]
     assert (tmp_path / "perdure.toml").exists()
     assert run("doctor").exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("url", "error", "says"),
+    [
+        ("sqlite:///notes.txt", errors.Damaged, "notes.txt: this is not an SQLite database"),
+        ("sqlite:///nowhere/agent.db", errors.NotFound, "there is no folder"),
+        ("sqlite:///folder", errors.Invalid, "is a folder"),
+        ("files:///notes.txt", errors.Invalid, "is a file"),
+    ],
+)
+def test_a_file_that_can_be_no_store_is_an_error_and_nothing_is_written(run, tmp_path, url, error, says) -> None:
+    (tmp_path / "notes.txt").write_text("no store at all")
+    (tmp_path / "folder").mkdir()
+    result = run("init", "--store", url)
+    assert (result.exit_code, says in result.stderr) == (error.exit_code, True), result.stderr
+    assert {path.name for path in tmp_path.iterdir()} == {"notes.txt", "folder"}
+    assert run("init", "--store", "sqlite:///agent.db").exit_code == 0  # the control
+
+
+def test_a_folder_that_cannot_be_written_is_named_with_a_way_out(run, tmp_path, monkeypatch) -> None:
+    def read_only(_path: Path, *_args: object, **_options: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", str(_path))
+
+    monkeypatch.setattr(Path, "open", read_only)
+    result = run("init")
+    assert result.exit_code == errors.Refused.exit_code
+    assert f"{tmp_path}/perdure.toml: Read-only file system (" in result.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_server_that_answers_gets_its_tables(run, postgres_url, monkeypatch) -> None:

@@ -192,6 +192,27 @@ def test_not_a_store_url(run, name) -> None:
     assert "unknown store 'mysql'" in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("sqllite:///agent.db", "(did you mean sqlite:///agent.db ?)"),
+        ("SQLite:///agent.db", "(did you mean sqlite:///agent.db ?)"),
+        ("file:///state", "(did you mean files:///state ?)"),
+        ("postgre://me:geheim@host/x", "(did you mean postgresql://… ?)"),
+        (
+            "https://agents.example.com",
+            "this is the URL of a server, and the store itself is needed (run it beside the store",
+        ),
+    ],
+)
+def test_a_misspelt_store_is_told_what_was_meant(run, url, says) -> None:
+    result = run("sessions", "--store", url)
+    assert result.exit_code == errors.Invalid.exit_code
+    assert says in result.stderr
+    assert "geheim" not in result.stderr
+    assert "did you mean" not in run("sessions", "--store", "mysql://x").stderr  # the control
+
+
 @pytest.mark.parametrize("name", ["sessions", "events", "verify"])
 def test_a_file_that_is_no_database(run, tmp_path, name) -> None:
     (tmp_path / "x.db").write_bytes(b"not a database" * 500)

@@ -36,3 +36,12 @@ def test_it_only_reads(run, runs_url, text) -> None:
 
 def test_no_rows(run, runs_url) -> None:
     assert "no rows" in run("query", "SELECT seq FROM v_turns WHERE seq = 0", "--store", runs_url).stderr
+
+
+def test_a_table_that_has_a_view_names_it(run, runs_url) -> None:
+    asked = run("query", "SELECT * FROM sessions", "--store", runs_url)
+    assert asked.exit_code == 7
+    assert "sql: the table sessions is not for queries (read the view v_sessions" in asked.stderr
+    hidden = run("query", "SELECT * FROM blobs", "--store", runs_url)  # the control: one without a view
+    assert "v_blobs" not in hidden.stderr
+    assert "sql: the table blobs is not for queries (read the views" in hidden.stderr

@@ -87,5 +87,8 @@ def _respond(asked: StoreOptions, host: Any, part: int, event_name: str, session
 
 
 def _note(error: Exception) -> None:
-    text = str(error) if isinstance(error, Error) else f"{type(error).__name__}: {error}"
-    click.echo(f"perdure hook: {visible(' '.join(text.split()))[:500]}; the host goes on without it", err=True)
+    if isinstance(error, click.ClickException):
+        text = error.format_message().removesuffix(".")
+    else:
+        text = str(error) if isinstance(error, Error) else f"{type(error).__name__}: {error}"
+    click.echo(f"perdure hook: {visible(' '.join(text.split()))[:500]}; the host continues without it", err=True)

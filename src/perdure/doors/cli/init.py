@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import click
@@ -12,9 +15,10 @@ from perdure.choosing.rules import Scenario
 from perdure.doors.cli.options import command, json_option, log_options
 from perdure.doors.cli.output import note, say_facts, say_json
 from perdure.doors.cli.settings import FILE
-from perdure.errors import Conflict, Error, Invalid
+from perdure.errors import Conflict, Error, Invalid, Refused, Unavailable
 
 WAIT_SECONDS = 5.0
+_NOT_HERE = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 
 @command(
@@ -36,7 +40,8 @@ def init(*, scenario: str, store: str | None, dry_run: bool, force: bool, as_jso
     """Write perdure.toml into this folder, and make the store that it names.
 
     Other commands in this folder then take from it what neither an option nor the environment says. A server that does
-    not answer yet is no error: the file is written, and `perdure doctor` says what is missing.
+    not answer yet is no error: the file is written, and `perdure doctor` says what is missing. A file or folder that can be no
+    store is one, and nothing is written then.
     """
     chosen = Scenario(scenario)
     url = store or PRESETS[chosen].store
@@ -45,8 +50,8 @@ def init(*, scenario: str, store: str | None, dry_run: bool, force: bool, as_jso
     if dry_run:
         say_json({"file": FILE, "text": text, "written": False}) if as_json else click.echo(text, nl=False)
         return
-    write(Path(FILE), text, force=force)
-    trouble = _make(url)
+    with written(Path.cwd() / FILE, text, force=force):
+        trouble = _make(url)
     if as_json:
         say_json({"file": FILE, "scenario": scenario, "store": url, "reachable": not trouble, "trouble": trouble})
         return
@@ -70,22 +75,35 @@ def check_url(url: str) -> None:
         )
 
 
-def write(path: Path, text: str, *, force: bool) -> None:
-    """Write the file: whole or not at all. Conflict when there is one and it is not to be replaced."""
+@contextmanager
+def written(path: Path, text: str, *, force: bool) -> Iterator[None]:
+    """Write the file, whole or not at all, once what is done meanwhile went well. Conflict when there is one already."""
     if not force and (path.exists() or path.is_symlink()):
         raise _exists(path)
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with partial.open("x", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
+        _write(partial, path, text)
+        yield
         if force:
             partial.replace(path)
         else:
             _link(partial, path)
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):  # it could not be made, or has its name
+            partial.unlink()
+
+
+def _write(partial: Path, path: Path, text: str) -> None:
+    try:
+        with partial.open("x", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        if error.errno not in _NOT_HERE:
+            raise
+        hint = "run it in a folder that may be written, or name the store with --store or PERDURE_STORE"
+        raise Refused(str(error.strerror), path=str(path), hint=hint) from error
 
 
 def _link(partial: Path, path: Path) -> None:
@@ -98,16 +116,19 @@ def _link(partial: Path, path: Path) -> None:
 
 def _exists(path: Path) -> Conflict:
     return Conflict(
-        f"{path} exists already", path="init", hint="--force replaces it; --dry-run shows what would be written"
+        f"{path.name} exists already", path="init", hint="--force replaces it; --dry-run shows what would be written"
     )
 
 
 def _make(url: str) -> str:
-    """Make the store, or open the one that is there; why it could not be, in words."""
+    """Make the store, or open the one that is there; why a server could not be reached, in words."""
     import perdure  # noqa: PLC0415 - as above
+    from perdure.stores.url import parse  # noqa: PLC0415 - as above
 
     try:
         perdure.open(url, timeout=WAIT_SECONDS).close()
     except Error as error:
+        if parse(url).path is not None and not isinstance(error, Unavailable):
+            raise
         return " ".join(str(error).split())
     return ""

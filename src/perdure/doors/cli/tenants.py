@@ -45,6 +45,9 @@ def tenant(
         )
     if action == "create":
         perdure.open(url_of(asked.store, asked.tenant), actor=asked.actor, tenant=asked.tenant).close()
+        if asked.as_json:
+            say_json({"tenant": asked.tenant})
+            return
         note(f"tenant {asked.tenant}: `perdure token create --tenant {asked.tenant}` lets somebody in")
         return
     with control(asked) as caller:

@@ -165,7 +165,7 @@ def _move(tx: Tx, stream: Stream, kind: str, sources: frozenset[str], target: St
     if status not in sources:
         raise Conflict(
             f"the session is {status} and cannot become {target.value}", path="status", status=status,
-            hint="reopen() it first",
+            hint="session.reopen() or `perdure close --undo` first",
         )  # fmt: skip
     ended_at = None if target.value in OPEN else tx.now
     columns = {"status": target.value, "ended_at": ended_at}

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, NamedTuple, TypeVar
 
@@ -133,7 +134,8 @@ def recall(
     found = core.read(_recall, stream, sought, near, count, only, scopes, at, marks, since, tenant=tenant)
     used = [(each.stream, each.memory.seq) for each in found]
     if used and complete and counted:
-        core.write(memories.count_uses, used, actor="", tenant=tenant)
+        with suppress(ReadOnly):  # its index may be complete: a store that is only read counts no use
+            core.write(memories.count_uses, used, actor="", tenant=tenant)
     return Results(found, complete=complete, vectors=by_vectors)
 
 

@@ -383,9 +383,14 @@ class AsyncSearchContract:
             for i in range(3):
                 await session.say("user", f"heron {i}")
                 assert len(await two.search("heron")) == i + 1
+            await session.remember("Herons nest in March")
+            assert len(await two.recall("nest")) == 1
         async with await opener(read_only=True) as reader:
-            found = await reader.search("heron")
+            found = await reader.search("heron", kinds=["turn"])
             assert (len(found), found.complete) == (3, True)
+            for asked in (reader, await reader.session("s")):
+                (hit,) = await asked.recall("nest")
+                assert hit.memory.record.uses == 1  # a store that is only read counts no use
 
     async def test_bad_searches_are_refused_with_their_path(self, opener: AsyncOpener) -> None:
         async with await opener() as store:

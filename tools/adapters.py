@@ -134,7 +134,7 @@ FRAMEWORKS = {
 
 
 class NotToBeHad(Exception):
-    """What was looked for is not there, or cannot be reached."""
+    """A package is not there, or its index cannot be reached."""
 
 
 def supported() -> dict[str, str]:

@@ -4,6 +4,7 @@
     .venv/bin/python tools/adapters.py openai-agents --store sqlite
 
 Each framework gets an environment of its own in .cache/adapters, with its pins and its own source release, whose tests are run.
+If there is a newer version in the range that the adapter supports (pyproject.toml), its suite is run too, as NAME-newest.
 The plugin that rebinds a class, and what it leaves out and why, is tools/suites/<name>_suite.py. A framework that cannot be had
 is skipped, and the table says so.
 """
@@ -20,7 +21,9 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import tomllib
 import venv
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,7 +38,7 @@ class Framework(NamedTuple):
 
     source: a source release; git+URL@TAG, where the release carries no tests; "" where the tests are ours. PERDURE_SUITE_SOURCES
     may name a folder that has it already, under the framework's name. own: the folders of tests/adapters that need the framework,
-    and run in its environment too.
+    and run in its environment too. is_end: this version is an end of the range, and no newer one takes its place.
     """
 
     packages: tuple[str, ...]
@@ -43,6 +46,7 @@ class Framework(NamedTuple):
     tests: tuple[str, ...]
     plugin: str
     own: tuple[str, ...] = ()
+    is_end: bool = False
 
 
 OURS = ("apsw", "msgspec", "click", "rich", "backports.zstd", "psycopg[binary]", "pytest>=9", "pytest-asyncio")
@@ -124,8 +128,42 @@ FRAMEWORKS = {
         AGENT_FRAMEWORK_TESTS,
         "agent_framework_suite",
         own=("agent_framework",),
+        is_end=True,
     ),
 }  # fmt: skip
+
+
+class NotToBeHad(Exception):
+    """A package is not there, or its index cannot be reached."""
+
+
+def supported() -> dict[str, str]:
+    """The ranges of versions that the adapters support, by package: those of our extras."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    return {each.partition(">")[0]: each for extra in extras.values() for each in extra if ">" in each}
+
+
+def newest(found: Framework, version_of: Callable[[str], str]) -> Framework | None:
+    """A framework at the newest version that is supported; None if that is the pinned one. Tests that no release carries stay."""
+    if found.is_end:
+        return None
+    ranges = supported()
+    pins = {each: each.partition("==")[0] for each in (*found.packages, found.source) if "==" in each}
+    newer = {pin: f"{name}=={version_of(ranges[name])}" for pin, name in pins.items() if name in ranges}
+    made = found._replace(
+        packages=tuple(newer.get(each, each) for each in found.packages), source=newer.get(found.source, found.source)
+    )
+    return None if made == found else made
+
+
+def newest_version(requirement: str) -> str:
+    """The newest version of a package that fits a requirement, as the package index has it."""
+    asking = ["install", "--dry-run", "--no-deps", "--ignore-installed", "--report", "-", requirement]
+    try:
+        told = _run([sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "-q", *asking])
+        return json.loads(told)["install"][0]["metadata"]["version"]
+    except subprocess.CalledProcessError as error:
+        raise NotToBeHad(_last_words(error)) from error
 
 
 def place(name: str) -> Path:
@@ -149,8 +187,7 @@ def install(name: str) -> str:
         (site / "perdure-own.pth").write_text(f"{ROOT / 'src'}\n")
         (home / "installed").write_text("\n".join(found.packages))
     except (OSError, subprocess.CalledProcessError, StopIteration) as error:
-        said = getattr(error, "stderr", "") or str(error)
-        return (said.strip().splitlines() or ["?"])[-1][:160]
+        return _last_words(error)
     return ""
 
 
@@ -173,13 +210,17 @@ def fetch_source(name: str) -> str:
             with tarfile.open(next((home / "source").glob("*.tar.gz"))) as archive:
                 archive.extractall(home / "source", filter="data")
     except (OSError, subprocess.CalledProcessError, StopIteration) as error:
-        said = getattr(error, "stderr", "") or str(error)
-        return (said.strip().splitlines() or ["?"])[-1][:160]
+        return _last_words(error)
     return ""
 
 
-def _run(command: list[str]) -> None:
-    subprocess.run(command, check=True, capture_output=True, text=True)
+def _run(command: list[str]) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def _last_words(error: Exception) -> str:
+    said = getattr(error, "stderr", "") or str(error)
+    return (said.strip().splitlines() or ["?"])[-1][:160]
 
 
 def suite(name: str, store: str) -> dict[str, object]:
@@ -272,18 +313,37 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"no framework {unknown[0]!r}; there are {', '.join(FRAMEWORKS)}")
     failed = 0
     print(f"{'framework':16} {'store':9} {'passed':>7} {'failed':>7} {'skipped':>8} {'left out':>9}")
-    for name in options.frameworks or FRAMEWORKS:
-        missing = install(name)
-        if missing:
-            print(f"{name:16} SKIPPED: it cannot be had here: {missing}")
-            continue
-        missing = fetch_source(name)
-        if missing:
-            print(f"{name:16} SKIPPED: its own tests cannot be had here: {missing}")
-        for store in () if missing else options.store or STORES:
-            failed += _report(name, store)
-        failed += own_tests(name)
+    for name in options.frameworks or list(FRAMEWORKS):
+        failed += run_framework(name, options.store or STORES)
+        if has_newer(name):
+            failed += run_framework(f"{name}-newest", options.store or STORES)
     return 1 if failed else 0
+
+
+def has_newer(name: str) -> bool:
+    """Whether a newer version of a framework is supported than the pinned one; then it is known as NAME-newest."""
+    try:
+        found = newest(FRAMEWORKS[name], newest_version)
+    except NotToBeHad as error:
+        print(f"{name:16} SKIPPED: its newest version cannot be had here: {error}")
+        return False
+    if found is not None:
+        FRAMEWORKS[f"{name}-newest"] = found
+        print(f"{name}-newest: {', '.join(sorted(set(found.packages) - set(FRAMEWORKS[name].packages)))}")
+    return found is not None
+
+
+def run_framework(name: str, stores: Iterable[str]) -> int:
+    """Run the suite of one framework on each store, then our own tests of its adapter; how many tests failed."""
+    missing = install(name)
+    if missing:
+        print(f"{name:16} SKIPPED: it cannot be had here: {missing}")
+        return 0
+    missing = fetch_source(name)
+    if missing:
+        print(f"{name:16} SKIPPED: its own tests cannot be had here: {missing}")
+    failed = sum(_report(name, store) for store in (() if missing else stores))
+    return failed + own_tests(name)
 
 
 def _report(name: str, store: str) -> int:

@@ -40,7 +40,11 @@ async def attempt_of(store: AsyncStore, doubt: InDoubt | Waiting) -> str:
     """The attempt in doubt, which an answer is about. A verdict from before its sender's end is none about it after that."""
     if "effect" not in doubt.facts:
         return "0"
-    record = (await store.effect(doubt.facts["effect"])).record
+    return attempt_in((await store.effect(doubt.facts["effect"])).record)
+
+
+def attempt_in(record: EffectRecord) -> str:
+    """The attempt of an effect that an answer would be about now, and whether its sender is proved quiet."""
     return f"{record.attempt}{'' if record.quiet_at is None else '.quiet'}"
 
 

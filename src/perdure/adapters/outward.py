@@ -9,9 +9,11 @@ imported here. Callers: the adapters. Keeps P2, P3, P4.
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any, TypeAlias
 
@@ -102,6 +104,21 @@ def _spread(declared: Tool) -> Callable[..., Any]:
 
         return ask
     return lambda arguments, *, key="": declared.call(probe, arguments, key=key)
+
+
+async def until_returned(run: Callable[[], Awaitable[Any]], *, in_thread: bool) -> Any:
+    """Await a framework's way of calling its function. in_thread: it cannot be stopped, so it counts as sending until it has
+    returned, whatever cancels the wait for it.
+    """
+    running = asyncio.ensure_future(run())
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        if not in_thread:
+            running.cancel()
+        with suppress(BaseException):
+            await running
+        raise
 
 
 async def act(

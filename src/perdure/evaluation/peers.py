@@ -49,7 +49,17 @@ PEERS = {
     "pydantic-ai": Peer(
         ("pydantic-ai-slim==2.66.0",), ("pydantic_ai", "pydantic_ai.models.function", "pydantic_ai.durable_exec")
     ),
-    "google-adk": Peer(("google-adk==2.13.0",)),
+    "google-adk": Peer(
+        ("google-adk==2.13.0",),
+        (
+            "google.adk.runners",
+            "google.adk.agents",
+            "google.adk.apps.app",
+            "google.adk.sessions.sqlite_session_service",
+        ),
+    ),
+    "strands": Peer(("strands-agents==1.62.0",), ("strands", "strands.models", "strands.session")),
+    "agent-framework": Peer(("agent-framework-core==1.23.0",), ("agent_framework",)),
 }
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
+from contextlib import suppress
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -138,6 +141,67 @@ def test_an_approval_calls_it_once_more_and_a_second_doubt_asks_again(world, as_
     assert sorted(world.paid) == ["a", "a", "a", "b"]
     assert run(world, agent).final_output == "paid a | paid b"
     assert model.asked == 2
+
+
+def late_payer(world, free, *, is_async):
+    """Pays after its time, once it may, and the line dies: it goes on when it is given up, in a thread or as a task."""
+
+    async def pay(invoice: str) -> str:
+        """Pay."""
+        while not free.is_set():
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.01)
+        world.paid.append(invoice)
+        raise LineIsDead
+
+    def pay_in_thread(invoice: str) -> str:
+        """Pay."""
+        assert free.wait(60)
+        world.paid.append(invoice)
+        raise LineIsDead
+
+    paying = durable_function_tool(pay if is_async else pay_in_thread, timeout=0.05, name_override="pay")
+    return Agent(name="payer", model=Scripted(("pay", {"invoice": "a"})), tools=[paying])
+
+
+async def until_quiet(store):
+    for _ in range(1200):
+        [effect] = store.effects(tool="pay")
+        if effect.record.quiet_at is not None:
+            return
+        await asyncio.sleep(0.05)
+    raise AssertionError("its sender never came to its end")
+
+
+def approved(result):
+    state = result.to_state()
+    for item in state.get_interruptions():
+        state.approve(item)
+    return state
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_an_approval_from_before_the_senders_end_is_none_after_it(world, is_async):
+    free = threading.Event()
+    agent = late_payer(world, free, is_async=is_async)
+
+    async def story():
+        go = partial(DurableRunner.run, agent, session=world.session, key="r")
+        paused = await go("pay")
+        early = await go(approved(paused))  # its sender may still send: the approval is not believed
+        assert (len(early.interruptions), world.paid) == (1, [])
+        free.set()
+        await until_quiet(world.store)
+        late = [await go("pay"), await go(approved(paused)), await go(approved(early))]
+        assert ([len(each.interruptions) for each in late], world.paid) == ([1, 1, 1], ["a"])
+        # The control: a person who has looked since is believed.
+        assert len((await go(approved(late[-1]))).interruptions) == 1
+        assert world.paid == ["a", "a"]
+
+    try:
+        asyncio.run(story())
+    finally:
+        free.set()
 
 
 class Looking(Scripted):

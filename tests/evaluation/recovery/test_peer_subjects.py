@@ -10,8 +10,9 @@ from perdure.evaluation.recovery import plan, run
 from perdure.evaluation.recovery.host import ShownCase
 from perdure.evaluation.recovery.subjects import SUBJECTS, load
 
-WITH_ADAPTER = ["langgraph-perdure", "openai-perdure", "pydantic-perdure"]
 OF_PEERS = [name for name in SUBJECTS if load(name).peer]
+WITH_ADAPTER = [name for name in OF_PEERS if name.endswith("-perdure")]
+ADAPTED = {"langgraph", "openai-agents", "pydantic-ai", "google-adk", "strands", "agent-framework"}
 
 
 def shown(name: str, rest: str) -> ShownCase:
@@ -22,8 +23,9 @@ def shown(name: str, rest: str) -> ShownCase:
     return found
 
 
-def test_there_are_peers() -> None:
-    assert {load(name).peer for name in OF_PEERS} == {"langgraph", "openai-agents", "pydantic-ai", "dbos"}
+def test_each_framework_is_there_stock_and_with_its_adapter() -> None:
+    assert {load(name).peer for name in WITH_ADAPTER} == ADAPTED
+    assert {load(name).peer for name in OF_PEERS if name not in WITH_ADAPTER} == ADAPTED | {"dbos"}
 
 
 @pytest.mark.parametrize("name", OF_PEERS)
@@ -51,3 +53,4 @@ def test_a_mail_that_was_sent_and_not_recorded_is_sent_again(name: str) -> None:
 def test_with_the_adapter_a_mail_that_was_sent_and_not_recorded_waits_for_a_person(name: str) -> None:
     found = shown(name, "support/kill/mail:sent")
     assert (found.score.duplicates, found.score.guessed, found.score.surfaced) == (0, 0, 1)
+    assert (found.score.lost, found.score.acknowledged_lost, found.score.failed) == (0, 0, [])

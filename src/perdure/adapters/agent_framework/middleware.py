@@ -11,7 +11,6 @@ sent twice. Doubt that a person must settle is a `function_approval_request` of 
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -216,16 +215,9 @@ class _OneCall:
         self._context.result = paused
 
     async def _invoke(self) -> Any:
-        """Run the tool. A function in a thread cannot be stopped: it counts as sending until it has returned."""
-        running = asyncio.ensure_future(self._run())
-        try:
-            return await asyncio.shield(running)
-        except asyncio.CancelledError:
-            if inspect.iscoroutinefunction(getattr(self._context.function, "func", None)):
-                running.cancel()
-            with suppress(BaseException):
-                await running
-            raise
+        """Run the tool; the framework runs a sync function in a thread."""
+        is_async = inspect.iscoroutinefunction(getattr(self._context.function, "func", None))
+        return await outward.until_returned(self._run, in_thread=not is_async)
 
     async def _run(self) -> Any:
         try:

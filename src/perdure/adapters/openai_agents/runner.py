@@ -16,6 +16,7 @@ import dataclasses
 import inspect
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from agents import Agent, FunctionTool, RunConfig, Runner, RunResult, RunResultStreaming, RunState, function_tool  # pyright: ignore[reportMissingImports]
@@ -23,7 +24,7 @@ from agents.items import ModelResponse  # pyright: ignore[reportMissingImports]
 from agents.models.interface import Model  # pyright: ignore[reportMissingImports]
 from pydantic import TypeAdapter
 
-from perdure.adapters import outward
+from perdure.adapters import doubting, outward
 from perdure.adapters.conversing import arguments_of, keep, native_of, records_of
 from perdure.adapters.forms.openai_items import ITEMS, parse
 from perdure.adapters.openai_agents.model import DurableModel
@@ -31,6 +32,7 @@ from perdure.adapters.openai_agents.session import PerdureSession
 from perdure.effects.storable import storable
 from perdure.effects.tool import Tool, tool
 from perdure.errors import Conflict, InDoubt, Invalid, KeyReused, Waiting
+from perdure.handles.aio.effects import AsyncEffect
 from perdure.handles.aio.session import AsyncSession
 from perdure.handles.atomic import Atomic
 from perdure.handles.sync.session import Session
@@ -202,7 +204,7 @@ class _DurableRun:
             each.key
             for each in await self.session.effects(open=True)
             if each.state is EffectState.IN_DOUBT and each.record.kind is ToolKind.UNSAFE
-            and each.key.startswith(self._name("call") + "/") and not self._is_approved(each.key, each.record.attempt)
+            and each.key.startswith(self._name("call") + "/") and not self._is_approved(each)
         }  # fmt: skip
 
     def _decide(self, tx: Atomic, state: RunState[Any]) -> dict[str, dict[str, Any]]:
@@ -224,10 +226,10 @@ class _DurableRun:
         session.set(self._name("pauses"), kept)
         return {key: each for key, each in kept["calls"].items() if each.get("verdict")}
 
-    def _is_approved(self, key: str, attempt: int) -> bool:
-        """Whether a person said of this very attempt that it did not happen."""
-        found = self.decided.get(key)
-        return found is not None and found["verdict"] == "approved" and found["decided"] == attempt
+    def _is_approved(self, effect: AsyncEffect) -> bool:
+        """Whether a person said of this very attempt that it did not happen, and since its sender's end if it has ended."""
+        found = self.decided.get(effect.key, {})
+        return found.get("verdict") == "approved" and found["decided"] == doubting.attempt_in(effect.record)
 
     def pause(self) -> None:
         """Go through the run once more, up to the calls that were found to be in doubt. Raises InDoubt if they were known."""
@@ -237,18 +239,19 @@ class _DurableRun:
         self.paused |= fresh
         self.doubts, self.answers, self.said, self._agents = {}, 0, [], {}
 
-    async def _note_pause(self, key: str, call_id: str) -> int:
+    async def _note_pause(self, key: str, call_id: str) -> str:
         """Record that the run pauses at a call; gives the attempt that a decision would be about."""
-        attempts = {each.key: each.record.attempt for each in await self.session.effects(open=True)}
+        found = {each.key: doubting.attempt_in(each.record) for each in await self.session.effects(open=True)}
+        attempt = found.get(key, "0")
 
         def note(tx: Atomic) -> None:
             session = tx.session(self.owner.session_id)
             kept = session.get(self._name("pauses"), None) or {"input": storable(_plain(self.input)), "calls": {}}
-            calls = {**kept["calls"], key: {"call": call_id, "attempt": attempts.get(key, 0)}}
+            calls = {**kept["calls"], key: {"call": call_id, "attempt": attempt}}
             session.set(self._name("pauses"), {**kept, "calls": calls})
 
         await self.owner.atomic(note)
-        return attempts.get(key, 0)
+        return attempt
 
     # -- agents and tools ------------------------------------------------------------------------------------------
 
@@ -290,9 +293,12 @@ class _DurableRun:
             async def on() -> Any:
                 return _plain(await found.on_invoke_tool(context, arguments))
 
+            async def act() -> Any:
+                sending = partial(outward.until_returned, on, in_thread=_is_in_thread(found))
+                return await outward.act(self.session, call, declared, sending, key=key)
+
             try:
-                await self._settle_approved(key)
-                return await outward.act(self.session, call, declared, on, key=key)
+                return await self._act_as_approved(act, key)
             except InDoubt as doubt:  # told to the model by nobody: the pass ends before it is asked
                 self.doubts[key] = doubt
                 return str(doubt)
@@ -315,14 +321,20 @@ class _DurableRun:
         needs = asks if self.paused or self.decided or found.needs_approval is not False else False
         return dataclasses.replace(found, on_invoke_tool=invoke, needs_approval=needs)
 
-    async def _settle_approved(self, key: str) -> None:
-        """A person who approves a call in doubt says that it did not happen; of this attempt, and of no later one."""
-        if key not in self.decided:
-            return
-        for effect in await self.session.effects(open=True):
-            if effect.key == key and self._is_approved(key, effect.record.attempt) and not effect.settled:
-                with suppress(Conflict):  # its sender lives: the next look says so, and asks again
-                    await effect.settle(Absent())
+    async def _act_as_approved(self, act: Callable[[], Awaitable[Any]], key: str) -> Any:
+        """Act. A person who approves a call in doubt says that it did not happen; of this attempt, and of no later one.
+
+        The approval is looked at after the ledger has looked at the sender: one from before its end is none after that.
+        """
+        try:
+            return await act()
+        except InDoubt:
+            for effect in await self.session.effects(open=True):
+                if effect.key == key and self._is_approved(effect):
+                    with suppress(Conflict):  # somebody else settled it, or its sender lives: the next look says so
+                        await effect.settle(Absent())
+                    return await act()
+            raise
 
     # -- answers ---------------------------------------------------------------------------------------------------
 
@@ -374,8 +386,13 @@ class _DurableRun:
         return number - first
 
 
-class _PauseMarks(dict[str, int]):
+class _PauseMarks(dict[str, str]):
     """The attempts that a pause is about, by the key of the call. It travels in the state, so that each state is used once."""
+
+
+def _is_in_thread(found: FunctionTool) -> bool:
+    """Whether the framework runs the tool's function in a thread: so it marks tools of sync functions."""
+    return getattr(found.on_invoke_tool, "__agents_sync_function_tool__", False)
 
 
 def _is_answered(session: Session, item: Any) -> bool:

@@ -201,16 +201,8 @@ class _OneCall:
                 await doubting.settle(self._tool._shared.aio, doubt, verdict)
 
     async def _invoke(self) -> Any:
-        """Run the tool. A function in a thread cannot be stopped: it counts as sending until it has returned."""
-        running = asyncio.ensure_future(self._run())
-        try:
-            return await asyncio.shield(running)
-        except asyncio.CancelledError:
-            if _is_async(self._tool._inner):
-                running.cancel()
-            with suppress(BaseException):
-                await running
-            raise
+        """Run the tool; the framework runs a sync function in a thread."""
+        return await outward.until_returned(self._run, in_thread=not _is_async(self._tool._inner))
 
     async def _run(self) -> Any:
         last: Any = None

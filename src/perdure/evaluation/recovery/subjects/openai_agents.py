@@ -11,12 +11,10 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
-from itertools import pairwise
 from typing import Any
 
 from perdure.evaluation.recovery.interface import Belief, SubjectAgent
-from perdure.evaluation.recovery.outside import KINDS, Knowing
-from perdure.evaluation.recovery.subjects.playing import KEEP, Kept, Playing, as_text, kept_of, loaded
+from perdure.evaluation.recovery.subjects.playing import BEGIN, Playing, ToldPart, belief_of, last_words
 
 TURNS_MAX = 1_000_000
 
@@ -29,7 +27,7 @@ class OpenAIAgents(Playing):
 
     def run(self, program: Callable[[SubjectAgent], None]) -> None:
         self.begin(program)
-        said, number = "begin", 0
+        said, number = BEGIN, 0
         while (asked := self.converse(said, number)) is not None:
             said, number = self.answer_to(asked), number + 1
 
@@ -37,7 +35,7 @@ class OpenAIAgents(Playing):
         """Run the agent with a message, the number-th; the question that it ended with, or none at the end of the task."""
         from agents import Runner  # type: ignore[import-not-found]
 
-        last = last_words(asyncio.run(self.session().get_items()))
+        last = last_words(self.parts())
         if not last or ("ask" in last and number):  # an answer comes after its ask
             result = Runner.run(self.agent(), said, session=self.session(), max_turns=TURNS_MAX)
             last = json.loads(asyncio.run(result).final_output)
@@ -59,41 +57,26 @@ class OpenAIAgents(Playing):
     def tools(self) -> list[Any]:
         from agents import function_tool  # type: ignore[import-not-found]
 
-        options = {"strict_mode": False, "failure_error_function": None}
-        return [function_tool(keep, **options), function_tool(self.send, **options)]
+        options: dict[str, Any] = {"strict_mode": False, "failure_error_function": None}
+        return [function_tool(fn, name_override=name, **options) for name, fn in self.functions().items()]
 
-    def send(self, name: str, kind: str, payload: Any) -> str:
-        looked = self.outside.find(name, kind, payload) if KINDS[kind] is Knowing.FOUND else None
-        return as_text(looked or self.outside.send(name, kind, payload, f"{self.place.folder.name}-{name}"))
+    def parts(self) -> list[ToldPart]:
+        return parts_of(asyncio.run(self.session().get_items()))
 
     def believe(self) -> Belief:
-        return belief_of(asyncio.run(self.session().get_items()))
+        return belief_of(self.parts())
 
 
-def keep(section: str, name: str, value: Any) -> str:
-    """Say something in the conversation."""
-    return as_text([section, name, value])
+def parts_of(items: list[Any]) -> list[ToldPart]:
+    """The parts of a conversation, by its items."""
+    return [_part(item) for item in items]
 
 
-def kept_in(items: list[Any]) -> Kept:
-    """The state that the items of a conversation hold. A call of `keep` says it all, whether or not its output is there yet."""
-    given = {item["call_id"]: loaded(item["output"]) for item in items if item.get("type") == "function_call_output"}
-    calls = [item for item in items if item.get("type") == "function_call"]
-    found = [(each["name"], json.loads(each["arguments"]), given.get(each["call_id"])) for each in calls]
-    kept = kept_of([each for each in found if each[0] == KEEP or each[2] is not None])
-    for before, item in pairwise(items):
-        asked = last_words([before]).get("ask") if item.get("role") == "user" else None
-        if asked is not None:
-            kept.setdefault("answers", {}).setdefault(asked, item["content"])
-    return kept
-
-
-def belief_of(items: list[Any]) -> Belief:
-    """The belief that stands in a conversation: it ends with the model's message."""
-    kept, last = kept_in(items), last_words(items)
-    return Belief(kept.get("notes", {}), kept.get("effects", {}), last.get("result"), "result" in last)
-
-
-def last_words(items: list[Any]) -> dict[str, Any]:
-    """The text that a run ended with, if nothing came after it."""
-    return json.loads(items[-1]["content"][0]["text"]) if items and items[-1].get("role") == "assistant" else {}
+def _part(item: Any) -> ToldPart:
+    match item.get("type"):
+        case "function_call":
+            return ToldPart("call", json.loads(item["arguments"]), item["call_id"], item["name"])
+        case "function_call_output":
+            return ToldPart("result", item["output"], item["call_id"])
+    is_user = item["role"] == "user"
+    return ToldPart("user" if is_user else "model", item["content"] if is_user else item["content"][0]["text"])

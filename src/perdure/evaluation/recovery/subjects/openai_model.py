@@ -8,8 +8,8 @@ from typing import Any
 from agents import Model, ModelResponse, Usage  # pyright: ignore[reportMissingImports]
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText  # pyright: ignore[reportMissingImports]
 
-from perdure.evaluation.recovery.subjects.openai_agents import kept_in
-from perdure.evaluation.recovery.subjects.playing import Playing, as_text
+from perdure.evaluation.recovery.subjects.openai_agents import parts_of
+from perdure.evaluation.recovery.subjects.playing import Playing, as_text, kept_in
 
 
 class PlayingModel(Model):
@@ -20,7 +20,7 @@ class PlayingModel(Model):
 
     async def get_response(self, system_instructions: Any, input: Any, *args: Any, **kwargs: Any) -> ModelResponse:  # noqa: A002, ARG002
         """The next call, or the end."""
-        wanted = self._playing.next_answer(kept_in(input))
+        wanted = self._playing.next_answer(kept_in(parts_of(input)))
         said = ResponseOutputText(text=as_text(wanted.args), type="output_text", annotations=[])
         output: Any = ResponseOutputMessage(
             id=f"msg_{uuid.uuid4().hex}", content=[said], role="assistant", status="completed", type="message"

@@ -9,15 +9,21 @@ state, as it is for agents. Callers: subjects of frameworks for agents.
 from __future__ import annotations
 
 import json
+import logging
 import queue
 import threading
+import warnings
+from abc import abstractmethod
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, NamedTuple
 
-from perdure.evaluation.recovery.interface import Subject, SubjectAgent, Waits
+from perdure.evaluation.recovery.interface import Belief, Subject, SubjectAgent, Waits
+from perdure.evaluation.recovery.outside import KINDS, Knowing
 
 Kept = dict[str, dict[str, Any]]
 KEEP = "keep"
+BEGIN = "begin"
 
 
 class ScriptedAnswer(NamedTuple):
@@ -25,6 +31,15 @@ class ScriptedAnswer(NamedTuple):
 
     tool: str
     args: dict[str, Any]
+
+
+class ToldPart(NamedTuple):
+    """One part of a conversation. by: user, model, call or result; value: its text, or the arguments of a call."""
+
+    by: str
+    value: Any
+    call: str = ""
+    tool: str = ""
 
 
 class Playing(Subject):
@@ -97,14 +112,78 @@ class Playing(Subject):
         del kind
         return "send"
 
+    def functions(self) -> dict[str, Callable[..., str]]:
+        """The functions of the tools, by name; each gives a text."""
+        return {KEEP: keep, "send": self.send}
 
-def kept_of(calls: list[tuple[str, dict[str, Any], Any]]) -> Kept:
-    """The state that calls of a conversation, each with its tool, arguments and result, hold."""
+    def send(self, name: str, kind: str, payload: Any) -> str:
+        """Send an effect: with a key where the other side knows keys, and after a look where one can look."""
+        looked = self.outside.find(name, kind, payload) if KINDS[kind] is Knowing.FOUND else None
+        return as_text(looked or self.outside.send(name, kind, payload, f"{self.place.folder.name}-{name}"))
+
+
+class Conversing(Playing):
+    """A subject whose framework is called with a message, or with none to continue, until the model has given the result."""
+
+    def run(self, program: Callable[[SubjectAgent], None]) -> None:
+        """Continue the conversation."""
+        self.begin(program)
+        said = None if self.parts() else BEGIN
+        while "result" not in (last := last_words(self.parts())):
+            if "ask" in last:
+                said = self.answer_to(last["ask"])
+            self.converse(said)
+            said = None
+
+    @abstractmethod
+    def parts(self) -> list[ToldPart]:
+        """The conversation, from the store."""
+
+    @abstractmethod
+    def converse(self, said: str | None) -> None:
+        """Run the agent with a message, or with none where its last life left it, until it asks or gives the result."""
+
+    def believe(self) -> Belief:
+        """The belief that stands in the conversation."""
+        return belief_of(self.parts())
+
+
+def keep(section: str, name: str, value: Any) -> str:
+    """Say something in the conversation."""
+    return as_text([section, name, value])
+
+
+def kept_in(parts: list[ToldPart]) -> Kept:
+    """The state that a conversation holds. A call of `keep` says it all, whether or not its result is there yet."""
     kept: Kept = {}
-    for tool, args, result in calls:
-        section = args["section"] if tool == KEEP else "effects"
-        kept.setdefault(section, {})[args["name"]] = args["value"] if tool == KEEP else result
+    given = {part.call: loaded(part.value) for part in parts if part.by == "result"}
+    for part in (part for part in parts if part.by == "call"):
+        name, result = part.value["name"], given.get(part.call)
+        if part.tool == KEEP:
+            kept.setdefault(part.value["section"], {})[name] = part.value["value"]
+        elif result is not None:
+            kept.setdefault("effects", {})[name] = result
+    for before, part in pairwise(parts):
+        if part.by == "user" and "ask" in (asked := last_words([before])):
+            kept.setdefault("answers", {}).setdefault(asked["ask"], part.value)
     return kept
+
+
+def last_words(parts: list[ToldPart]) -> dict[str, Any]:
+    """The text that a run ended with, if nothing came after it."""
+    return json.loads(parts[-1].value) if parts and parts[-1].by == "model" else {}
+
+
+def belief_of(parts: list[ToldPart]) -> Belief:
+    """The belief that stands in a conversation: it ends with the model's text."""
+    kept, last = kept_in(parts), last_words(parts)
+    return Belief(kept.get("notes", {}), kept.get("effects", {}), last.get("result"), "result" in last)
+
+
+def hush(logger: str) -> None:
+    """Let a framework say nothing about its experimental parts: a life has nobody to tell it to."""
+    logging.getLogger(logger).setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", message=r"\[[A-Z_]+\] ")
 
 
 def as_text(value: Any) -> str:
@@ -112,9 +191,9 @@ def as_text(value: Any) -> str:
     return json.dumps(value)
 
 
-def loaded(text: str) -> Any:
+def loaded(text: Any) -> Any:
     """The value of such a text; None for any other, as "interrupted", which sessions say of a call without a result."""
     try:
         return json.loads(text)
-    except ValueError:
+    except (TypeError, ValueError):
         return None

@@ -44,6 +44,6 @@ export function Health() {
   const sorted = found ? [...found.findings].sort((a, b) => order[a.severity] - order[b.severity]) : [];
   return html`<${Page} title="Health" sub=${found && (wrong.length ? `${count(wrong.length, "finding needs", "findings need")} a look.` : "Everything is as it should be.")} aside=${html`<button type="button" onClick=${read.again}>Look again</button>`}><${Loading} read=${read} />
     ${found && html`<ul class="card rows">${sorted.map((each) => html`<li key=${each.check + each.says}><div class="finding"><span><${Pill} state=${each.severity} /></span><strong>${seen(each.check)}</strong><span class="wrap">${say(each.says)}${each.fix && html`<br /><span class="soft">${"→ "}${say(each.fix)}</span>`}</span></div></li>`)}</ul>
-      <p class="small soft more"><code>perdure doctor</code> on ${say(found.store)}</p>`}
+      <p class="small soft more"><code>perdure doctor</code></p>`}
   <//>`;
 }

@@ -8,7 +8,8 @@ copy. Called by `parts`, and by adapters that keep what tells the elements of a 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Generic, TypeVar, overload
 
 T = TypeVar("T")
@@ -26,6 +27,9 @@ class Grown(Generic[T]):
 
     def __len__(self) -> int:
         return self._count
+
+    def __iter__(self) -> Iterator[T]:
+        return islice(self._items, self._count)
 
     @overload
     def __getitem__(self, place: int) -> T: ...

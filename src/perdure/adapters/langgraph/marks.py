@@ -1,13 +1,14 @@
 """How a list of messages is seen to be as it was when it was stored, at a fraction of the cost of serialising it.
 
-A message may be changed in place, so that it is the same object says nothing: what it holds is compared, all of it in one call
-that Python carries out in C. Called by `layout`, which keeps a mark for each element of a list, and by `turns`. Keeps P8.
+A message may be changed in place, so that it is the same object says nothing: its content is compared, that of all messages in
+one call that runs no line of Python for each. Called by `layout`, which keeps a mark for each element of a list, and by `turns`.
+Keeps P8.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from operator import attrgetter
+from operator import attrgetter, eq
 from typing import Any, NamedTuple
 
 from langchain_core.messages import BaseMessage
@@ -70,15 +71,13 @@ def same_in_front(
 ) -> int:
     """How many elements in front are as they were. is_other_same: asked about those whose mark does not tell, by their place."""
     count = min(len(value), len(marks))
-    kept = marks[:count]
     try:
-        if [*map(_look, value[:count])] == kept:
+        if all(map(eq, marks, map(_look, value))):
             return count
     except AttributeError:
         pass  # not all of them are messages
-    for place in range(count):
-        mark = kept[place]
-        same = _is_same(value[place], mark) if isinstance(mark, Mark) else is_other_same(place)
+    for place, (element, mark) in enumerate(zip(value, marks, strict=False)):
+        same = _is_same(element, mark) if isinstance(mark, Mark) else is_other_same(place)
         if not same:
             return place
     return count

@@ -58,6 +58,7 @@ def hostile_runs_url(originals: Path, tmp_path: Path) -> str:
 def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     """Run a command in this process, in a folder of its own, with nothing from the caller's environment."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))  # which is not there
     for name in ("PERDURE_STORE", "PERDURE_TENANT", "PERDURE_ACTOR", "PERDURE_DEBUG", "NO_COLOR"):
         monkeypatch.delenv(name, raising=False)
 

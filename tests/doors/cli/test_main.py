@@ -184,6 +184,19 @@ def test_looking_never_makes_a_store(run, tmp_path, name) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_host_gets_the_store_of_the_user_and_commands_are_told_where_it_is(run, tmp_path) -> None:
+    theirs = tmp_path / "home" / ".perdure" / "agent.db"
+    assert run("hook", "generic", "--event", "SessionStart").exit_code == 0
+    assert (theirs.exists(), (tmp_path / "agent.db").exists()) == (True, False)
+    missing = run("sessions")
+    assert missing.exit_code == errors.NotFound.exit_code
+    assert f"--store sqlite:///{theirs}" in missing.stderr
+    assert run("sessions", "--store", f"sqlite:///{theirs}").exit_code == 0
+    (tmp_path / "perdure.toml").write_text('store = "sqlite:///named.db"')  # the control: a folder may name its own
+    run("hook", "generic", "--event", "SessionStart")
+    assert (tmp_path / "named.db").exists()
+
+
 @pytest.mark.parametrize("name", [*LOOKING, "backup"])
 def test_not_a_store_url(run, name) -> None:
     words = [name, "out.bak"] if name == "backup" else [name]

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from perdure.doors.cli.options import CommandWithExamples, StoreOptions, writes
+from perdure.doors.cli.options import CommandWithExamples, StoreOptions, writes_for_hosts
 from perdure.errors import Error, Invalid
 from perdure.model.display import visible
 
@@ -49,7 +49,7 @@ class Hook(CommandWithExamples):
 )
 @click.option("--event", "event_name", default="", metavar="NAME", help="If the host does not say which event it is.")
 @click.option("--session", envvar="PERDURE_SESSION", default="", metavar="NAME", help="Default: one for the workspace.")
-@writes
+@writes_for_hosts
 def hook(asked: StoreOptions, *, host: str, part: int, event_name: str, session: str) -> None:
     """Answer one hook of HOST (claude-code, codex, cursor, gemini, opencode, generic): its event comes on stdin.
 

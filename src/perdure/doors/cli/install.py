@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perdure.doors.cli import settings
 from perdure.doors.cli.doctor import HOST_COLUMNS
-from perdure.doors.cli.options import command, json_option, log_options
+from perdure.doors.cli.options import command, json_option, log_options, user_store_option
 from perdure.doors.cli.output import note, say_json
 from perdure.doors.cli.tables import say_table
 from perdure.errors import Refused
@@ -21,12 +20,6 @@ if TYPE_CHECKING:
     from perdure.doors.hosts.plans import Wanted
 
 NAMES = ("claude-code", "codex", "cursor", "gemini", "opencode", "generic")
-
-
-def _default_store() -> str:
-    from perdure.doors.hosts.places import default_store  # noqa: PLC0415 - help must not load this
-
-    return default_store()
 
 
 @command(
@@ -40,15 +33,7 @@ def _default_store() -> str:
 @click.option("--dry-run", is_flag=True, help="Only show the difference.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--root", default=".", metavar="DIR", help="The workspace. Default: the repository around this folder.")
-@click.option(
-    "--store",
-    envvar="PERDURE_STORE",
-    default=settings.default("store", _default_store),
-    show_default="perdure.toml, or ~/.perdure/agent.db",
-    metavar="URL",
-    show_envvar=True,
-    help="Which store.",
-)
+@user_store_option
 @json_option
 @log_options
 def install(

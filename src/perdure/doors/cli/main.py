@@ -40,6 +40,10 @@ OF_SYSTEM: dict[int, type[Error]] = {
 
 # section -> command -> (module, what it does)
 SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
+    "Begin": {
+        "advise": ("perdure.doors.cli.advise", "Which store fits, why, and what would change that."),
+        "init": ("perdure.doors.cli.init", "Write perdure.toml for a scenario, and make its store."),
+    },
     "Look": {
         "sessions": ("perdure.doors.cli.sessions", "Sessions, newest first."),
         "runs": ("perdure.doors.cli.runs", "Runs of agents, newest first."),
@@ -136,10 +140,6 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "mcp": ("perdure.doors.cli.mcp", "Serve a store to a coding agent as tools (Model Context Protocol)."),
         "hook": ("perdure.doors.cli.hook", "Answer the hook of a coding agent's host."),
         "install": ("perdure.doors.cli.install", "Write a host's configuration, or take it back."),
-    },
-    "Begin": {
-        "advise": ("perdure.doors.cli.advise", "Which store fits, why, and what would change that."),
-        "init": ("perdure.doors.cli.init", "Write perdure.toml for a scenario, and make its store."),
     },
     "Try": {
         "demo": ("perdure.doors.cli.demo", "An agent is killed again and again, and does everything once."),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from perdure.doors.cli.options import StoreOptions, command, writes
+from perdure.doors.cli.options import StoreOptions, command, writes_for_hosts
 from perdure.errors import Invalid, Refused
 
 PLUGINS = "PYDANTIC_DISABLE_PLUGINS"
@@ -25,7 +25,7 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 @click.option("--http", is_flag=True, help="Serve streamable HTTP at /mcp instead of stdin and stdout.")
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="With --http: loopback only.")
 @click.option("--port", type=click.IntRange(1, 65_535), default=8_931, show_default=True, help="With --http.")
-@writes
+@writes_for_hosts
 def mcp(asked: StoreOptions, *, session: str, http: bool, host: str, port: int) -> None:
     """Serve the store to a coding agent: boot, memory, decisions, tasks, effects and questions as tools.
 

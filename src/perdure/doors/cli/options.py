@@ -1,8 +1,8 @@
 """The options of every command: which store, for which tenant, as whom, for people or for machines.
 
 `@command(…)` makes a command with examples; `@reads` and `@writes`, and `@whole` and `@writes_whole` (the store of
-all tenants) hand it an `Asked` as its first argument, which opens the store. A command that only reads never makes a store: a
-missing file is NotFound, with the way out.
+all tenants) hand it `StoreOptions` as its first argument, which opens the store; `@writes_for_hosts` too, whose default is the
+store of coding agents. A command that only reads never makes a store: a missing file is NotFound, with the way out.
 """
 
 from __future__ import annotations
@@ -102,9 +102,15 @@ class StoreOptions:
 
         address = url.parse(self.store)
         if address.path is not None and _is_missing(address.path):
-            another = "name another with --store URL or PERDURE_STORE; `perdure init` or your program's perdure.open makes one"
-            hint = url.from_root(address.scheme, address.path) or another
+            hint = url.from_root(address.scheme, address.path) or self._another()
             raise NotFound(f"there is no store at {address.path}", path="store", hint=hint)
+
+    def _another(self) -> str:
+        """The hint for a store that is not there. That of the coding agents lies elsewhere by default."""
+        theirs = _user_store() if self.store == DEFAULT_STORE else ""
+        if theirs and not _is_missing(Path(theirs.removeprefix("sqlite:///"))):
+            return f"your coding agents use --store {theirs}; `perdure init` makes one here"
+        return "name another with --store URL or PERDURE_STORE; `perdure init` or your program's perdure.open makes one"
 
 
 def _is_missing(path: Path) -> bool:
@@ -125,15 +131,30 @@ def login() -> str:
 
 def store_option(function: Body) -> Body:
     """--store"""
+    return _store_option(function, lambda: DEFAULT_STORE, DEFAULT_STORE)
+
+
+def user_store_option(function: Body) -> Body:
+    """--store, for coding agents: by default the user's, so that no folder in which a host starts us gets a store."""
+    return _store_option(function, _user_store, "~/.perdure/agent.db")
+
+
+def _store_option(function: Body, default: Callable[[], str], shown: str) -> Body:
     return click.option(
         "--store",
         envvar="PERDURE_STORE",
-        default=settings.default("store", lambda: DEFAULT_STORE),
-        show_default=f"perdure.toml, or {DEFAULT_STORE}",
+        default=settings.default("store", default),
+        show_default=f"perdure.toml, or {shown}",
         metavar="URL",
         show_envvar=True,
         help="Which store.",
     )(function)
+
+
+def _user_store() -> str:
+    from perdure.doors.hosts.places import default_store  # noqa: PLC0415 - help must not load this
+
+    return default_store()
 
 
 def json_option(function: Body) -> Body:
@@ -226,12 +247,20 @@ def writes_whole(function: Body) -> Body:
 
 def writes(function: Body) -> Body:
     """A command that changes a store, as somebody."""
+    return store_option(_writing(function))
 
+
+def writes_for_hosts(function: Body) -> Body:
+    """A command that a coding agent's host calls, and that changes a store as somebody."""
+    return user_store_option(_writing(function))
+
+
+def _writing(function: Body) -> Body:
     @functools.wraps(function)
     def run(*, store: str, tenant: str, actor: str, as_json: bool, **own: Any) -> Any:
         return function(StoreOptions(store, tenant, as_json=as_json, actor=actor), **own)
 
-    return store_option(_tenant_option(actor_option(json_option(log_options(run)))))
+    return _tenant_option(actor_option(json_option(log_options(run))))
 
 
 def subjects_option(function: Body) -> Body:

@@ -48,7 +48,9 @@ class AsyncTask(TaskFacts, AsyncStreamHandle):
         not to be done.
         """
         holder = self._caller.core.holder
-        self._record = await self._write(tasks.claim, self.id, holder=holder, ttl=ttl)
+        self._record = await self._take(
+            self._caller.fenced(tasks.claim), tasks.give_back, self.id, holder=holder, ttl=ttl
+        )
         self._token = self._record.token
         return self
 
@@ -175,7 +177,9 @@ class AsyncWork(AsyncStreamHandle):
     async def claim_next(self, *, ttl: Duration | None = None, label: str | None = None) -> AsyncTask | None:
         """Take the first task that is ready; None if none is. Atomic: no two callers get the same one."""
         holder = self._caller.core.holder
-        record = await self._write(tasks.claim_next, holder=holder, ttl=ttl, label=label)
+        record = await self._take(
+            self._caller.fenced(tasks.claim_next), tasks.give_back, holder=holder, ttl=ttl, label=label
+        )
         if record is None:
             return None
         return AsyncTask(self._caller, self._stream, self._pin, record, token=record.token)

@@ -4,8 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Concatenate, ParamSpec, TypeVar
+from contextlib import suppress
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from perdure.errors import Error
+from perdure.handles.taking import Taking
 from perdure.log.change import Stream
 from perdure.planes.reading.sides import OtherSide
 from perdure.runtime.callers import Caller
@@ -54,6 +57,25 @@ class StreamHandle:
     def _state(self, verb: Callable[Concatenate[Tx, Stream, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Write down a fact, which no lock that was lost meanwhile can undo."""
         return self._caller.write_in(self._stream, verb, args, kwargs, self._pin)
+
+    def _take(
+        self, verb: Callable[Concatenate[Tx, Stream, P], T], back: Callable[[Tx, Stream, Any], None], /, *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:  # fmt: skip
+        """Take something for this caller. If it is stopped before it hears that it got it, it is given back. Not fenced: see
+        `_write`.
+        """
+        if not self._caller.core.acts:
+            return self._state(verb, *args, **kwargs)
+        taking = Taking(verb, back)
+        try:
+            return self._state(taking, *args, **kwargs)
+        except Exception:
+            raise
+        except BaseException:
+            with suppress(Error):  # the store is away: it is free when its time is over, or this process ends
+                self._state(taking.give_back)
+            raise
 
     def _read(self, verb: Callable[Concatenate[Reader, Stream, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         return self._caller.read(verb, self._stream, *args, **kwargs)

@@ -49,7 +49,7 @@ class Task(TaskFacts, StreamHandle):
         not to be done.
         """
         holder = self._caller.core.holder
-        self._record = self._write(tasks.claim, self.id, holder=holder, ttl=ttl)
+        self._record = self._take(self._caller.fenced(tasks.claim), tasks.give_back, self.id, holder=holder, ttl=ttl)
         self._token = self._record.token
         return self
 
@@ -176,7 +176,7 @@ class Work(StreamHandle):
     def claim_next(self, *, ttl: Duration | None = None, label: str | None = None) -> Task | None:
         """Take the first task that is ready; None if none is. Atomic: no two callers get the same one."""
         holder = self._caller.core.holder
-        record = self._write(tasks.claim_next, holder=holder, ttl=ttl, label=label)
+        record = self._take(self._caller.fenced(tasks.claim_next), tasks.give_back, holder=holder, ttl=ttl, label=label)
         if record is None:
             return None
         return Task(self._caller, self._stream, self._pin, record, token=record.token)

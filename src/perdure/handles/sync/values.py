@@ -168,7 +168,7 @@ class Lock(LockFacts, StreamHandle):
     def _acquire(self) -> Self:
         holder = self._caller.core.holder
         self._caller.heartbeat.prove()
-        self._held = self._state(locks.acquire, self._name, ttl=self._ttl, holder=holder)
+        self._held = self._take(locks.acquire, locks.give_back, self._name, ttl=self._ttl, holder=holder)
         self._block = self._caller.enter(locks.Fence(self._stream, self._name, self.token))
         return self
 

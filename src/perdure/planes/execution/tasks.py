@@ -237,6 +237,14 @@ def _take(tx: Tx, stream: Stream, found: TaskRecord, holder: str, ttl: Duration 
     )
 
 
+def give_back(tx: Tx, stream: Stream, taken: TaskRecord) -> None:
+    """Release a task of which its claimer never heard. Nothing if it does not stand as it was claimed then."""
+    found = task(tx, stream, taken.id)
+    same = ("status", "holder", "token", "changed_at")
+    if all(getattr(found, each) == getattr(taken, each) for each in same):
+        move(tx, stream, taken.id, "release", token=taken.token)
+
+
 def move(
     tx: Tx,
     stream: Stream,

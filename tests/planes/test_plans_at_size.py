@@ -53,6 +53,7 @@ WHOLE = {
     "effect_get": "by number or key, never without either",
     "effects_of_stream open": "what is open in a run since its last checkpoint",
     "effects_of_store of": "effects of runs only, where a store has none",
+    "effects_counted": "the page of a run says how many effects it had: counted in the index",
     "effects_kept": "the journal of a run since its last checkpoint",
     "waits_kept": "likewise",
     "wait_get": "likewise",

@@ -143,6 +143,9 @@ class Connections:
         if len(data) > ANSWER_MAX_BYTES:
             connection.close()
             raise Unavailable(f"the answer has more than {ANSWER_MAX_BYTES} bytes", path="answer")
+        if response.length:  # it was cut off: a bounded read does not say so
+            connection.close()
+            raise http.client.IncompleteRead(data, response.length)
         self._give_back(connection, keeps=not response.will_close)
         return RemoteAnswer(response.status, data)
 

@@ -189,8 +189,8 @@ def holds(reads: Reads, lease: Lease) -> bool:
 
 # -- after a restore ------------------------------------------------------------------------------------------
 #
-# What a run did after the backup may be forgotten (docs/guarantees.md): `claim` notes the last event from before the restore,
-# and it stands until the run ends or somebody vouches for it.
+# A part of a run from after the backup may be forgotten (docs/guarantees.md): `claim` notes the last event before the restore,
+# which stands until the run ends or somebody vouches for it.
 
 
 def is_known(reads: Reads, stream: Stream) -> bool:

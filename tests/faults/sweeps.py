@@ -122,8 +122,9 @@ def first_points(report: Report) -> list[Point]:
 
 
 def sampled(swept: Ground, points: list[Any], count: int) -> list[Any]:
-    """Their share in a full sweep; else so many by the seed, others on each store, fewer where a life takes longer."""
-    some = math.ceil(len(points) * SHARE / 100) if FULL else count if swept.url is None else max(count // 4, 2)
+    """So many by the seed, others on each store, fewer where a life takes longer; in a full sweep their share, if more."""
+    least = count if swept.url is None else max(count // 4, 2)
+    some = max(least, math.ceil(len(points) * SHARE / 100)) if FULL else least
     return points if some >= len(points) else random.Random(f"{swept.kind} {SEED}").sample(points, some)
 
 

@@ -63,7 +63,7 @@ def greets(run: perdure.Run) -> str:
 
 
 def complaints(store_url: str) -> dict[str, list[Finding]]:
-    """What the checks of a living store complain about, by check. Other tests on the server may hold back its feed."""
+    """The complaints of the checks of a living store, by check. Other tests on the server may hold back its feed."""
     found: dict[str, list[Finding]] = {}
     for finding in health.examine(store_url).findings:
         if finding.severity is not Severity.OK and finding.check not in ("fsync", "role", "checksums", "feed"):

@@ -100,7 +100,7 @@ def lapse_sqlite(path: str) -> bool:
     try:
         connection.set_busy_timeout(200)
         connection.execute("UPDATE holders SET expires_at = 1")
-    except apsw.BusyError:
+    except (apsw.BusyError, apsw.SQLError):  # it has the lock, or stopped before it had made the tables
         return False
     finally:
         connection.close()

@@ -128,7 +128,7 @@ def traced() -> dict[str, set[str]]:
         core, wanted = caller.core, workers.drivable([one_act.name], [one_act.program])
         for trace in (False, True):
             killed(url, 1)
-            seen = await caller.read(workers.look, wanted, 10, core.living.is_dead, core.holder)
+            seen = await caller.read(workers.look, wanted, 10, core.liveness.is_dead, core.holder)
             if trace:
                 tracing.set()
             task = await worker._claim(seen.suspects[0], Company.NOBODY)

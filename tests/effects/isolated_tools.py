@@ -122,10 +122,10 @@ def give_unstorable(path: str, how: str) -> Any:
 
 if __name__ == "__main__":
     import effects.isolated_tools as itself
-    from perdure.stores.liveness import Living
+    from perdure.stores.liveness import Liveness
 
     if len(sys.argv) > 3:
-        Living.lock = lambda self: ()
+        Liveness.lock = lambda self: ()
     with perdure.open(sys.argv[1]) as opened:
         os.write(1, f"{opened._caller.core.holder}\n".encode())
         opened.session("a").act(itself.stay, sys.argv[2], key="k")

@@ -14,7 +14,7 @@ import msgspec
 
 from perdure.effects import ledger
 from perdure.effects.acting import Acting
-from perdure.effects.commands import CallFunction, Came, CheckLease, Read, Write
+from perdure.effects.commands import CallFunction, CallOutcome, CheckLease, Read, Write
 from perdure.effects.ledger import Intent
 from perdure.effects.settling import Action
 from perdure.effects.tool import Tool, digest_of, tool
@@ -24,7 +24,7 @@ from perdure.log.event import Body
 from perdure.model.instants import SECOND_US
 from perdure.model.records.effects import Absent, EffectRecord, Happened, Unknown
 from perdure.stores.clocks import Clocks
-from perdure.stores.in_flight import Flights
+from perdure.stores.in_flight import InFlight
 from perdure.stores.tool_limits import Slots
 from perdure.stores.tx import LOG
 
@@ -247,7 +247,7 @@ class Process:
     def __init__(self, world: World, number: int) -> None:
         self.world = world
         self.holder = f"{number:032x}"
-        self.living, self.flights, self.slots, self.tide = Lives(world), Flights(), Slots(), Notes()
+        self.liveness, self.in_flight, self.slots, self.rollback_guard = Lives(world), InFlight(), Slots(), Notes()
         world.token += 1
         self.token = world.token
         acting = Acting(self, STREAM, "worker", 1, in_run=True, token=self.token)  # type: ignore[arg-type]
@@ -326,11 +326,11 @@ class Process:
                 return None
             case CallFunction(function):
                 try:
-                    return Came(function())
+                    return CallOutcome(function())
                 except Died:
                     raise
                 except BaseException as error:
-                    return Came(None, error)
+                    return CallOutcome(None, error)
         return None  # a pause is over at once
 
     def bury(self) -> None:

@@ -14,7 +14,7 @@ import pytest
 import perdure
 from perdure.effects.sending import Sending
 from perdure.model.crash_points import arm
-from perdure.stores.in_flight import Flights
+from perdure.stores.in_flight import InFlight
 
 CALLS = [perdure.Call("c1", "post_once", {"letter": "a"}), perdure.Call("c2", "post_once", {"letter": "b"})]
 
@@ -69,7 +69,7 @@ def test_nor_are_the_calls_of_a_batch(session):
 
 
 def test_control_without_the_announcement_it_is_taken_for_doubt(session, monkeypatch):
-    monkeypatch.setattr(Flights, "is_announced", lambda *_: False)
+    monkeypatch.setattr(InFlight, "is_announced", lambda *_: False)
     (met,) = between(lambda: act(session), lambda: act(session))
     assert type(met) is perdure.InDoubt
 
@@ -157,7 +157,7 @@ def test_doubt_that_was_recorded_meanwhile_is_taken_back(session, monkeypatch):
     def stop_in_doubt() -> None:
         disarm()
         with monkeypatch.context() as patched:
-            patched.setattr(Flights, "is_announced", lambda *_: False)
+            patched.setattr(InFlight, "is_announced", lambda *_: False)
             with ThreadPoolExecutor(1) as other:
                 assert type(other.submit(act, session).exception()) is perdure.InDoubt
         raise KeyboardInterrupt

@@ -267,12 +267,14 @@ def test_the_child_dies_with_its_caller_and_nobody_is_proved_dead_before_that(tm
     program.kill()
     program.wait()
     with perdure.open(f"sqlite:///{tmp_path}/c.db") as store:
-        living = store._caller.core.living
-        living.begin()
-        assert not living.is_dead(holder)  # the child, stopped, holds the lock: it may still send
+        liveness = store._caller.core.liveness
+        liveness.begin()
+        assert not liveness.is_dead(holder)  # the child, stopped, holds the lock: it may still send
         os.kill(child, signal.SIGCONT)
         until(lambda: not is_alive(child) and not is_alive(grandchild))
-        until(lambda: living.is_dead(holder))  # the kernel lets the lock go a moment after the process is seen as gone
+        until(
+            lambda: liveness.is_dead(holder)
+        )  # the kernel lets the lock go a moment after the process is seen as gone
 
 
 @pytest.mark.parametrize("caller", [["without the lock"]], indirect=True)
@@ -282,7 +284,7 @@ def test_control_without_the_lock_it_is_taken_for_dead_while_its_child_may_still
     program.kill()
     program.wait()
     with perdure.open(f"sqlite:///{tmp_path}/c.db") as store:
-        assert store._caller.core.living.is_dead(holder)
+        assert store._caller.core.liveness.is_dead(holder)
     assert is_alive(child)
     os.kill(child, signal.SIGCONT)
     until(lambda: not is_alive(child))

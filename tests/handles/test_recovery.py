@@ -110,7 +110,7 @@ def test_a_sender_that_lives_is_left_alone(url, world) -> None:
 def lock_files(store) -> set[str]:
     """Of other processes; none, if the folder went with the last of them."""
     core = store._caller.core
-    return {path.name for path in core.living.folder.glob("*")} - {core.holder, "tide", ".gitignore"}
+    return {path.name for path in core.liveness.folder.glob("*")} - {core.holder, "tide", ".gitignore"}
 
 
 @pytest.mark.parametrize("tool", ["left_idempotent", "left_unsafe"])

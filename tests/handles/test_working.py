@@ -12,7 +12,7 @@ from perdure.handles.working import open_for_worker
 from perdure.runtime import worker as working
 from perdure.runtime.worker import Worker, WorkerSettings
 from perdure.stores import liveness
-from perdure.stores.liveness import Living
+from perdure.stores.liveness import Liveness
 
 DEAD = "d" * 32
 
@@ -22,7 +22,7 @@ def hired(tmp_path, monkeypatch):
     monkeypatch.setattr(liveness, "OLD_SECONDS", -3600.0)
     perdure.open(f"sqlite:///{tmp_path}/a.db").close()
     caller = open_for_worker(f"sqlite:///{tmp_path}/a.db", actor="worker", tenant="default", lease_seconds=60.0)
-    caller.core.living.begin()
+    caller.core.liveness.begin()
     yield lambda: Worker(caller, {}, WorkerSettings(suspects_only=True), run_for)
     caller.heartbeat.close()
     caller.core.close()
@@ -30,7 +30,7 @@ def hired(tmp_path, monkeypatch):
 
 def leave(worker):
     """A lock file whose process is gone."""
-    path = worker._core.living.folder / DEAD
+    path = worker._core.liveness.folder / DEAD
     path.touch()
     return path
 
@@ -59,6 +59,6 @@ def test_what_cannot_be_tidied_is_said_and_keeps_nobody(hired, monkeypatch, capl
     async def main():
         assert await hired()._look() is None  # there are no suspects: it is done
 
-    monkeypatch.setattr(Living, "tidy", refuse)
+    monkeypatch.setattr(Liveness, "tidy", refuse)
     asyncio.run(main())
     assert "not here" in caplog.text

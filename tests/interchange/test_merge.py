@@ -23,7 +23,7 @@ from perdure.stores.files.engine import FilesEngine
 from perdure.stores.files.journal import LineLog
 from perdure.stores.files.layout import Layout
 from perdure.stores.files.line import FORMAT, Line, WrittenStore, names_of, written
-from perdure.stores.files.other_side import Theirs, in_conflict
+from perdure.stores.files.other_side import OtherSideLog, in_conflict
 from perdure.stores.schema_upgrade import raise_epoch
 from perdure.stores.sqlite import SqliteConnection
 from perdure.stores.store import Fault, FaultKind
@@ -780,7 +780,7 @@ def test_a_clone_in_which_somebody_is_at_work_is_not_merged(folder, tmp_path):
 
 def test_control_without_the_look_its_runs_are_ready_on_both_sides(folder, tmp_path, monkeypatch):
     run = another_store(tmp_path / "another")
-    monkeypatch.setattr(Theirs, "shares_a_past_with", lambda *_: True)
+    monkeypatch.setattr(OtherSideLog, "shares_a_past_with", lambda *_: True)
     merge(url(folder), str(tmp_path / "another"))
     with perdure.open(url(folder)) as ours, perdure.open(url(tmp_path / "another")) as theirs:
         assert {store.run(run).record.status.value for store in (ours, theirs)} == {"ready"}

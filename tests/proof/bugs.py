@@ -25,7 +25,7 @@ from perdure.planes.conversation import turns
 from perdure.planes.execution import runs, steps, tasks, waits
 from perdure.planes.memory import values
 from perdure.planes.recovery import checkpoints, epochs, leases, locks, presence
-from perdure.runtime import course, driving, journal, outward, shells, undoing
+from perdure.runtime import driving, journal, outward, run_replay, shells, undoing
 from perdure.stores import lane, liveness, tx
 from perdure.stores.store import Fault
 
@@ -243,12 +243,12 @@ def _void(real: Any) -> Any:
     return lambda reads, holder, dead: True
 
 
-@bug("a lock file proves nothing: the dead pass for alive", "acts pays", (liveness.Living, "is_dead"))
+@bug("a lock file proves nothing: the dead pass for alive", "acts pays", (liveness.Liveness, "is_dead"))
 def _immortal(real: Any) -> Any:
     return lambda self, holder: False
 
 
-@bug("the living pass for dead", "pays acts", (liveness.Living, "is_dead"))
+@bug("the living pass for dead", "pays acts", (liveness.Liveness, "is_dead"))
 def _mortal(real: Any) -> Any:
     return lambda self, holder: holder != self._holder
 
@@ -276,7 +276,7 @@ def _unwoken(real: Any) -> Any:
     return lambda tx, stream: None
 
 
-@bug("nobody looks at what came while the run went to rest", "asked pays", (course, "go_to_rest"))
+@bug("nobody looks at what came while the run went to rest", "asked pays", (run_replay, "go_to_rest"))
 def _sleeps_on(real: Any) -> Any:
     def go_to_rest(tx: Any, stream: Any, lease: Any, *args: Any) -> None:
         lease.disturbed = False
@@ -326,7 +326,7 @@ def _bare_undo(real: Any) -> Any:
         yield from ()
         tool = driving.sagas.tools[record.tool].undo
         with contextlib.suppress(OSError, outcomes.Failed, outcomes.Unavailable):
-            tool.call(tool.fn, course.undo_args(tool, record), key=f"{record.key} {driving.hold.lease.token}")
+            tool.call(tool.fn, run_replay.undo_args(tool, record), key=f"{record.key} {driving.hold.lease.token}")
 
     return undo
 

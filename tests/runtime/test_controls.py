@@ -27,7 +27,7 @@ from perdure.errors import Error
 from perdure.handles.aio.run import AsyncSaga as Saga
 from perdure.planes.execution import runs, steps, waits
 from perdure.planes.recovery import leases
-from perdure.runtime import course, outward, places, undoing
+from perdure.runtime import outward, places, run_replay, undoing
 from perdure.runtime.driving import Driving, Hold, Sagas
 from perdure.runtime.invoking import Flight
 from perdure.runtime.journal import Journal
@@ -242,7 +242,7 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
         runs, "_by_key", lambda *_: None, AsyncRunsContract, "test_the_same_key_is_the_same_run", {},
     ),
     "a cut loses sight of nothing": (
-        course, "cut", lambda tx, stream, *_: (runs.cut(tx, stream), tx.seq(stream)), AsyncCutsContract,
+        run_replay, "cut", lambda tx, stream, *_: (runs.cut(tx, stream), tx.seq(stream)), AsyncCutsContract,
         "test_a_cut_must_not_lose_sight_of_anything", {},
     ),
     "a run that waits has its time": (
@@ -261,7 +261,7 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
         "test_a_saga_settles_what_it_interrupted_and_leaves_other_branches_alone", {},
     ),
     "an answer in the meantime is not lost": (
-        course, "go_to_rest", always_rest, AsyncBranchesContract,
+        run_replay, "go_to_rest", always_rest, AsyncBranchesContract,
         "test_an_answer_that_comes_while_another_branch_works_is_not_lost", {},
     ),
     "tasks are numbered": (

@@ -15,7 +15,16 @@ import pytest
 import perdure
 from effects.stepping import STREAM, Books, Choices, Died, Notes, ways
 from perdure.effects import ledger
-from perdure.effects.commands import CallFunction, CallProgram, Came, CheckLease, Consult, Read, StopBranches, Write
+from perdure.effects.commands import (
+    CallFunction,
+    CallOutcome,
+    CallProgram,
+    CheckLease,
+    Consult,
+    Read,
+    StopBranches,
+    Write,
+)
 from perdure.effects.ending import end_run
 from perdure.effects.tool import tool
 from perdure.errors import Failed, Unavailable
@@ -26,10 +35,10 @@ from perdure.model.records.runs import RunRecord, RunStatus, StepRecord
 from perdure.planes.execution import runs, steps
 from perdure.planes.reading.durations import store_now
 from perdure.planes.recovery.leases import Lease
-from perdure.runtime import course, driver
+from perdure.runtime import driver, run_replay
 from perdure.runtime.driving import Driving
 from perdure.runtime.journal import Journal
-from perdure.stores.in_flight import Flights
+from perdure.stores.in_flight import InFlight
 from perdure.stores.tool_limits import Slots
 
 STEPS_MAX = 400
@@ -138,9 +147,9 @@ class Core:
 
     def __init__(self, world: World, number: int) -> None:
         self.holder = f"{number:032x}"
-        self.flights, self.slots, self.tide = Flights(), Slots(), Notes()
+        self.in_flight, self.slots, self.rollback_guard = InFlight(), Slots(), Notes()
         self.clocks = SimpleNamespace(now=lambda: world.books.now)
-        self.living = SimpleNamespace(
+        self.liveness = SimpleNamespace(
             begin=lambda: None, is_dead=world.dead.__contains__, is_held=lambda holder: holder not in world.dead
         )
 
@@ -205,7 +214,7 @@ class Process:
             case CheckLease():
                 return None
             case Consult(function, kwargs, _, _, args):
-                return Came(function(*args, **kwargs))
+                return CallOutcome(function(*args, **kwargs))
             case CallFunction(function):
                 return came_of(function)
             case CallProgram():
@@ -227,13 +236,13 @@ class Process:
             world.journal.append(StepRecord(seq, doc["place"], doc["name"], doc["digest"], doc.get("value"), None, {}))
         elif verb is end_run:
             world.ended = (args[1], args[2])
-        elif verb not in (runs.release, course.go_to_rest):
+        elif verb not in (runs.release, run_replay.go_to_rest):
             return verb(world.books, STREAM, *args, **kwargs)
         return None
 
     def _read(self, verb: Any, args: Any, kwargs: Any) -> Any:
         world = self.world
-        if verb is course.journal_of:
+        if verb is run_replay.journal_of:
             done = [] if world.broken == "steps are not replayed" else world.journal
             return Journal(done, [] if world.broken == "effects are not replayed" else world.effects())
         if verb is ledger.all_effects:
@@ -250,14 +259,14 @@ def bury(taken: Any) -> None:
             taken.throw(Unavailable("it is dead"))
 
 
-def came_of(function: Any) -> Came:
+def came_of(function: Any) -> CallOutcome:
     """What came of a call, unless the process died in it."""
     try:
-        return Came(function())
+        return CallOutcome(function())
     except Died:
         raise
     except BaseException as error:
-        return Came(None, error)
+        return CallOutcome(None, error)
 
 
 def record(world: World) -> RunRecord:

@@ -17,8 +17,8 @@ from runtime.crew import until
 # A child that says that it is ready, does something, and tells of it in a file.
 CHILD = """
 import os, signal, socket, sys, time
-from perdure.runtime.supervisor_pipe import Lifeline
-line = Lifeline.from_fd(int(sys.argv[1]))
+from perdure.runtime.supervisor_pipe import SupervisorPipe
+line = SupervisorPipe.from_fd(int(sys.argv[1]))
 kind, folder = sys.argv[2], sys.argv[3]
 def note(what):
     with open(f"{folder}/notes", "a") as out:

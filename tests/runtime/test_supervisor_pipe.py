@@ -6,13 +6,13 @@ import socket
 
 import pytest
 
-from perdure.runtime.supervisor_pipe import LINE_MAX_BYTES, Lifeline
+from perdure.runtime.supervisor_pipe import LINE_MAX_BYTES, SupervisorPipe
 
 
 @pytest.fixture
 def ends():
     one, other = socket.socketpair()
-    first = Lifeline(one)
+    first = SupervisorPipe(one)
     yield first, other
     first.close()
     other.close()

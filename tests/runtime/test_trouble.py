@@ -20,10 +20,10 @@ from perdure.handles.programs import run_for
 from perdure.model.crash_points import arm
 from perdure.planes.execution import workers
 from perdure.planes.recovery import leases
-from perdure.runtime import course, places
+from perdure.runtime import places, run_replay
 from perdure.runtime.driving import Hold
 from perdure.runtime.shells import adrive
-from perdure.stores.in_flight import Flights
+from perdure.stores.in_flight import InFlight
 from perdure.stores.lane import Lane
 
 AWAY = perdure.Unavailable("the database does not answer", path="store")
@@ -128,7 +128,7 @@ def test_a_journal_that_cannot_be_read_now_is_read_later(url, monkeypatch):
         (handle,) = store.runs()
         store.answer(handle.waits()[0].id, "yes")
         with monkeypatch.context() as patched:
-            patched.setattr(course, "journal_of", lambda *_: (_ for _ in ()).throw(AWAY))
+            patched.setattr(run_replay, "journal_of", lambda *_: (_ for _ in ()).throw(AWAY))
             for _ in range(7):
                 with pytest.raises(perdure.Unavailable):
                     store.drive(two, key="k")
@@ -182,7 +182,7 @@ def test_a_call_that_was_left_behind_is_not_taken_for_over(url):
 
 
 def test_control_a_flight_that_ends_when_nobody_waits_for_it(url, monkeypatch):
-    monkeypatch.setattr(Flights, "has_attempt", lambda *_: False)
+    monkeypatch.setattr(InFlight, "has_attempt", lambda *_: False)
     line = Line()
     line.story(url, seconds=60)
     assert line.begun == 2
@@ -223,7 +223,7 @@ def test_of_two_who_drive_at_once_one_does(url):
 
 
 def test_control_a_run_that_anybody_of_the_process_takes(url, monkeypatch):
-    monkeypatch.setattr(Flights, "begin", lambda *_: True)
+    monkeypatch.setattr(InFlight, "begin", lambda *_: True)
     assert driven_by_two(url)[0] != [perdure.Conflict] * 8
 
 

@@ -18,8 +18,8 @@ from perdure.planes.recovery.leases import Company, Lease
 from perdure.runtime import log_context
 from perdure.runtime import worker as module
 from perdure.runtime.agent import Agent, Policy
-from perdure.runtime.course import Drive
-from perdure.runtime.pausing import Leaving
+from perdure.runtime.run_replay import Drive
+from perdure.runtime.stopping import Leaving
 from perdure.runtime.worker import Worker, WorkerSettings
 
 ME = "0" * 32
@@ -64,7 +64,7 @@ class Desk:
     epoch = 1
 
     def __init__(self, ready=(), suspects=()):
-        self.core = self.living = self.heartbeat = self.engine = self
+        self.core = self.liveness = self.heartbeat = self.engine = self
         self.holder, self.folder = ME, None
         self.ready = list(ready)
         self.suspects = list(suspects)

@@ -11,7 +11,7 @@ import pytest
 import perdure
 from perdure.errors import Error
 from perdure.stores import liveness as module
-from perdure.stores.liveness import Living, folder_for
+from perdure.stores.liveness import Liveness, folder_for
 
 ME, OTHER = "a" * 32, "b" * 32
 
@@ -30,13 +30,13 @@ def dead(folder):
 
 
 def test_the_control_in_a_folder_of_our_own_a_free_lock_is_a_death(dead):
-    assert Living(dead, ME).is_dead(OTHER)
+    assert Liveness(dead, ME).is_dead(OTHER)
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o770, 0o702, 0o1777])
 def test_where_others_may_write_nothing_is_proved(dead, mode):
     dead.chmod(mode)
-    made = Living(dead, ME)
+    made = Liveness(dead, ME)
     assert not made.is_dead(OTHER)
     made.begin()
     assert (made.folder, made.lock()) == (None, ())
@@ -44,26 +44,26 @@ def test_where_others_may_write_nothing_is_proved(dead, mode):
 
 def test_a_folder_of_somebody_else_proves_nothing(dead, monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: dead.stat().st_uid + 1)
-    assert not Living(dead, ME).is_dead(OTHER)
+    assert not Liveness(dead, ME).is_dead(OTHER)
 
 
 def test_a_link_in_its_place_proves_nothing(dead, tmp_path):
     link = tmp_path / "link.live"
     link.symlink_to(dead)
-    made = Living(link, ME)
+    made = Liveness(link, ME)
     assert not made.is_dead(OTHER)
     made.begin()
     assert made.folder is None
 
 
 def test_a_folder_that_is_not_there_proves_nothing(folder):
-    assert not Living(folder, ME).is_dead(OTHER)
+    assert not Liveness(folder, ME).is_dead(OTHER)
 
 
 def test_a_folder_is_made_for_us_alone_whatever_the_umask(folder):
     before = os.umask(0)
     try:
-        made = Living(folder, ME)
+        made = Liveness(folder, ME)
         made.begin()
     finally:
         os.umask(before)
@@ -98,7 +98,7 @@ def test_nothing_is_left_when_the_last_one_has_closed_the_store(request, tmp_pat
         with perdure.open(where) as first:
             last.drive(nothing, key="last")
             first.drive(nothing, key="first")
-            folder = first._caller.core.living.folder
+            folder = first._caller.core.liveness.folder
             assert names(folder) == {store._caller.core.holder for store in (first, last)}
         assert names(folder) == {last._caller.core.holder}
     assert names(tmp_path / "tmp") == (set() if url == "postgres" else {"a.db"})
@@ -138,4 +138,4 @@ def test_what_the_disk_says_is_an_error_of_ours(folder, monkeypatch):
 
     monkeypatch.setattr(module.os, "open", full)
     with pytest.raises(perdure.Full, match="No space left"):
-        Living(folder, ME).begin()
+        Liveness(folder, ME).begin()

@@ -14,15 +14,15 @@ import pytest
 
 from perdure.errors import Unavailable
 from perdure.stores import liveness as module
-from perdure.stores.liveness import OLD_SECONDS, Living
+from perdure.stores.liveness import OLD_SECONDS, Liveness
 
 ME, OTHER, THIRD = "a" * 32, "b" * 32, "e" * 32
 HOLD = """
 import sys
 from pathlib import Path
-from perdure.stores.liveness import Living
-living = Living(Path(sys.argv[1]), sys.argv[2])
-living.begin()
+from perdure.stores.liveness import Liveness
+liveness = Liveness(Path(sys.argv[1]), sys.argv[2])
+liveness.begin()
 print(1, flush=True)
 sys.stdin.read()
 """
@@ -35,7 +35,7 @@ def folder(tmp_path) -> Path:
 
 @pytest.fixture
 def mine(folder):
-    made = Living(folder, ME)
+    made = Liveness(folder, ME)
     made.begin()
     yield made
     made.end()
@@ -86,7 +86,7 @@ def test_whoever_lives_is_not_dead_and_whoever_was_killed_is(mine, other):
 
 
 def test_a_clean_end_leaves_nothing(folder):
-    made = Living(folder, ME)
+    made = Liveness(folder, ME)
     made.begin()
     made.begin()
     assert names(folder) == {ME}
@@ -95,7 +95,7 @@ def test_a_clean_end_leaves_nothing(folder):
 
 
 def test_who_ends_while_something_names_it_is_proved_to_be_gone(mine, folder):
-    left = Living(folder, OTHER)
+    left = Liveness(folder, OTHER)
     left.begin()
     left.stay_named()
     assert not mine.is_dead(OTHER)
@@ -128,7 +128,7 @@ def test_the_file_of_the_living_stays_however_old(mine, other, folder):
 
 @pytest.mark.usefixtures("other")
 def test_control_without_the_proof_the_living_lose_theirs(mine, folder, monkeypatch):
-    monkeypatch.setattr(Living, "is_dead", lambda _self, holder: holder != ME)
+    monkeypatch.setattr(Liveness, "is_dead", lambda _self, holder: holder != ME)
     grow_old(folder)
     assert mine.tidy(lambda: ()) == 1
     assert names(folder) == {ME}
@@ -165,8 +165,8 @@ def test_somebody_elses_folder_is_left_alone(mine, other, folder):
 
 
 def test_where_nothing_can_be_proved_there_is_nothing_to_tidy(tmp_path):
-    assert Living(None, ME).tidy(lambda: ()) == 0
-    assert Living(tmp_path / "none", ME).tidy(lambda: ()) == 0
+    assert Liveness(None, ME).tidy(lambda: ()) == 0
+    assert Liveness(tmp_path / "none", ME).tidy(lambda: ()) == 0
 
 
 # -- beginning beside somebody who tidies ----------------------------------------------------------------------
@@ -181,7 +181,7 @@ def test_a_file_never_has_a_holders_name_without_its_lock(folder, monkeypatch):
         rename(name, *given, src_dir_fd=src_dir_fd, **more)
 
     monkeypatch.setattr(os, "rename", look)
-    made = Living(folder, ME)
+    made = Liveness(folder, ME)
     made.begin()
     assert seen == [({ME + ".new"}, False)]
     assert names(folder) == {ME}
@@ -196,11 +196,11 @@ def test_who_stood_still_before_it_had_its_lock_makes_another(folder, monkeypatc
         if not taken and how == fcntl.LOCK_EX:
             taken.append(fd)
             grow_old(folder)
-            assert Living(folder, OTHER).tidy(lambda: ()) == 1
+            assert Liveness(folder, OTHER).tidy(lambda: ()) == 1
         return flock(fd, how)
 
     monkeypatch.setattr(fcntl, "flock", stand_still)
-    made = Living(folder, ME)
+    made = Liveness(folder, ME)
     made.begin()
     assert taken
     assert names(folder) == {ME}
@@ -215,7 +215,7 @@ def test_control_one_that_is_always_taken_away_is_said(folder, monkeypatch):
 
     monkeypatch.setattr(os, "rename", gone)
     with pytest.raises(Unavailable, match="again and again"):
-        Living(folder, ME).begin()
+        Liveness(folder, ME).begin()
 
 
 # -- the last to leave takes the folder along --------------------------------------------------------------------
@@ -225,7 +225,7 @@ def test_the_folder_stays_as_long_as_anybody_needs_it(mine, other, folder):
     mine.end()
     assert names(folder) == {OTHER}
     kill(other)
-    left = Living(folder, THIRD)
+    left = Liveness(folder, THIRD)
     left.begin()
     left.end()
     assert names(folder) == {OTHER}  # its death may have to be proved
@@ -246,7 +246,7 @@ def test_who_begins_while_the_last_one_leaves_makes_the_folder_again(folder, mon
         return done
 
     monkeypatch.setattr(owner, call, then_leave)
-    made = Living(folder, ME)
+    made = Liveness(folder, ME)
     made.begin()
     assert left
     assert names(folder) == {ME}
@@ -257,10 +257,10 @@ def test_who_begins_while_the_last_one_leaves_makes_the_folder_again(folder, mon
 def test_who_begins_beside_others_that_come_and_go_always_holds_what_has_its_name(folder):
     def come_and_go(holder: str) -> int:
         for _ in range(300):
-            made = Living(folder, holder)
+            made = Liveness(folder, holder)
             made.begin()
             assert is_held(folder / holder)
-            assert not Living(folder, THIRD).is_dead(holder)
+            assert not Liveness(folder, THIRD).is_dead(holder)
             made.end()
         return 1
 
@@ -281,7 +281,7 @@ def test_control_without_trying_again_who_begins_beside_them_fails(folder, monke
 
     monkeypatch.setattr(module, "_entered", then_leave)
     with pytest.raises(Unavailable, match="again and again"):
-        Living(folder, ME).begin()
+        Liveness(folder, ME).begin()
 
 
 @pytest.mark.parametrize("begins", [True, False])
@@ -301,7 +301,7 @@ def test_what_another_puts_in_the_place_of_a_folder_that_went_proves_nothing(fol
         return found
 
     monkeypatch.setattr(Path, "lstat", then_taken)
-    made = Living(folder, ME)
+    made = Liveness(folder, ME)
     if begins:
         made.begin()
         assert (made.folder, names(folder)) == (None, {OTHER})

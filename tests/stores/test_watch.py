@@ -40,8 +40,8 @@ def store(url):
 @contextlib.contextmanager
 def watching(store):
     core = store._caller.core
-    core.living.begin()
-    made = Watch(core.engine, core.living.folder)
+    core.liveness.begin()
+    made = Watch(core.engine, core.liveness.folder)
     try:
         while made.wait(0.2):  # what is new to it is what was there before
             pass
@@ -104,7 +104,9 @@ def _start_and_fail(tx):
 
 
 def test_a_process_that_dies_wakes(store, url):
-    program = f"import perdure; s = perdure.open({url!r}); s._caller.core.living.begin(); print(1, flush=True); input()"
+    program = (
+        f"import perdure; s = perdure.open({url!r}); s._caller.core.liveness.begin(); print(1, flush=True); input()"
+    )
     with watching(store) as watch:
         child = subprocess.Popen(
             [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -123,19 +125,19 @@ def test_a_process_that_dies_wakes(store, url):
 def test_looking_whether_somebody_lives_wakes_nobody(store, url):
     """Else workers that look at each other would wake each other for ever."""
     with watching(store) as watch, perdure.open(url) as other:
-        other._caller.core.living.begin()
+        other._caller.core.liveness.begin()
         while watch.wait(0.2):
             pass
-        assert not heard(watch, lambda: store._caller.core.living.is_dead(other._caller.core.holder), 0.3)
+        assert not heard(watch, lambda: store._caller.core.liveness.is_dead(other._caller.core.holder), 0.3)
 
 
 def test_control_opening_its_file_to_write_would(store, url):
     with watching(store) as watch, perdure.open(url) as other:
-        living = other._caller.core.living
-        living.begin()
+        liveness = other._caller.core.liveness
+        liveness.begin()
         while watch.wait(0.2):
             pass
-        assert heard(watch, lambda: (living.folder / other._caller.core.holder).open("r+").close())
+        assert heard(watch, lambda: (liveness.folder / other._caller.core.holder).open("r+").close())
 
 
 def test_it_can_be_interrupted(store):
@@ -173,7 +175,7 @@ def test_who_cannot_listen_leaves_no_connection_behind(postgres_store, monkeypat
         made = []
         connect_now = engine._connect_now
         monkeypatch.setattr(engine, "_connect_now", lambda name: made.append(connect_now(name)) or made[-1])
-        monkeypatch.setattr("perdure.stores.postgres_ears._LISTEN", "SELECT 1 / 0 FROM (SELECT %s::text) AS one")
+        monkeypatch.setattr("perdure.stores.postgres_listener._LISTEN", "SELECT 1 / 0 FROM (SELECT %s::text) AS one")
         with pytest.raises(Fault):
             engine.ears()
         assert made[-1].raw.closed

@@ -132,9 +132,9 @@ def test_a_batch_says_how_much_it_held(out) -> None:
 
 
 def test_a_password_is_not_logged(out) -> None:
-    from perdure.stores.commit_logging import Traces
+    from perdure.stores.commit_logging import CommitLogger
 
-    Traces("postgresql://me:hunter2@host/db").committed([], 1)
+    CommitLogger("postgresql://me:hunter2@host/db").committed([], 1)
     assert "hunter2" not in out.getvalue()
 
 

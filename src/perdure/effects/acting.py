@@ -110,7 +110,7 @@ class Acting(Sending):
             return verb(*about, first=first is not None and self.may_begin)
 
         begins = Dispatching(begin, lambda found: next((record for record, mine in found[0] if mine), None))
-        self._here.living.begin()
+        self._here.liveness.begin()
         if first is not None and first.intent is not None:
             self.announce(first.intent.key)
         try:
@@ -193,9 +193,9 @@ class Acting(Sending):
         here, holder = self._here, record.holder or ""
         # Announcements first: an attempt begins before its announcement ends.
         names = (record.key, record.seq, *([] if record.call is None else [key_of_call(record.call)]))
-        announced = here.flights.is_announced(self._stream.id, *names)
-        sending = announced or here.flights.has_attempt(self._stream.id, record.seq, record.attempt)
-        dead = here.living.is_dead(holder) or (holder == here.holder and self._in_run and not sending)
+        announced = here.in_flight.is_announced(self._stream.id, *names)
+        sending = announced or here.in_flight.has_attempt(self._stream.id, record.seq, record.attempt)
+        dead = here.liveness.is_dead(holder) or (holder == here.holder and self._in_run and not sending)
         elsewhere = holder != here.holder and not dead
         if record.epoch != here.epoch:
             said = FORGOTTEN
@@ -204,7 +204,7 @@ class Acting(Sending):
                 f"effect {record.id} is being sent by {holder}", path="effect", state="dispatched", holder=holder
             )
         else:
-            said = gone_silent(dead=dead, held=here.living.is_held(holder))
+            said = gone_silent(dead=dead, held=here.liveness.is_held(holder))
         return (yield from self._doubt(record, said, quiet=dead, epoch=here.epoch))
 
     def _settle(self, tool: Tool | None, record: EffectRecord) -> Steps[tuple[EffectRecord, bool]]:
@@ -275,13 +275,13 @@ class Acting(Sending):
         if given_up:
             record = yield from self._quieted(record)
         now_us = yield from self._read(store_now)
-        if self._here.flights.has_attempt(self._stream.id, record.seq, record.attempt):
+        if self._here.in_flight.has_attempt(self._stream.id, record.seq, record.attempt):
             return settling.look_again(record, now_us, "its caller may still send it")
         return settling.until_landed(record, now_us) if given_up else None
 
     def _quieted(self, record: EffectRecord) -> Steps[EffectRecord]:
         """The effect with `quiet_at`, if its caller is proved dead by now."""
-        if record.quiet_at is not None or not self._here.living.is_dead(record.holder or ""):
+        if record.quiet_at is not None or not self._here.liveness.is_dead(record.holder or ""):
             return record
         said = record.error or EffectError(settling.DIED, settling.HAS_DIED)
         return (yield from self._doubt(record, said, quiet=True))

@@ -39,7 +39,7 @@ Artifacts = Mapping[str, bytes]
 _Entry = StepPart | EffectPart | WaitPart | SignalPart
 
 
-class Luggage(NamedTuple):
+class NeededBlobs(NamedTuple):
     """The blobs that an envelope needs besides itself, verified: documents by their address, and the packed nodes of its
     states.
     """
@@ -71,7 +71,7 @@ def _documents_of(envelope: Envelope) -> set[str]:
     return {each.blob for each in documents(envelope) if each.blob}
 
 
-def unpack(reads: Reads, envelope: Envelope, artifacts: Artifacts) -> Luggage:
+def unpack(reads: Reads, envelope: Envelope, artifacts: Artifacts) -> NeededBlobs:
     """Verify and pack what an envelope needs. NotFound names a blob that is missing, Damaged one that was altered."""
 
     def fetch(addresses: Collection[bytes]) -> dict[bytes, bytes]:
@@ -82,7 +82,7 @@ def unpack(reads: Reads, envelope: Envelope, artifacts: Artifacts) -> Luggage:
         said |= {address: _parsed(_blob(artifacts, address), address) for address in _documents_of(each)}
         roots += [bytes.fromhex(each.checkpoint.root)] if each.checkpoint is not None else []
     nodes = tree.reachable(roots, fetch)
-    return Luggage(said, [reads.pack(_blob(artifacts, address.hex())) for address in sorted(nodes)])
+    return NeededBlobs(said, [reads.pack(_blob(artifacts, address.hex())) for address in sorted(nodes)])
 
 
 def _blob(artifacts: Artifacts, address: str) -> bytes:
@@ -170,7 +170,7 @@ def _check_wait(wait: WaitPart) -> None:
 # -- writing -----------------------------------------------------------------------------------------------------------------
 
 
-def adopt(tx: Tx, envelope: Envelope, luggage: Luggage, epoch: int) -> Stream:
+def adopt(tx: Tx, envelope: Envelope, luggage: NeededBlobs, epoch: int) -> Stream:
     """Begin the run here, with what it did and what it waits for, in one commit. Returns its stream.
 
     Conflict when this store has the run already, or another of its name or key; Invalid when what the envelope says cannot be

@@ -50,7 +50,7 @@ class CheckLease(NamedTuple):
 
 
 class CallFunction(NamedTuple):
-    """Call a function of the user. Gives a `Came`: nothing that the function raises is raised in the engine.
+    """Call a function of the user. Gives a `CallOutcome`: nothing that the function raises is raised in the engine.
 
     seconds: its deadline. late: hears of the outcome of a call that was left behind.
     """
@@ -62,7 +62,7 @@ class CallFunction(NamedTuple):
 
 
 class CallIsolated(NamedTuple):
-    """Call a tool in a process of its own, which is killed at its deadline. Gives a `Came`."""
+    """Call a tool in a process of its own, which is killed at its deadline. Gives a `CallOutcome`."""
 
     tool: Tool
     args: Mapping[str, Any]
@@ -70,7 +70,7 @@ class CallIsolated(NamedTuple):
 
 
 class Consult(msgspec.Struct, frozen=True):
-    """Call a function that sends nothing. Gives a `Came`. seconds: its deadline. check: asked meanwhile; see `Pause`."""
+    """Call a function that sends nothing. Gives a `CallOutcome`. seconds: its deadline. check: asked meanwhile; see `Pause`."""
 
     function: Callable[..., Any]
     kwargs: Mapping[str, Any]
@@ -104,7 +104,7 @@ class Work(NamedTuple):
 
 
 class CallProgram(NamedTuple):
-    """Call the program of the run. Gives a `Came`."""
+    """Call the program of the run. Gives a `CallOutcome`."""
 
 
 class DriveRun(NamedTuple):
@@ -126,7 +126,7 @@ class IsStopped(NamedTuple):
     """Whether the caller of this run is being cancelled, so that a cancellation does not come from its program."""
 
 
-class Stay(NamedTuple):
+class AwaitCancellation(NamedTuple):
     """Wait until the program cancels this."""
 
 
@@ -144,7 +144,7 @@ Command: TypeAlias = (
     | DriveRun
     | StopBranches
     | IsStopped
-    | Stay
+    | AwaitCancellation
 )
 Steps: TypeAlias = Generator[Command, Any, T]
 
@@ -165,7 +165,7 @@ class Ending(BaseException):
         self.code = code
 
 
-class Came(msgspec.Struct, frozen=True):
+class CallOutcome(msgspec.Struct, frozen=True):
     """The end of a call: its result, or its exception."""
 
     result: Any = None

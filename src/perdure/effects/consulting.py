@@ -11,7 +11,7 @@ from contextlib import suppress
 from inspect import iscoroutinefunction, signature
 from typing import Any, NamedTuple
 
-from perdure.effects.commands import Came, Consult, Pause, Steps
+from perdure.effects.commands import CallOutcome, Consult, Pause, Steps
 from perdure.effects.outcomes import backoff_seconds
 from perdure.effects.tool import Tool, check_retries
 from perdure.errors import Failed, Invalid, Refused
@@ -61,7 +61,7 @@ def within(known: Known, fn: Any, timeout: Duration | None, retries: int | None)
 def consult(
     known: Known, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any],
     check: Callable[[], None] | None = None,
-) -> Steps[Came]:  # fmt: skip
+) -> Steps[CallOutcome]:  # fmt: skip
     """The result of the last attempt. `Failed` is a clear no, and is not tried again.
 
     check: asked before each further attempt; raises when there shall be none.

@@ -55,8 +55,8 @@ def locate(reads: Reads, name: str, path: str) -> tuple[Stream, int]:
 def check_quiet(record: EffectRecord, stream: Stream, store: SendingStore) -> None:
     """Conflict while the sender is proved to live: settled as absent, it would be sent once more beside it."""
     # A call of this very store that was left behind at its deadline; over a network the server looks.
-    here = store.acts and store.flights.has_attempt(stream.id, record.seq, record.attempt)
-    if record.quiet_at is None and (here or store.living.is_held(record.holder or "")):
+    here = store.acts and store.in_flight.has_attempt(stream.id, record.seq, record.attempt)
+    if record.quiet_at is None and (here or store.liveness.is_held(record.holder or "")):
         raise Conflict(
             f"the process that sent {record.id} lives, perhaps stopped: it may still send it", path="effect",
             hint="end it first, or say so with --force (force=True)", holder=record.holder,

@@ -41,7 +41,7 @@ class AskingStore(NamedTuple):
 
 def here(core: Core) -> AskingStore:
     """An open store as who asks."""
-    return AskingStore(Sender(core.holder, core.epoch), core.living.is_dead)
+    return AskingStore(Sender(core.holder, core.epoch), core.liveness.is_dead)
 
 
 def is_left(reads: Reads, record: EffectRecord, here: AskingStore) -> bool:

@@ -19,12 +19,12 @@ def notice(core: Core) -> bool:
     """Raise the epoch if the store does not know what was dispatched from it. Whether it was. Safe beside anybody, and to be
     called again after a crash: then it may be raised once more, which does no harm.
     """
-    with core.tide.held() as noted:
+    with core.rollback_guard.held() as noted:
         unknown = [each for each in noted if not core.read(ledger.knows, *each, tenant=0)]
         if not unknown:
             return False
         core.epoch = schema_upgrade.raise_epoch(core.engine)
-        core.tide.forget()
+        core.rollback_guard.forget()
     log.warning(
         "the store is older than what was done from it: it was put back without a restore, and is treated as restored",
         extra={"store": core.uid, "epoch": core.epoch, "dispatches": len(unknown)},

@@ -20,7 +20,7 @@ from perdure.effects.commands import (
     Await,
     CallFunction,
     CallIsolated,
-    Came,
+    CallOutcome,
     CheckLease,
     Command,
     Ending,
@@ -44,9 +44,9 @@ from perdure.model.crash_points import reach
 from perdure.model.display import whence
 from perdure.model.instants import SECOND_US
 from perdure.model.records.effects import EffectError, EffectRecord, EffectState
-from perdure.stores.in_flight import Attempt, Flights
-from perdure.stores.liveness import Living
-from perdure.stores.rollback_guard import Dispatch, Tide
+from perdure.stores.in_flight import Attempt, InFlight
+from perdure.stores.liveness import Liveness
+from perdure.stores.rollback_guard import Dispatch, RollbackGuard
 from perdure.stores.store import Reads
 from perdure.stores.tool_limits import Slots
 from perdure.stores.tx import Tx
@@ -66,10 +66,10 @@ class SendingStore(Keeps, Protocol):
     acts: bool
     holder: str
     guards: tuple[Guard, ...]
-    living: Living
-    flights: Flights
+    liveness: Liveness
+    in_flight: InFlight
     slots: Slots
-    tide: Tide
+    rollback_guard: RollbackGuard
 
     @property
     def epoch(self) -> int:
@@ -174,7 +174,7 @@ class Sending:
         sent nothing. which: the effect, by its key or its number.
         """
         yield from self._take_slot(tool)
-        self._here.living.begin()
+        self._here.liveness.begin()
         self.announce(which)
         try:
             found = yield from self.move(arrow, verb, *args)
@@ -191,12 +191,12 @@ class Sending:
         """Let others of this process know that an effect is about to be dispatched and sent. In a run its lease says so."""
         if not self._in_run:
             self._announced = which
-            self._here.flights.announce(self._stream.id, which, self)
+            self._here.in_flight.announce(self._stream.id, which, self)
 
     def unannounce(self) -> None:
         """The announced effect is being sent, or this caller will not send it. Idempotent."""
         if self._announced is not None:
-            self._here.flights.unannounce(self._stream.id, self._announced, self)
+            self._here.in_flight.unannounce(self._stream.id, self._announced, self)
             self._announced = None
 
     def _take_back(self, error: BaseException, verb: Dispatching[Any]) -> Steps[None]:
@@ -216,7 +216,7 @@ class Sending:
         self, tool: Tool, record: EffectRecord, then: Then = nothing_next
     ) -> Steps[tuple[EffectRecord, BaseException | None]]:
         """Call the tool, and record what became of it; gives what it raised, too."""
-        flight = Attempt(self._here.flights, (self._stream.id, record.seq, record.attempt))
+        flight = Attempt(self._here.in_flight, (self._stream.id, record.seq, record.attempt))
         self.unannounce()
         try:
             yield from self._ready(tool, record)
@@ -231,7 +231,7 @@ class Sending:
         finally:
             flight.recorded()
 
-    def record_outcome(self, tool: Tool, record: EffectRecord, came: Came) -> Steps[EffectRecord]:
+    def record_outcome(self, tool: Tool, record: EffectRecord, came: CallOutcome) -> Steps[EffectRecord]:
         """Record what came of a call that was made elsewhere, by a worker on the other side of a wire."""
         if came.error is not None:
             return (yield from self._went_wrong(tool, record, came.error, nothing_next))
@@ -241,7 +241,7 @@ class Sending:
         """The lease once more, right before the call. If it is stopped here, nothing was sent: that is said, without a lease."""
         try:
             yield CheckLease()
-            self._here.tide.note(Dispatch(self._stream.uid, record.seq, record.attempt))
+            self._here.rollback_guard.note(Dispatch(self._stream.uid, record.seq, record.attempt))
             reach("effect.call.before")
         except BaseException as error:
             self._give_slot(tool)
@@ -328,7 +328,7 @@ class Sending:
         try:
             return (yield from self._end(then, "commit", ledger.commit_own, record, Outcome(result)))
         except Stale:
-            yield from self.record_late(tool, record, Came(result))
+            yield from self.record_late(tool, record, CallOutcome(result))
             raise
         except Invalid as error:  # it happened, and its result cannot be kept: it must not happen again
             kept = unkept(result, error)
@@ -341,10 +341,10 @@ class Sending:
         try:
             return (yield from self._judged(tool, record, error, then))
         except Stale:
-            yield from self.record_late(tool, record, Came(None, error))
+            yield from self.record_late(tool, record, CallOutcome(None, error))
             raise
 
-    def record_late(self, tool: Tool, record: EffectRecord, came: Came) -> Steps[None]:
+    def record_late(self, tool: Tool, record: EffectRecord, came: CallOutcome) -> Steps[None]:
         """`record_outcome` by a caller that may have lost its lease: the outcome is a fact, and settles its own doubt, if
         nothing else has. Said under the lease if that holds, else without it.
         """

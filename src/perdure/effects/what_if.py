@@ -44,7 +44,7 @@ class Supposed(NamedTuple):
     """A run on its way in: its envelope, and what that needs."""
 
     envelope: Envelope
-    luggage: adopting.Luggage
+    luggage: adopting.NeededBlobs
 
 
 # -- finding -------------------------------------------------------------------------------------------------

@@ -63,4 +63,4 @@ def stranded(store: Store) -> dict[str, StrandedRecord]:
 def tree(store: Store) -> WorkersRecord:
     """The living workers, who runs what since when, and what waits for somebody to take it."""
     caller = store._caller
-    return caller.read(workers.tree, caller.core.living.is_dead)
+    return caller.read(workers.tree, caller.core.liveness.is_dead)

@@ -37,7 +37,7 @@ from perdure.stores.files.layout import Layout
 from perdure.stores.files.line import WrittenBlob
 from perdure.stores.files.other_side import (
     BY_REF,
-    Theirs,
+    OtherSideLog,
     conflict_is_over,
     from_conflict,
     in_folder,
@@ -119,7 +119,7 @@ def _check_whole(layout: Layout) -> None:
         )
 
 
-def _check_mergeable(ours: Theirs, theirs: Theirs) -> None:
+def _check_mergeable(ours: OtherSideLog, theirs: OtherSideLog) -> None:
     """Refuse what is no other side of ours: of two stores neither knows the external calls of the other (P3)."""
     if theirs.lines and not theirs.shares_a_past_with(ours):
         hint = "perdure export there, perdure import here: copies, whose runs wait for somebody (git merge --abort undoes git's)"
@@ -131,7 +131,7 @@ def _check_mergeable(ours: Theirs, theirs: Theirs) -> None:
     _check_stayed(theirs)
 
 
-def _check_stayed(theirs: Theirs) -> None:
+def _check_stayed(theirs: OtherSideLog) -> None:
     """Refuse what was moved away: it continues there, and its runs would be driven here too."""
     gone = moved_away.departure({moved_away.MOVED: theirs.store.moved}) if theirs.store and theirs.store.moved else None
     if gone is not None:
@@ -139,7 +139,7 @@ def _check_stayed(theirs: Theirs) -> None:
         raise Refused(f"their side was moved to {gone.to}, and continues there", path="theirs", hint=hint)
 
 
-def _check_conflict(ours: Theirs, theirs: Theirs, *, in_git: bool) -> None:
+def _check_conflict(ours: OtherSideLog, theirs: OtherSideLog, *, in_git: bool) -> None:
     """Refuse what git put together and cannot be merged: it takes blobs away that one side pruned and the other keeps."""
     _check_mergeable(ours, theirs)
     for side in (ours, theirs) if in_git else ():
@@ -151,7 +151,7 @@ def _check_conflict(ours: Theirs, theirs: Theirs, *, in_git: bool) -> None:
                 )
 
 
-def _out_of_the_log(url: str, layout: Layout, name: str) -> tuple[Theirs, Theirs]:
+def _out_of_the_log(url: str, layout: Layout, name: str) -> tuple[OtherSideLog, OtherSideLog]:
     with schema_upgrade.told("store"), disk_errors(layout.folder, "store"):
         layout.make()  # the lock is in a folder that a clone does not have before it is opened
         journal = FilesEngine(url, layout.folder).journal()
@@ -162,7 +162,7 @@ def _out_of_the_log(url: str, layout: Layout, name: str) -> tuple[Theirs, Theirs
             journal.close()
 
 
-def _into(url: str, theirs: Theirs, actor: str, verb: Callable[[Tx, Theirs, str], Merging]) -> Merged:
+def _into(url: str, theirs: OtherSideLog, actor: str, verb: Callable[[Tx, OtherSideLog, str], Merging]) -> Merged:
     core = open_core(url)
     accompany(core)
     try:
@@ -177,7 +177,7 @@ def _into(url: str, theirs: Theirs, actor: str, verb: Callable[[Tx, Theirs, str]
 # -- blobs -----------------------------------------------------------------------------------------------------------------
 
 
-def _bring_blobs(core: Core, theirs: Theirs) -> None:
+def _bring_blobs(core: Core, theirs: OtherSideLog) -> None:
     """Their blobs into our place, before anything refers to them."""
     source, lies_under = DiskPlace(theirs.blobs), _partitions(theirs)
     for blob in _kept(theirs):
@@ -191,14 +191,14 @@ def _bring_blobs(core: Core, theirs: Theirs) -> None:
             raise Damaged("a blob of theirs is not there", path=f"blob:{blob.address}") from None
 
 
-def _partitions(side: Theirs) -> Callable[[WrittenBlob], str]:
+def _partitions(side: OtherSideLog) -> Callable[[WrittenBlob], str]:
     """Under what a side has its blobs."""
     uid = (side.store.partition or side.store.uid) if side.store else ""
     numbers = {tenant.name: tenant.number for line in side.lines for tenant in line.tenants}
     return lambda blob: f"{uid}-{numbers.get(blob.tenant, 1)}"
 
 
-def _kept(theirs: Theirs) -> list[WrittenBlob]:
+def _kept(theirs: OtherSideLog) -> list[WrittenBlob]:
     """Every blob that they keep in the end."""
     kept: dict[tuple[str, str], WrittenBlob] = {}
     for line in theirs.lines:
@@ -211,7 +211,7 @@ def _kept(theirs: Theirs) -> list[WrittenBlob]:
 # -- events ----------------------------------------------------------------------------------------------------------------
 
 
-def _merge(tx: Tx, theirs: Theirs, branch: str) -> Merging:
+def _merge(tx: Tx, theirs: OtherSideLog, branch: str) -> Merging:
     merging = Merging(tx, theirs, branch)
     merging.run()
     if merging.added or merging.forked:
@@ -219,7 +219,7 @@ def _merge(tx: Tx, theirs: Theirs, branch: str) -> Merging:
     return merging
 
 
-def _go_on(tx: Tx, since: Theirs, branch: str) -> Merging:
+def _go_on(tx: Tx, since: OtherSideLog, branch: str) -> Merging:
     """Take over lines that were written into a log with conflict marks, on top of both sides, once both are here."""
     merging = Merging(tx, since, branch)
     merging.go_on()
@@ -228,7 +228,7 @@ def _go_on(tx: Tx, since: Theirs, branch: str) -> Merging:
     return merging
 
 
-def _raised_epoch(tx: Tx, theirs: Theirs) -> int:
+def _raised_epoch(tx: Tx, theirs: OtherSideLog) -> int:
     """Work under way on either side is settled anew: the other one may have done it. In the commit that brings it. Known
     from here: what was merged is reported without another look at a cache that may be left behind.
     """
@@ -239,7 +239,7 @@ def _raised_epoch(tx: Tx, theirs: Theirs) -> int:
 class Merging:
     """One merge, inside one transaction."""
 
-    def __init__(self, tx: Tx, theirs: Theirs, branch: str) -> None:
+    def __init__(self, tx: Tx, theirs: OtherSideLog, branch: str) -> None:
         self._tx = tx
         self._theirs = theirs
         self._branch = branch

@@ -116,7 +116,7 @@ def _opened(where: str) -> Iterator[Core]:
 def holding(core: Core) -> list[Held]:
     """The leases that living processes hold. A process that is proved dead holds nothing, whatever its heartbeat says."""
     rows = core.read(lambda reads: reads.query(Q.leases_held, limit=1_000), tenant=0)
-    return [Held(what, holder) for what, holder in rows if not core.living.is_dead(holder)]
+    return [Held(what, holder) for what, holder in rows if not core.liveness.is_dead(holder)]
 
 
 def _leave(origin: Core, target: str, held: list[Held], actor: str, *, fence: bool) -> Departure:

@@ -64,9 +64,9 @@ class RemoteCore:
         self.epoch = who.epoch
         self.uid = who.store
         self.lane = RemoteLane(self)
-        self.living = RemoteLiving()
+        self.liveness = RemoteLiveness()
         self.blobs = RemoteBlobs()
-        self.tide = RemoteTide()
+        self.rollback_guard = RemoteRollbackGuard()
         self._news = StoreNews(connections)
 
     def __getattr__(self, name: str) -> NoReturn:
@@ -172,7 +172,7 @@ class RemoteLane:
         return self._core.on_thread(self.run, job)
 
 
-class RemoteLiving:
+class RemoteLiveness:
     """Proofs of deaths: only the machine of the store has them."""
 
     def begin(self) -> None:
@@ -187,7 +187,7 @@ class RemoteLiving:
         return False
 
 
-class RemoteTide:
+class RemoteRollbackGuard:
     """The notes beside a store of what was dispatched: the server writes them."""
 
     def note(self, _dispatch: object) -> None:

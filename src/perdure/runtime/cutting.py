@@ -18,12 +18,12 @@ from perdure.model.limits import check_name
 from perdure.planes import subjects
 from perdure.planes.execution import steps
 from perdure.planes.recovery import checkpoints
-from perdure.runtime import course
+from perdure.runtime import run_replay
 from perdure.runtime.agent import Policy
 from perdure.runtime.driving import Driving
-from perdure.runtime.pausing import TROUBLES
 from perdure.runtime.places import Branch
 from perdure.runtime.placing import arrive, check_real, hold_up
+from perdure.runtime.stopping import TROUBLES
 from perdure.runtime.undoing import undo_left
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def checkpoint(driving: Driving, branch: Branch, state: Any, *, now: bool, about
     yield from hold_up(driving)
     replay = driving.replay
     if replay.unread or replay.read_late:
-        raise course.saves_unread("" if replay.unread else replay.read_late)
+        raise run_replay.saves_unread("" if replay.unread else replay.read_late)
     if driving.sagas.open:
         raise Refused("a checkpoint would lose sight of what a saga may have to undo", path="checkpoint",
                       hint="do it before or after the saga")  # fmt: skip
@@ -53,13 +53,13 @@ def checkpoint(driving: Driving, branch: Branch, state: Any, *, now: bool, about
     driving.hold.check_going()
     yield from undo_left(driving)
     by_policy = not now and policy != Policy()
-    if by_policy and (yield Read(course.left_open, (driving.stream, replay.cut_seq))):
+    if by_policy and (yield Read(run_replay.left_open, (driving.stream, replay.cut_seq))):
         return False
     prepared = yield Read(checkpoints.prepare, (driving.stream, frozen))
     noted = None
     if driving.agent.workspace is not None:
         noted = {"workspace": msgspec.to_builtins((yield Work(workspace.look, (driving.agent.workspace,))))}
-    driving.begin_cut(*(yield write(course.cut, prepared, replay.cut_seq, noted, about)))
+    driving.begin_cut(*(yield write(run_replay.cut, prepared, replay.cut_seq, noted, about)))
     return True
 
 
@@ -90,7 +90,7 @@ def atomic(driving: Driving, branch: Branch, name: str, verb: Callable[..., Any]
     place, found = yield from arrive(driving, branch, "step", name, "")
     driving.replay.steps += 1
     if found is not None:
-        return course.replayed(found)
+        return run_replay.replayed(found)
     check_real(driving, f"write to sessions ({name})")
     try:
         return (yield write(verb, *about, place, name))
@@ -99,4 +99,4 @@ def atomic(driving: Driving, branch: Branch, name: str, verb: Callable[..., Any]
     except Exception as error:
         said = error_of(error)
         driving.hold.unsaid.append(steps.document(place, name, "", None, said, {}))
-        raise course.failed_step(place, name, said) from error
+        raise run_replay.failed_step(place, name, said) from error

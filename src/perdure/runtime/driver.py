@@ -18,9 +18,9 @@ from perdure.model.records.runs import RunStatus
 from perdure.model.values import decode, encode
 from perdure.planes.reading.durations import store_now
 from perdure.planes.recovery import checkpoints
-from perdure.runtime import course, resting
-from perdure.runtime.course import Drive
+from perdure.runtime import resting, run_replay
 from perdure.runtime.driving import Driving
+from perdure.runtime.run_replay import Drive
 from perdure.runtime.undoing import settle_open, stop_branches, undo_left
 
 if TYPE_CHECKING:
@@ -67,11 +67,11 @@ def _load(driving: Driving) -> Steps[None]:
     if hold.lease.first:
         return
     try:
-        journal = yield Read(course.journal_of, (stream, record.cut_seq))
+        journal = yield Read(run_replay.journal_of, (stream, record.cut_seq))
         restored, cut_at_us = None, instant_us(record.created_at, 0)
         if record.cuts:
             restored = yield Read(checkpoints.restore, (stream,))
-            cut_at_us = yield Read(course.last_cut_us, (stream,))
+            cut_at_us = yield Read(run_replay.last_cut_us, (stream,))
     except Damaged as error:
         hint = f"`perdure verify`, restore what is damaged, then `perdure resume {stream.name}`"
         raise Parked(str(error), path=error.path, hint=hint, reason="damaged") from error

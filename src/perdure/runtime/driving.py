@@ -1,6 +1,6 @@
 """The shared state of the branches of one driven run: four small objects with one duty each, and the engine of effects.
 
-`Hold` is the lease and whether the program may go on. `Activity` is what its branches are at. `Replay` (in `course`) is the
+`Hold` is the lease and whether the program may go on. `Activity` is what its branches are at. `Replay` (in `run_replay`) is the
 journal and where it stands. `Sagas` is what may have to be undone. The verbs of a run (`placing`, `waiting`, `outward`,
 `undoing`, `cutting`) and its driving (`driver`) are generators over them, and yield commands (`effects.commands`). Keeps P7, P13.
 """
@@ -22,12 +22,12 @@ from perdure.model.records.effects import EffectRecord
 from perdure.model.records.runs import CALLED_OFF, RunRecord
 from perdure.planes.execution import steps
 from perdure.planes.recovery.leases import Lease
-from perdure.runtime import course
+from perdure.runtime import run_replay
 from perdure.runtime.agent import Agent
-from perdure.runtime.course import Replay
 from perdure.runtime.heartbeat import Heartbeat
-from perdure.runtime.pausing import TIMED_OUT, TROUBLES, Ending, Leaving, found_in, is_end, origins
 from perdure.runtime.places import AFTERWARDS, Branch, BranchSpan, Left
+from perdure.runtime.run_replay import Replay
+from perdure.runtime.stopping import TIMED_OUT, TROUBLES, Ending, Leaving, found_in, is_end, origins
 from perdure.stores.core import Core
 from perdure.stores.tool_limits import Slots
 
@@ -167,8 +167,8 @@ class Sagas:
         self.undone.clear()
 
     def done_in(self, effects: list[EffectRecord], spans: list[BranchSpan], begun: set[int]) -> list[EffectRecord]:
-        """The effects to undo, in order: see `course.done_in`."""
-        return course.done_in([each for each in effects if each.seq not in self.undone], spans, begun, self.reached)
+        """The effects to undo, in order: see `run_replay.done_in`."""
+        return run_replay.done_in([each for each in effects if each.seq not in self.undone], spans, begun, self.reached)
 
     def undone_for(self, error: BaseException) -> int | None:
         """An effect that was undone because of what ends the run now: it cannot be tried again on top of that.
@@ -234,7 +234,7 @@ class Driving:
         """A program acts before it has read `run.restored`. Parked if there is a checkpoint: it may repeat what came before."""
         self.replay.read_late = self.replay.read_late or what
         if self.record.cuts and not self.hold.shielded:
-            raise self.hold.stop(course.acts_unread(self.stream.name, what))
+            raise self.hold.stop(run_replay.acts_unread(self.stream.name, what))
 
     def check_returned(self) -> None:
         """Raise what keeps a program that returned from being over: it caught what it must not, or left something out."""

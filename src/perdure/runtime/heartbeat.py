@@ -96,7 +96,7 @@ class Heartbeat:
                 presence.leave, self.core.holder, list(self.attended.values()), actor=self._actor, tenant=self._tenant
             )
         except Error as error:
-            self.core.living.stay_named()
+            self.core.liveness.stay_named()
             log.warning("the heartbeat could not be ended and will lapse: %s", error)
 
     @property
@@ -107,7 +107,7 @@ class Heartbeat:
     def prove(self) -> None:
         """Hold the lock file that proves a death, so that others need not wait for a lapse. Without it they wait for that."""
         with suppress(Error):
-            self.core.living.begin()
+            self.core.liveness.begin()
 
     def _begin(self) -> None:
         self.begun = self._seen = True

@@ -20,10 +20,10 @@ from perdure.planes.execution import runs, waits
 from perdure.planes.reading.durations import store_now
 from perdure.planes.recovery import leases
 from perdure.planes.recovery.leases import Lease
-from perdure.runtime import course, untaken
+from perdure.runtime import run_replay, untaken
 from perdure.runtime.agent import Agent, unknown
-from perdure.runtime.course import Drive
 from perdure.runtime.outward import DOUBT
+from perdure.runtime.run_replay import Drive
 from perdure.stores.core import Core
 
 if TYPE_CHECKING:
@@ -41,7 +41,11 @@ class DrivenInPlace:
     __slots__ = ("_agents", "_core", "_patience_us", "_see")
 
     def __init__(
-        self, core: Core, agents: Mapping[str, Agent], see: Callable[..., Any], patience_us: float = course.PATIENCE_US
+        self,
+        core: Core,
+        agents: Mapping[str, Agent],
+        see: Callable[..., Any],
+        patience_us: float = run_replay.PATIENCE_US,
     ) -> None:
         self._core = core
         self._agents = agents
@@ -60,7 +64,7 @@ class DrivenInPlace:
             else:
                 cause = drive.cause
             record = yield Read(runs.run, (stream,))
-        return course.ended_as(record, cause)
+        return run_replay.ended_as(record, cause)
 
     def take(self, stream: Stream, record: RunRecord) -> Steps[Drive | None]:
         """Claim a run and drive it once. None: it could not be had."""
@@ -69,18 +73,18 @@ class DrivenInPlace:
             raise unknown(record.agent)
         driven, owner = (stream.id, 0), object()
         try:
-            if not self._core.flights.begin(driven, owner):
+            if not self._core.in_flight.begin(driven, owner):
                 return None
-            self._core.living.begin()
+            self._core.liveness.begin()
             lease = yield from self._claim(stream, record, agent)
             return None if lease is None else (yield DriveRun(agent, lease, self._see, record))
         finally:
-            self._core.flights.end(driven, owner)
+            self._core.in_flight.end(driven, owner)
 
     def _claim(self, stream: Stream, record: RunRecord, agent: Agent) -> Steps[Lease | None]:
         """Take a run that nobody else of this process drives. Interrupted, it is given back: it may be taken all the same."""
         core, holder = self._core, record.holder
-        gone = {holder} if holder and (holder == core.holder or core.living.is_dead(holder)) else ()
+        gone = {holder} if holder and (holder == core.holder or core.liveness.is_dead(holder)) else ()
         asked = {"holder": core.holder, "program": agent.program, "epoch": core.epoch, "dead": gone}
         try:
             return (yield Write(_in(stream, leases.claim), kwargs=asked, fenced=False))

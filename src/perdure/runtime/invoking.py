@@ -18,7 +18,7 @@ from perdure.effects.commands import Late, Overdue
 from perdure.model.limits import CHECK_SECONDS
 from perdure.runtime.callers import Check
 from perdure.runtime.places import enter, leave, standing_in
-from perdure.stores.liveness import Living
+from perdure.stores.liveness import Liveness
 
 GRACE_SECONDS = 5.0  # for a coroutine to finish being cancelled
 
@@ -26,19 +26,19 @@ GRACE_SECONDS = 5.0  # for a coroutine to finish being cancelled
 class Flight:
     """One call in a thread of its own: its outcome, or whom to tell when it comes late."""
 
-    def __init__(self, call: Callable[[], Any], living: Living | None, done: Callable[[], None]) -> None:
+    def __init__(self, call: Callable[[], Any], liveness: Liveness | None, done: Callable[[], None]) -> None:
         self.result: Any = None
         self.error: BaseException | None = None
         self._call = call
-        self._living = living
+        self._liveness = liveness
         self._done = done
         self._late: Late | None = None
         self._over = False
         self._mutex = threading.Lock()
         with standing_in(None):
             context = contextvars.copy_context()
-        if living is not None:
-            living.sending(1)
+        if liveness is not None:
+            liveness.sending(1)
         threading.Thread(target=context.run, args=(self._fly,), name="perdure-call", daemon=True).start()
 
     def _fly(self) -> None:
@@ -49,8 +49,8 @@ class Flight:
         with self._mutex:
             self._over = True
             late = self._late
-        if self._living is not None:
-            self._living.sending(-1)
+        if self._liveness is not None:
+            self._liveness.sending(-1)
         self._done()
         if late is not None:
             late(self.result, self.error)
@@ -95,13 +95,17 @@ def read(fn: Callable[..., Any], args: Any, kwargs: Any, *, is_async: bool) -> A
 
 
 def call(
-    fn: Callable[[], Any], seconds: float | None, check: Check, late: Late | None = None, living: Living | None = None
+    fn: Callable[[], Any],
+    seconds: float | None,
+    check: Check,
+    late: Late | None = None,
+    liveness: Liveness | None = None,
 ) -> Any:
     """Call a function. Overdue when it does not keep its deadline; what `check` raises meanwhile ends the waiting, too."""
     if seconds is None:
         return read(fn, (), {}, is_async=True)  # in this thread: it cannot be left behind
     ended = threading.Event()
-    flight = Flight(fn, living, ended.set)
+    flight = Flight(fn, liveness, ended.set)
     try:
         in_time = _wait(ended, seconds, check)
     except BaseException as error:
@@ -135,18 +139,18 @@ async def aread(fn: Callable[..., Any], args: Any, kwargs: Any, *, is_async: boo
 
 
 async def acall(
-    fn: Callable[[], Any], seconds: float | None, late: Late | None = None, living: Living | None = None, *, is_async: bool
+    fn: Callable[[], Any], seconds: float | None, late: Late | None = None, liveness: Liveness | None = None, *, is_async: bool
 ) -> Any:  # fmt: skip
     """Call a function from async code, which never blocks the event loop. Overdue when it does not keep its deadline."""
     if not is_async:
-        return await _flown(fn, seconds, late, living)
+        return await _flown(fn, seconds, late, liveness)
     if seconds is None:
         with standing_in(None):  # in this very task: nothing else of it runs meanwhile
             return await fn()
     return await _finish(fn, seconds, late)
 
 
-async def _flown(fn: Callable[[], Any], seconds: float | None, late: Late | None, living: Living | None) -> Any:
+async def _flown(fn: Callable[[], Any], seconds: float | None, late: Late | None, liveness: Liveness | None) -> Any:
     """Wait for a sync function in a thread of its own."""
     import asyncio  # noqa: PLC0415 - as above
 
@@ -157,7 +161,7 @@ async def _flown(fn: Callable[[], Any], seconds: float | None, late: Late | None
         with contextlib.suppress(RuntimeError):  # the loop was closed: nobody is waiting any more
             loop.call_soon_threadsafe(ended.set)
 
-    flight = Flight(fn, living, tell)
+    flight = Flight(fn, liveness, tell)
     try:
         with standing_in(None):  # wait_for may make a task, which is no branch of the run
             await asyncio.wait_for(ended.wait(), seconds)

@@ -15,7 +15,7 @@ from perdure.effects.tool import Tool
 from perdure.model.instants import SECOND_US
 from perdure.runtime import invoking
 from perdure.runtime.callers import Check
-from perdure.stores.liveness import Living
+from perdure.stores.liveness import Liveness
 
 
 def _seconds(tool: Tool) -> float | None:
@@ -33,29 +33,29 @@ def _result(child: IsolatedCall, seconds: float | None, check: Check = lambda: N
 
 
 @contextmanager
-def _sending(living: Living) -> Iterator[tuple[int, ...]]:
+def _sending(liveness: Liveness) -> Iterator[tuple[int, ...]]:
     """The lock that the child inherits: it is kept while the child lives, also when the store is closed meanwhile."""
-    living.sending(1)
+    liveness.sending(1)
     try:
-        yield living.lock()
+        yield liveness.lock()
     finally:
-        living.sending(-1)
+        liveness.sending(-1)
 
 
-def call(tool: Tool, args: Mapping[str, Any], handed: Mapping[str, Any], living: Living, check: Check) -> Any:
+def call(tool: Tool, args: Mapping[str, Any], handed: Mapping[str, Any], liveness: Liveness, check: Check) -> Any:
     """Call it. Overdue when it did not answer in time and was killed; Failed and Unavailable as it raised them.
 
     An exception of `check` meanwhile kills it, too.
     """
-    with _sending(living) as lock:
+    with _sending(liveness) as lock:
         return _result(IsolatedCall(tool, args, handed, lock), _seconds(tool), check)
 
 
-async def acall(tool: Tool, args: Mapping[str, Any], handed: Mapping[str, Any], living: Living) -> Any:
+async def acall(tool: Tool, args: Mapping[str, Any], handed: Mapping[str, Any], liveness: Liveness) -> Any:
     """Call it from async code: a thread waits for the child, the event loop does not. Cancelling kills it too, at once."""
     from asyncio import CancelledError  # noqa: PLC0415 - only async callers pay for asyncio
 
-    with _sending(living) as lock:
+    with _sending(liveness) as lock:
         child = IsolatedCall(tool, args, handed, lock)
         try:
             return await invoking.acall(lambda: _result(child, _seconds(tool)), None, is_async=False)

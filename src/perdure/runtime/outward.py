@@ -27,7 +27,7 @@ from perdure.model.records.effects import EffectRecord, EffectState, Reply, Tool
 from perdure.planes.execution import steps
 from perdure.planes.reading.durations import Duration
 from perdure.planes.recovery import leases
-from perdure.runtime import course
+from perdure.runtime import run_replay
 from perdure.runtime.driving import Driving
 from perdure.runtime.places import Branch
 from perdure.runtime.placing import check_real, hold_up, stay_interrupted, step, take
@@ -43,7 +43,7 @@ def act(
     undoes: EffectRecord | None = None, about: tuple[str, ...] = (),
 ) -> Steps[Any]:  # fmt: skip
     """Do something outside, once, whatever crashes; gives what it gave."""
-    return course.given((yield from carry_out(driving, branch, tool, args, approve, undoes, about)))
+    return run_replay.given((yield from carry_out(driving, branch, tool, args, approve, undoes, about)))
 
 
 def carry_out(
@@ -263,4 +263,4 @@ def _carry_out(driving: Driving, branch: Branch, meant: BatchCall, then: Then) -
     if meant.intent is None and isinstance(found, EffectRecord) and found.state is EffectState.PLANNED:
         found = yield from _asked_before(driving, branch, found, meant.asked)
     meant.record = yield from conclude(driving, branch, meant.sends, found, mine=meant.mine, then=then)
-    meant.settle(course.given)
+    meant.settle(run_replay.given)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from perdure.errors import Failed, Refused
 from perdure.model.limits import check_name
 from perdure.runtime import log_context
-from perdure.runtime.pausing import Ending, Leaving, Suspended
+from perdure.runtime.stopping import Ending, Leaving, Suspended
 
 if TYPE_CHECKING:
     import asyncio

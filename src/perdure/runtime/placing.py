@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NoReturn
 
-from perdure.effects.commands import Consult, Pause, Read, Stay, Steps, Write
+from perdure.effects.commands import AwaitCancellation, Consult, Pause, Read, Steps, Write
 from perdure.effects.consulting import Known, consult, within
 from perdure.effects.ledger import error_of
 from perdure.effects.tool import digest_of_parts
@@ -20,7 +20,7 @@ from perdure.model.records.effects import EffectError, text_of
 from perdure.model.records.runs import StepRecord
 from perdure.planes.execution import model_inputs, steps
 from perdure.planes.reading.durations import Duration
-from perdure.runtime import course, resting
+from perdure.runtime import resting, run_replay
 from perdure.runtime.driving import Driving
 from perdure.runtime.journal import shape_of
 from perdure.runtime.places import Branch
@@ -42,7 +42,7 @@ def hold_up(driving: Driving) -> Steps[None]:
         return
     if not hold.lease.forsaken:
         hold.lease.forsaken = True
-        stopped = hold.stop(course.does_not_end(driving.stream.name, str(hold.ending)))
+        stopped = hold.stop(run_replay.does_not_end(driving.stream.name, str(hold.ending)))
         log.warning("its program does not end though it was told to, %d times", hold.refusals, extra=driving.about)
         with suppress(Error):
             yield from resting.ended_by(driving, stopped)
@@ -71,7 +71,7 @@ def take(driving: Driving, branch: Branch, what: str, name: str, mark: str, give
         driving.check_unread(f"{what} {name}".rstrip())
     if branch.interrupted and not driving.hold.shielded:
         driving.hold.check_going()
-        raise course.gone_on(branch.interrupted)
+        raise run_replay.gone_on(branch.interrupted)
     place = branch.next_place(replay.cut)
     try:
         return place, replay.journal.take(place, what, name, mark, given)
@@ -91,7 +91,7 @@ def stay_interrupted(driving: Driving, place: str, what: str, name: str, mark: s
         driving.hold.stop(changed)
         raise
     log.info("waits until its program stops %s again", name, extra=driving.about | {"place": place})
-    yield Stay()
+    yield AwaitCancellation()
 
 
 def check_real(driving: Driving, what: str) -> None:
@@ -132,7 +132,9 @@ def step(
     replay.steps += 1
     if found is not None:
         brief = found.gave is not None
-        return (yield from _read_again(driving, known, fn, args, kwargs, found)) if brief else course.replayed(found)
+        return (
+            (yield from _read_again(driving, known, fn, args, kwargs, found)) if brief else run_replay.replayed(found)
+        )
     hold.check_going()
     frozen = model_inputs.freeze(args, kwargs) if notes else None
     shape = shape_of(args, kwargs) if (args or kwargs) and not notes else ""
@@ -180,15 +182,15 @@ def _fail(
         raise error
     said = error_of(error)
     driving.hold.unsaid.append(steps.document(place, name, mark, None, said, notes, shape=shape))
-    raise course.failed_step(place, name, said) from error
+    raise run_replay.failed_step(place, name, said) from error
 
 
 def _refuse(error: Invalid, value: Any, known: Known, place: str, mark: str, shape: str) -> Steps[NoReturn]:
     """Record that a step gave what cannot be kept, and raise that: at a replay the program gets it again."""
-    noted = course.unkept_notes(error, value, brief=known.brief)
-    said = EffectError(course.UNSTORABLE, text_of(error))
+    noted = run_replay.unkept_notes(error, value, brief=known.brief)
+    said = EffectError(run_replay.UNSTORABLE, text_of(error))
     yield Write(steps.done, (steps.document(place, known.name, mark, None, said, noted, shape=shape),), keep=True)
-    raise course.unkept(noted[course.UNKEPT], place) from error
+    raise run_replay.unkept(noted[run_replay.UNKEPT], place) from error
 
 
 def _read_again(
@@ -203,7 +205,7 @@ def _read_again(
     error = came.error
     if error is None:
         try:
-            return course.read_again(found, came.result)
+            return run_replay.read_again(found, came.result)
         except Exception as differs:  # noqa: BLE001 - whatever is wrong with it, it cannot be repeated
             error = differs
     if not isinstance(error, Exception):
@@ -211,6 +213,6 @@ def _read_again(
     if isinstance(error, Parked):
         driving.hold.stop(error)
         raise error
-    parked = course.reads_otherwise(found, f"an error: {error_of(error)}")
+    parked = run_replay.reads_otherwise(found, f"an error: {error_of(error)}")
     driving.hold.stop(parked)
     raise parked from error

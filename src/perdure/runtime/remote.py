@@ -34,15 +34,15 @@ from perdure.model.records.runs import RunRecord, RunStatus, StepRecord, WaitRec
 from perdure.planes.execution import runs, steps, waits
 from perdure.planes.recovery import leases
 from perdure.planes.recovery.leases import Lease
-from perdure.runtime import course
+from perdure.runtime import run_replay
 from perdure.runtime.agent import Agent, Policy
 from perdure.runtime.driving import Driving
 from perdure.runtime.heartbeat import Heartbeat
 from perdure.runtime.journal import Journal
-from perdure.runtime.pausing import Suspended
 from perdure.runtime.places import Branch
+from perdure.runtime.stopping import Suspended
 from perdure.stores.core import Core
-from perdure.stores.in_flight import Flights
+from perdure.stores.in_flight import InFlight
 from perdure.stores.rollback_guard import Dispatch
 from perdure.stores.store import Reads
 from perdure.stores.tool_limits import Slots
@@ -150,7 +150,7 @@ class GivenPlace(Branch):
         return self._place
 
 
-class _Senders(Flights):
+class _Senders(InFlight):
     """Attempts that may still be under way: of a remote process it is never known that one is not."""
 
     def has_attempt(self, stream: int, effect: int, attempts: int) -> bool:  # noqa: ARG002
@@ -168,10 +168,10 @@ class RemoteSide:
         self.acts = core.acts
         self.holder = holder
         self.guards = core.guards
-        self.living = core.living
-        self.flights: Flights = _Senders()
+        self.liveness = core.liveness
+        self.in_flight: InFlight = _Senders()
         self.slots = Slots()
-        self.tide: Any = self
+        self.rollback_guard: Any = self
         self.noted: list[Dispatch] = []
         self.keep_seconds = core.keep_seconds
         self.kept_since = core.kept_since
@@ -364,13 +364,13 @@ class RemoteRequest:
 
 def marks_after(reads: Reads, stream: Stream, after: int) -> dict[str, PlaceMark]:
     """The places that were taken after an event."""
-    found = course.journal_of(reads, stream, after).entries
+    found = run_replay.journal_of(reads, stream, after).entries
     return {place: PlaceMark(entry.what, entry.record.seq) for place, entry in found}
 
 
 def recorded(reads: Reads, stream: Stream, record: RunRecord, after: int) -> list[tuple[str, Any]]:
     """The record at each place of a run since its last checkpoint, in order, after an event. Raises Parked and Damaged."""
-    found = course.journal_of(reads, stream, max(after, record.cut_seq)).entries
+    found = run_replay.journal_of(reads, stream, max(after, record.cut_seq)).entries
     return [
         (place, entry) for place, entry in found if isinstance(entry.record, (StepRecord, EffectRecord, WaitRecord))
     ]

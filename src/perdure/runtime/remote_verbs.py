@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from perdure.effects.acting import Acting
-from perdure.effects.commands import Came, Overdue, Read, Steps, Write, write
+from perdure.effects.commands import CallOutcome, Overdue, Read, Steps, Write, write
 from perdure.effects.ending import end_run
 from perdure.effects.ledger import effect, find
 from perdure.effects.outcomes import backoff_seconds
@@ -28,7 +28,7 @@ from perdure.model.values import digest
 from perdure.planes.access import limits
 from perdure.planes.execution import model_inputs, runs, steps, waits
 from perdure.planes.reading.durations import Duration, store_now
-from perdure.runtime import course, outward, waiting
+from perdure.runtime import outward, run_replay, waiting
 from perdure.runtime.cutting import checkpoint
 from perdure.runtime.driving import Driving
 from perdure.runtime.places import Branch
@@ -171,9 +171,9 @@ def tell_outcome_late(
     return effect(tx, stream, seq)
 
 
-def _came(said: CallSaid) -> Came:
+def _came(said: CallSaid) -> CallOutcome:
     if said.outcome == "happened":
-        return Came(said.result)
+        return CallOutcome(said.result)
     error: Exception
     if said.outcome == "failed":
         error = Failed(said.message, code=said.code or "Failed")
@@ -185,7 +185,7 @@ def _came(said: CallSaid) -> Came:
     else:
         error = WireError(f"{said.code}: {said.message}" if said.code else said.message)
         error.quiet = said.over  # type: ignore[attr-defined] - `outcomes.is_quiet` reads it
-    return Came(None, error)
+    return CallOutcome(None, error)
 
 
 def tell_probe(request: RemoteRequest, seq: int, attempt: int, verdict: Verdict, asked_us: int) -> HowFar:
@@ -297,7 +297,7 @@ def _end(request: RemoteRequest, status: RunStatus, *said: Any) -> RunRecord:
 
     reached = request.reach(ending())
     if reached.next is Next.REST:
-        course.go_to_rest(
+        run_replay.go_to_rest(
             request.tx, request.stream, _undisturbed(request), reached.why, reached.wake_us, _limit_us(request), ()
         )
     return runs.run(request.tx, request.stream)
@@ -305,7 +305,7 @@ def _end(request: RemoteRequest, status: RunStatus, *said: Any) -> RunRecord:
 
 def park(request: RemoteRequest, reason: str, message: str, hint: str) -> RunRecord:
     """The machine must not continue by itself: the program changed, or a person must look."""
-    changed = reason == course.CHANGED
+    changed = reason == run_replay.CHANGED
     runs.park(request.tx, request.stream, reason, message, {"hint": hint}, request.record.program if changed else None)
     return runs.run(request.tx, request.stream)
 
@@ -322,7 +322,9 @@ def rest(request: RemoteRequest, said: RestSaid) -> RunRecord:
         raise Invalid("a run that waits for nothing would never be woken", path="awaited", hint="release it instead")
     lease = _undisturbed(request)
     lease.disturbed = (request.lease.cancelling and not said.knows_cancelled) or _has_come(request, said)
-    course.go_to_rest(request.tx, request.stream, lease, said.reason, said.wake_us, _limit_us(request), said.awaited)
+    run_replay.go_to_rest(
+        request.tx, request.stream, lease, said.reason, said.wake_us, _limit_us(request), said.awaited
+    )
     return runs.run(request.tx, request.stream)
 
 

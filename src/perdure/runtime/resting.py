@@ -18,10 +18,10 @@ from perdure.model.instants import instant_us
 from perdure.model.records.effects import EffectError
 from perdure.model.records.runs import RunStatus
 from perdure.planes.execution import runs
-from perdure.runtime import course
-from perdure.runtime.course import Drive
+from perdure.runtime import run_replay
 from perdure.runtime.driving import Driving, is_cancellation, stops_process
-from perdure.runtime.pausing import TROUBLES, Suspended, blamed_in, found_in, is_end
+from perdure.runtime.run_replay import Drive
+from perdure.runtime.stopping import TROUBLES, Suspended, blamed_in, found_in, is_end
 
 log = logging.getLogger("perdure.run")
 
@@ -95,7 +95,7 @@ def _park(driving: Driving, error: Parked) -> Steps[Drive]:
     facts: dict[str, Any] = {name: str(value) for name, value in error.facts.items()}
     changed = isinstance(error, Changed)
     said = facts.pop("reason", runs.UNDO_FAILED)
-    reason = course.CHANGED if changed else said
+    reason = run_replay.CHANGED if changed else said
     facts.pop("step", None)
     blamed = blamed_in(error, driving.stream.name)
     if blamed is not None:
@@ -114,5 +114,5 @@ def _rest(driving: Driving, paused: Suspended) -> Steps[Drive]:
     timeout_at = None if hold.overdue else driving.record.timeout_at
     limit_us = None if timeout_at is None else instant_us(timeout_at, 0)
     awaited = driving.activity.awaited
-    yield write(course.go_to_rest, hold.lease, paused.reason, paused.wake_us, limit_us, awaited)
+    yield write(run_replay.go_to_rest, hold.lease, paused.reason, paused.wake_us, limit_us, awaited)
     return Drive(RunStatus.WAITING, paused.reason)

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 from perdure.effects.acting import Acting
 from perdure.effects.commands import (
     Await,
+    AwaitCancellation,
     CallFunction,
     CallIsolated,
+    CallOutcome,
     CallProgram,
-    Came,
     CheckLease,
     Command,
     Consult,
@@ -27,7 +28,6 @@ from perdure.effects.commands import (
     IsStopped,
     Pause,
     Read,
-    Stay,
     Steps,
     StopBranches,
     Work,
@@ -44,8 +44,8 @@ from perdure.planes.recovery.leases import Lease
 from perdure.runtime import driver, invoking, places
 from perdure.runtime.agent import Agent
 from perdure.runtime.callers import AsyncCaller, Caller, Check
-from perdure.runtime.course import Drive
 from perdure.runtime.driving import Driving
+from perdure.runtime.run_replay import Drive
 from perdure.stores.lane import Job
 
 if TYPE_CHECKING:
@@ -132,23 +132,25 @@ class Shell:
         verb, args, kwargs = command
         return self.caller.read(verb, *args, **kwargs)
 
-    def _consult(self, command: Consult) -> Came:
+    def _consult(self, command: Consult) -> CallOutcome:
         function, args, kwargs, seconds = command.function, command.args, command.kwargs, command.seconds
         try:
             if seconds is None:
-                return Came(invoking.read(function, args, kwargs, is_async=command.is_async))
-            return Came(invoking.call(partial(function, *args, **kwargs), seconds, command.check or self._staying))
+                return CallOutcome(invoking.read(function, args, kwargs, is_async=command.is_async))
+            return CallOutcome(
+                invoking.call(partial(function, *args, **kwargs), seconds, command.check or self._staying)
+            )
         except BaseException as error:  # noqa: BLE001 - the engine judges it
-            return Came(None, error)
+            return CallOutcome(None, error)
 
-    def _call(self, command: CallFunction | CallIsolated) -> Came:
-        living = self.caller.core.living
+    def _call(self, command: CallFunction | CallIsolated) -> CallOutcome:
+        liveness = self.caller.core.liveness
         try:
             if isinstance(command, CallIsolated):
-                return Came(isolating.call(*command, living, self._staying))
-            return Came(invoking.call(command.function, command.seconds, self._staying, command.late, living))
+                return CallOutcome(isolating.call(*command, liveness, self._staying))
+            return CallOutcome(invoking.call(command.function, command.seconds, self._staying, command.late, liveness))
         except BaseException as error:  # noqa: BLE001 - the engine judges it by what its tool declared
-            return Came(None, error)
+            return CallOutcome(None, error)
 
     def _pause(self, command: Pause) -> None:
         self.caller.pause(command.seconds, command.check or (self._staying if command.watched else None))
@@ -166,7 +168,7 @@ class Shell:
         CheckLease: lambda _self, _command: None,  # a session has no lease to look at
         StopBranches: lambda _self, _command: None,  # and sync code no tasks
         IsStopped: lambda _self, _command: False,
-        Stay: lambda _self, _command: None,
+        AwaitCancellation: lambda _self, _command: None,
     }
 
 
@@ -215,15 +217,15 @@ class RunShell(Shell):
         if not self._read(Read(leases.holds, (self._hold.lease,))):
             raise self._hold.troubled(lost(self._stream))
 
-    def _call_program(self, _command: CallProgram) -> Came:
+    def _call_program(self, _command: CallProgram) -> CallOutcome:
         driving = self._driving
         run = self._program(self, driving, driving.trunk)
         token = places.enter(driving.trunk)
         try:
             with driving.observed():
-                return Came(driving.agent.fn(run, *driving.record.args, **driving.record.kwargs))
+                return CallOutcome(driving.agent.fn(run, *driving.record.args, **driving.record.kwargs))
         except BaseException as error:  # noqa: BLE001 - whatever ends a program, the engine judges it
-            return Came(None, error)
+            return CallOutcome(None, error)
         finally:
             places.leave(token)
 
@@ -304,25 +306,25 @@ class AsyncShell:
         verb, args, kwargs = command
         return await self.caller.read(verb, *args, **kwargs)
 
-    async def _consult(self, command: Consult) -> Came:
+    async def _consult(self, command: Consult) -> CallOutcome:
         function, args, kwargs, seconds = command.function, command.args, command.kwargs, command.seconds
         try:
             if seconds is None:
-                return Came(await invoking.aread(function, args, kwargs, is_async=command.is_async))
+                return CallOutcome(await invoking.aread(function, args, kwargs, is_async=command.is_async))
             asked = partial(function, *args, **kwargs)
-            return Came(await invoking.acall(asked, seconds, is_async=command.is_async))
+            return CallOutcome(await invoking.acall(asked, seconds, is_async=command.is_async))
         except BaseException as error:  # noqa: BLE001 - the engine judges it
-            return Came(None, error)
+            return CallOutcome(None, error)
 
-    async def _call(self, command: CallFunction | CallIsolated) -> Came:
-        living = self.caller.core.living
+    async def _call(self, command: CallFunction | CallIsolated) -> CallOutcome:
+        liveness = self.caller.core.liveness
         try:
             if isinstance(command, CallIsolated):
-                return Came(await isolating.acall(*command, living))
+                return CallOutcome(await isolating.acall(*command, liveness))
             function, is_async, seconds, late = command
-            return Came(await invoking.acall(function, seconds, late, living, is_async=is_async))
+            return CallOutcome(await invoking.acall(function, seconds, late, liveness, is_async=is_async))
         except BaseException as error:  # noqa: BLE001 - the engine judges it by what its tool declared
-            return Came(None, error)
+            return CallOutcome(None, error)
 
     async def _nothing(self, command: Command) -> None:
         """A session has no lease to look at, and no branches."""
@@ -340,7 +342,7 @@ class AsyncShell:
         CheckLease: _nothing,
         StopBranches: _nothing,
         IsStopped: _nothing,
-        Stay: _nothing,
+        AwaitCancellation: _nothing,
     }
 
 
@@ -390,7 +392,7 @@ class AsyncRunShell(AsyncShell):
         if not await self._read(Read(leases.holds, (self._hold.lease,))):
             raise self._hold.troubled(lost(self._stream))
 
-    async def _call_program(self, _command: CallProgram) -> Came:
+    async def _call_program(self, _command: CallProgram) -> CallOutcome:
         from asyncio import get_running_loop  # noqa: PLC0415 - only async agents pay for asyncio
 
         driving = self._driving
@@ -399,9 +401,9 @@ class AsyncRunShell(AsyncShell):
         token = places.enter(driving.trunk)
         try:
             with driving.observed():
-                return Came(await driving.agent.fn(run, *driving.record.args, **driving.record.kwargs))
+                return CallOutcome(await driving.agent.fn(run, *driving.record.args, **driving.record.kwargs))
         except BaseException as error:  # noqa: BLE001 - whatever ends a program, the engine judges it
-            return Came(None, error)
+            return CallOutcome(None, error)
         finally:
             places.leave(token)
 
@@ -419,7 +421,7 @@ class AsyncRunShell(AsyncShell):
         task = current_task()
         return task is not None and task.cancelling() > 0
 
-    async def _stay(self, _command: Stay) -> None:
+    async def _await_cancellation(self, _command: AwaitCancellation) -> None:
         from asyncio import Event  # noqa: PLC0415 - as above
 
         await Event().wait()
@@ -432,7 +434,7 @@ class AsyncRunShell(AsyncShell):
         CallProgram: _call_program,
         StopBranches: _stop_branches,
         IsStopped: _is_stopped,
-        Stay: _stay,
+        AwaitCancellation: _await_cancellation,
     }
 
 

@@ -30,7 +30,7 @@ from typing import Any
 import msgspec
 
 from perdure.errors import Unavailable
-from perdure.runtime.supervisor_pipe import Lifeline
+from perdure.runtime.supervisor_pipe import SupervisorPipe
 
 log = logging.getLogger("perdure.supervisor")
 
@@ -69,7 +69,7 @@ class Bounds(msgspec.Struct, frozen=True):
 class WorkerProcess:
     """One worker process. holder: its name in the store, once it is ready. has_worked: whether it has taken a run."""
 
-    def __init__(self, program: subprocess.Popen[bytes], line: Lifeline, role: WorkerRole) -> None:
+    def __init__(self, program: subprocess.Popen[bytes], line: SupervisorPipe, role: WorkerRole) -> None:
         self.program = program
         self.line = line
         self.role = role
@@ -120,7 +120,7 @@ class Supervisor:
             number = theirs.fileno()
             # In a group of their own: a Ctrl-C is passed on once, not felt twice.
             program = subprocess.Popen(self._command(number, role), pass_fds=[number], process_group=0)  # noqa: S603
-        line = Lifeline(ours)
+        line = SupervisorPipe(ours)
         if self._first_word:
             line.say(**self._first_word)
         self._children.append(WorkerProcess(program, line, role))

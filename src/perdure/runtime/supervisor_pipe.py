@@ -21,7 +21,7 @@ from typing import Any
 LINE_MAX_BYTES = 65_536
 
 
-class Lifeline:
+class SupervisorPipe:
     """One end. Reading never blocks; writing to who is gone, or does not listen, is passed over."""
 
     def __init__(self, end: socket.socket) -> None:
@@ -31,7 +31,7 @@ class Lifeline:
         self.over = False  # whether the other end is gone
 
     @classmethod
-    def from_fd(cls, number: int) -> Lifeline:
+    def from_fd(cls, number: int) -> SupervisorPipe:
         """The end that a supervisor handed down. Processes that this one starts do not get it."""
         end = socket.socket(fileno=number)
         end.set_inheritable(False)

@@ -13,11 +13,11 @@ from perdure.effects.commands import Read, Steps, StopBranches
 from perdure.effects.tool import DECLARED, Tool
 from perdure.errors import Failed, Parked
 from perdure.model.records.effects import EffectRecord, EffectState
-from perdure.runtime import course
+from perdure.runtime import run_replay
 from perdure.runtime.driving import Driving
 from perdure.runtime.outward import LANDING, act, conclude
-from perdure.runtime.pausing import is_end
 from perdure.runtime.places import AFTERWARDS, Branch, BranchPoint, BranchSpan, Left
+from perdure.runtime.stopping import is_end
 from perdure.runtime.waiting import suspend
 
 UNDER_WAY = (EffectState.DISPATCHED, EffectState.IN_DOUBT)
@@ -108,7 +108,7 @@ def _undo_in(
     yield from _settle_left(driving, branch, spans)
     effects = yield from _effects(driving)
     for record in driving.sagas.done_in(effects, spans, {*begun}):
-        if record.rule.undo and course.may_have_happened(record):
+        if record.rule.undo and run_replay.may_have_happened(record):
             yield from _undo(driving, branch, record)
             driving.sagas.undone[record.seq] = why
             undone.append(record.id)
@@ -139,7 +139,7 @@ def _undo(driving: Driving, branch: Branch, record: EffectRecord) -> Steps[None]
         if under_way is not None:
             yield from suspend(driving, LANDING, under_way.until_us)
     try:
-        yield from act(driving, branch, tool.undo, course.undo_args(tool.undo, record), undoes=record)
+        yield from act(driving, branch, tool.undo, run_replay.undo_args(tool.undo, record), undoes=record)
     except Failed as error:
         hint = "mend what failed, then `perdure unpark` the run, which tries the undo again; or undo it by hand and `perdure "
         hint += "cancel` the run, twice if it is parked once more: that ends it as it is"

@@ -26,8 +26,8 @@ CLAIMED_AT_ONCE = 50  # runs that one recovery looks at
 def left_runs(reads: Reads, known: Mapping[str, Agent], core: Core) -> list[Stream]:
     """Runs of these agents that can be taken here: as a worker looks for them, and those that this store dropped."""
     wanted = workers.drivable(known, {each.program for each in known.values()})
-    seen = workers.look(reads, wanted, CLAIMED_AT_ONCE, core.living.is_dead, core.holder)
-    dropped = [each for each in workers.held_by(reads, core.holder) if (each.stream.id, 0) not in core.flights]
+    seen = workers.look(reads, wanted, CLAIMED_AT_ONCE, core.liveness.is_dead, core.holder)
+    dropped = [each for each in workers.held_by(reads, core.holder) if (each.stream.id, 0) not in core.in_flight]
     found = [each for each in (*seen.takeable, *seen.suspects, *dropped) if each.agent in known]
     return [*{each.stream.name: each.stream for each in found}.values()]
 

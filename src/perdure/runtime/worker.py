@@ -40,11 +40,11 @@ from perdure.planes.recovery.leases import Company, Lease
 from perdure.runtime import log_context
 from perdure.runtime.agent import Agent
 from perdure.runtime.callers import AsyncCaller
-from perdure.runtime.course import Drive
 from perdure.runtime.fair_order import FairOrder
-from perdure.runtime.pausing import Leaving
+from perdure.runtime.run_replay import Drive
 from perdure.runtime.shells import See, adrive
 from perdure.runtime.stalled_loops import Stalls
+from perdure.runtime.stopping import Leaving
 from perdure.stores.watch import Watch
 
 log = logging.getLogger("perdure.worker")
@@ -167,7 +167,7 @@ class Worker:
         await asyncio.gather(*(self._introduce(each) for each in self._callers))
         ready()
         log.info("working", extra={"worker": self._core.holder, "agents": ", ".join(self._agents)})
-        watch = Watch(self._core.engine, self._core.living.folder, commits=not self._settings.suspects_only)
+        watch = Watch(self._core.engine, self._core.liveness.folder, commits=not self._settings.suspects_only)
         listener = threading.Thread(target=self._listen, args=(watch, loop), name="perdure-watch", daemon=True)
         listener.start()
         try:
@@ -193,8 +193,8 @@ class Worker:
         first.
         """
         core, settings = self._core, self._settings
-        core.living.begin()
-        dead = [each for each in await caller.read(workers.holders) if core.living.is_dead(each)]
+        core.liveness.begin()
+        dead = [each for each in await caller.read(workers.holders) if core.liveness.is_dead(each)]
         about = About(
             os.getpid(), tuple(self._agents), settings.concurrency, settings.supervisor, settings.suspects_only,
             tuple(each.program for each in self._agents.values()),
@@ -258,7 +258,7 @@ class Worker:
     async def _look_at_all(self, open_ones: Sequence[Agent], limit: int) -> list[Look]:
         """The work for these agents in each tenant. A tenant that has forgotten this worker learns of it."""
         wanted = workers.drivable([each.name for each in open_ones], [each.program for each in open_ones])
-        about = (workers.look, wanted, limit, self._core.living.is_dead, self._core.holder)
+        about = (workers.look, wanted, limit, self._core.liveness.is_dead, self._core.holder)
         seen = await asyncio.gather(*(each.read(*about) for each in self._callers))
         for caller, each in zip(self._callers, seen, strict=True):
             if not each.introduced:
@@ -331,7 +331,7 @@ class Worker:
     async def _claim(self, found: FoundRun, company: Company) -> asyncio.Task[None] | None:
         agent = self._agents[found.agent]
         core = self._core
-        gone = {found.holder} if found.holder and core.living.is_dead(found.holder) else ()
+        gone = {found.holder} if found.holder and core.liveness.is_dead(found.holder) else ()
         self._claiming.add(found.uid)
         try:
             lease = await self._caller_of(found.stream).write(

@@ -33,6 +33,6 @@ class Clocks(NamedTuple):
     store: Callable[[], int | None]
     lease_us: int = LEASE_TTL_SECONDS * SECOND_US  # how long a heartbeat of this open store is good for
     is_dead: Callable[[str], bool] = (
-        _nobody  # whether a holder is proved to be dead (`living`), before its lease has lapsed
+        _nobody  # whether a holder is proved to be dead (`liveness`), before its lease has lapsed
     )
     epochs: Epochs | None = None  # a lease of another epoch is over

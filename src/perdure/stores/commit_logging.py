@@ -24,7 +24,7 @@ COMMITS = logging.getLogger("perdure.commit")
 logging.getLogger("perdure").addHandler(logging.NullHandler())  # silent unless the application listens
 
 
-class Traces:
+class CommitLogger:
     """The log of one open store's lane."""
 
     __slots__ = ("_store",)

@@ -3,7 +3,7 @@
 Point-in-time recovery, or a failover to a standby that lacked commits, takes a PostgreSQL database back without a word, and what
 was done outside since would be done again. The server says of which history it is (system identifier and time line), and `meta`
 keeps what it said. Each new connection is compared with that, and with the last event that this process saw committed. Where a
-loss cannot be excluded the epoch is raised, as after a restore (docs/decisions/0038). A database in a file has `tide` for this.
+loss cannot be excluded the epoch is raised, as after a restore (docs/decisions/0038). Files have `rollback_guard` for this.
 
 Callers: the core, when it is opened and for its readers, and the lane, before anything is written. Keeps P3, P4.
 """

@@ -28,10 +28,10 @@ from perdure.stores.clocks import Clocks
 from perdure.stores.continuity import Continuity
 from perdure.stores.entry_points import kind_of
 from perdure.stores.glances import Glances
-from perdure.stores.in_flight import Flights
+from perdure.stores.in_flight import InFlight
 from perdure.stores.lane import Job, Lane, pause
-from perdure.stores.liveness import Living, folder_for
-from perdure.stores.rollback_guard import Tide
+from perdure.stores.liveness import Liveness, folder_for
+from perdure.stores.rollback_guard import RollbackGuard
 from perdure.stores.sqlite import SqliteEngine
 from perdure.stores.statements import Statement
 from perdure.stores.store import RETRYABLE, Connection, Engine, Fault, FaultKind, Rows
@@ -145,18 +145,22 @@ class Core:
         self.continuity = Continuity(engine, identity.epoch, identity.history, keeps=keeps)
         self.continuity.begin(identity.facts)
         self.holder = new_uid().hex()
-        self.living = Living(folder_for(getattr(engine, "path", None), self.uid, remote=engine.is_server), self.holder)
-        self.tide = Tide(None if engine.is_server else self.living.folder, self.uid)
+        self.liveness = Liveness(
+            folder_for(getattr(engine, "path", None), self.uid, remote=engine.is_server), self.holder
+        )
+        self.rollback_guard = RollbackGuard(None if engine.is_server else self.liveness.folder, self.uid)
         database_clock = clock is None and engine.is_server
         self.lease_seconds = lease_seconds  # how long others take this store for alive after its last heartbeat
         self.clocks = Clocks(
             clock or system_clock,
             (lambda: None) if database_clock else (clock or system_clock),
             round(lease_seconds * SECOND_US),
-            self.living.is_dead,
+            self.liveness.is_dead,
             self.continuity,
         )
-        self.flights = Flights()  # effects that it sends: (stream, number, attempt); runs that it drives: (stream, 0)
+        self.in_flight = (
+            InFlight()
+        )  # effects that it sends: (stream, number, attempt); runs that it drives: (stream, 0)
         self.slots = Slots()  # of tools that may be called so many times at once
         self.guards: tuple[Callable[..., Any], ...] = ()  # asked about every effect before it is sent
         self.embed: Any = None  # makes vectors of texts (`planes.memory.embedder`); None: the extra's, False: nothing
@@ -347,8 +351,8 @@ class Core:
         if self._threads is not None:
             self._threads.shutdown(wait=False)
         self.engine.close()
-        self.tide.close()
-        self.living.end()
+        self.rollback_guard.close()
+        self.liveness.end()
 
 
 def _in_snapshot(reader: Reader, verb: Callable[..., T], *args: Any, **kwargs: Any) -> T:

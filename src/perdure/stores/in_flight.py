@@ -9,7 +9,7 @@ import threading
 from collections.abc import Hashable
 
 
-class Flights:
+class InFlight:
     """Entries, each with the owner that made it: no one else ends it."""
 
     __slots__ = ("_announced", "_mutex", "_owners")
@@ -57,13 +57,13 @@ class Flights:
 class Attempt:
     """One attempt of an effect, as long as it may send: until what became of it is recorded, and its call has come back."""
 
-    __slots__ = ("_flights", "_name", "goes_on")
+    __slots__ = ("_in_flight", "_name", "goes_on")
 
-    def __init__(self, flights: Flights, name: tuple[int, int, int]) -> None:
-        self._flights = flights
+    def __init__(self, in_flight: InFlight, name: tuple[int, int, int]) -> None:
+        self._in_flight = in_flight
         self._name = name
         self.goes_on = False  # nobody waits for the call any more, and it has not come back
-        flights.begin(name, self)
+        in_flight.begin(name, self)
 
     def recorded(self) -> None:
         """Its sender is done with it. A call that was left behind ends its own flight."""
@@ -72,4 +72,4 @@ class Attempt:
 
     def landed(self) -> None:
         """Nothing can come of it any more."""
-        self._flights.end(self._name, self)
+        self._in_flight.end(self._name, self)

@@ -23,7 +23,7 @@ from perdure.model.crash_points import reach
 from perdure.model.ids import Entropy
 from perdure.stores.blobs import Blobs
 from perdure.stores.clocks import Clocks
-from perdure.stores.commit_logging import Traces
+from perdure.stores.commit_logging import CommitLogger
 from perdure.stores.store import RETRYABLE, Connection, Engine, Fault, FaultKind, Head, NewEvent
 from perdure.stores.tx import LOG, Actor, Batch, Tx
 
@@ -100,10 +100,10 @@ class Lane:
         self._clocks = clocks
         self._continuity = continuity
         self._timeout_seconds = timeout_seconds
-        self.told: Callable[[], None] | None = None  # called after each batch, when every job has its outcome
+        self.after_batch: Callable[[], None] | None = None  # called after each batch, when every job has its outcome
         self.observer: Observer | None = None  # hears of every commit
         self._entropy = Entropy()
-        self._traces = Traces(engine.url)
+        self._commit_logger = CommitLogger(engine.url)
         self._connection: Connection | None = None
         self._hints: OrderedDict[int, Head] | None = None if engine.exact_heads else OrderedDict()
         self.actors: dict[Actor, str] = {}  # their random names in headers (log/actors.py)
@@ -256,8 +256,8 @@ class Lane:
         if others:
             _wake([job for job in first.batch if job.done and (job is not first or job.future is not None)])
         first.batch = []
-        if self.told is not None:
-            self.told()
+        if self.after_batch is not None:
+            self.after_batch()
 
     def _gather(self, jobs: list[Job]) -> list[Job]:
         """Add everybody who waits. Returns who gets further: not who has waited too long (async callers; others leave)."""
@@ -335,10 +335,10 @@ class Lane:
                 return
             if _may_pass(error, attempt) and time.monotonic() <= job.deadline:
                 lock = self._raced
-                self._traces.retried(error, attempt)
+                self._commit_logger.retried(error, attempt)
                 pause(attempt)
             else:
-                self._traces.failed(error, attempt)
+                self._commit_logger.failed(error, attempt)
                 _refuse(job, _error_of(error))
 
     def _attempt(self, jobs: list[Job], lock: Iterable[int] = ()) -> Exception | None:
@@ -393,8 +393,8 @@ class Lane:
             if len(self.actors) >= ACTORS_MAX:
                 self.actors.clear()
             self.actors.update(batch.named)
-        if self._traces.wanted:
-            self._traces.committed(batch.trail, len(jobs))
+        if self._commit_logger.wanted:
+            self._commit_logger.committed(batch.trail, len(jobs))
         if self.observer is not None and batch.trail:
             self.observer.committed(batch.trail)
         for job in jobs:

@@ -5,7 +5,7 @@ nothing, because it is given out again. A process that can lock another's file k
 Callers: whoever leases or dispatches (`begin`), recovery (`is_dead`), and workers that clean up (`tidy`). Keeps P3, P4.
 
     <store>.live/<holder>      locked: it lives.  Can be locked: it is dead.  Not there: nothing is proved.
-    <store>.live/tide          how far it had come: see `tide`
+    <store>.live/tide          how far it had come: see `rollback_guard`
     <store>.live/<holder>.new  not locked yet: it gets its name with its lock, so that no file of a holder is ever without one
 
 The last one to leave takes the folder along. A folder that holds a file stays the one that it is, so nobody who lives loses it;
@@ -37,7 +37,7 @@ _NEW = ".new"
 _TRIES = 10
 
 
-class Living:
+class Liveness:
     """The lock file of one open store. Made when it is first needed; a store in memory has none."""
 
     def __init__(self, folder: Path | None, holder: str) -> None:

@@ -28,8 +28,8 @@ from perdure.log.table import Table
 from perdure.model.ids import new_uid
 from perdure.model.limits import BLOB_IN_DATABASE_MAX_BYTES
 from perdure.stores.dialect import BLOB_COLUMNS, EVENT_COLUMNS, STREAM_COLUMNS, conflict_key, listed, upsert_tail
-from perdure.stores.postgres_ears import PostgresEars
 from perdure.stores.postgres_faults import fault_of
+from perdure.stores.postgres_listener import PostgresListener
 from perdure.stores.postgres_session import AskedFor, options_in, refuses_options
 from perdure.stores.postgres_types import type_of
 from perdure.stores.postgres_wall import check_wall, look, names_tenants, raise_wall
@@ -201,7 +201,7 @@ class PostgresConnection:
     is_cache = False
     tenants: Sequence[int] = ()
 
-    def __init__(self, made: Dialled, lost: set[str] | None = None) -> None:
+    def __init__(self, made: NewConnection, lost: set[str] | None = None) -> None:
         self.raw: Any = made.raw  # its types want literal texts; ours are made from our own declarations
         self.history = made.history
         self.pooled = bool(made.brought)
@@ -428,7 +428,7 @@ def _stream_row(new: NewStream) -> tuple[Any, ...]:
     return (stream.id, stream.uid, stream.tenant, stream.kind, stream.name, stream.parent, stream.fork_seq, seq, digest)
 
 
-class Dialled(NamedTuple):
+class NewConnection(NamedTuple):
     """A connection as it was made. brought: what each transaction must bring, "" where the server itself answers.
 
     walled: row-level security holds for its role.
@@ -505,9 +505,9 @@ class PostgresEngine(WithoutLines, WithoutQuickReads):
         with contextlib.closing(self.reader()) as connection:
             check_wall(look(connection.raw, self.schema))
 
-    def ears(self) -> PostgresEars:
+    def ears(self) -> PostgresListener:
         """A connection that hears of what commits announce. A listener comes again by itself: nothing is waited for."""
-        return PostgresEars(self._connect_now("perdure-listener"), self.schema)
+        return PostgresListener(self._connect_now("perdure-listener"), self.schema)
 
     def history_of(self, connection: PostgresConnection) -> History:
         """The history that a connection leads to."""
@@ -519,7 +519,7 @@ class PostgresEngine(WithoutLines, WithoutQuickReads):
         """The store's epoch, the history that it says it is of, and the hash of an event."""
         return connection.look_back(event)
 
-    def _connect(self, name: str) -> Dialled:
+    def _connect(self, name: str) -> NewConnection:
         """A connection. A server that says that it is coming up is waited for, as long as the store waits for anything."""
         deadline = time.monotonic() + self._timeout_ms / 1000
         cuts = 0
@@ -533,7 +533,7 @@ class PostgresEngine(WithoutLines, WithoutQuickReads):
                     raise
             time.sleep(_COMING_PAUSE_SECONDS)
 
-    def _connect_now(self, name: str) -> Dialled:
+    def _connect_now(self, name: str) -> NewConnection:
         try:
             raw = self._dialled(name)
         except psycopg.OperationalError as error:
@@ -568,18 +568,18 @@ class PostgresEngine(WithoutLines, WithoutQuickReads):
         raw.wait_seconds = self._timeout_ms / 1000 + _ANSWER_SECONDS
         return raw
 
-    def _looked_at(self, raw: psycopg.Connection[Any], name: str) -> Dialled:
+    def _looked_at(self, raw: psycopg.Connection[Any], name: str) -> NewConnection:
         """Compare what is in force with what was asked for. Behind a pooler each transaction brings it."""
         found = self._session.look(raw, name)
         self._check_newest(found.history)
         if found.direct:
             if found.transaction_timeout != "0":
                 raw.execute("SET transaction_timeout = 0")
-            return Dialled(raw, name, found.history, walled=found.walled)
+            return NewConnection(raw, name, found.history, walled=found.walled)
         raw.prepare_threshold = None
         brought = self._session.brought(name)
         self._session.check_brought(raw, name, brought)
-        return Dialled(raw, name, found.history, brought, found.walled)
+        return NewConnection(raw, name, found.history, brought, found.walled)
 
     def _check_newest(self, history: History) -> None:
         """A server that was replaced, and does not know it, is neither read nor written any more."""

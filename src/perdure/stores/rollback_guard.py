@@ -37,7 +37,7 @@ class Dispatch(NamedTuple):
     attempt: int
 
 
-class Tide:
+class RollbackGuard:
     """The file of one open store. folder: where it lies; None where there is none, and nothing is noted."""
 
     def __init__(self, folder: Path | None, store_uid: str) -> None:

@@ -258,7 +258,7 @@ class Engine(Protocol):
         ...
 
     def history_of(self, connection: Any) -> History | None:
-        """The history that a connection leads to; None where the database has none but its own file (`tide`)."""
+        """The history that a connection leads to; None where the database has none but its own file (`rollback_guard`)."""
         ...
 
     def look_back(self, connection: Any, event: tuple[int, int]) -> tuple[str | None, str | None, bytes | None]:

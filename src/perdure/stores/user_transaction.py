@@ -18,7 +18,7 @@ from psycopg.rows import tuple_row
 from perdure.errors import Conflict, Error, Refused
 from perdure.model.ids import Entropy, new_uid
 from perdure.stores.core import Core
-from perdure.stores.postgres import Dialled, PostgresConnection, PostgresEngine
+from perdure.stores.postgres import NewConnection, PostgresConnection, PostgresEngine
 from perdure.stores.statements import Statements
 from perdure.stores.store import Fault, FaultKind, Head, History, Writes
 from perdure.stores.tx import LOG, Batch, Tx
@@ -48,7 +48,7 @@ class JoinedConnection(PostgresConnection):
 
     def __init__(self, connection: psycopg.Connection[Any], schema: str, timeout_ms: int) -> None:
         raw: Any = _Cursors(connection)  # it offers what is used of a connection
-        super().__init__(Dialled(raw, "", History(None, None)))
+        super().__init__(NewConnection(raw, "", History(None, None)))
         # Unless it is named, the schema of the user's temporary tables stands before every other.
         self._ours = {"search_path": f"{schema}, pg_temp", "lock_timeout": f"{timeout_ms}ms"}
         self._inside = False

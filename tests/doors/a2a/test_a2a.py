@@ -218,6 +218,6 @@ def test_an_agent_that_no_worker_has_is_told_of(url) -> None:
     with perdure.open(url) as store:
         assert undriven(asked, ("echo", "ecko")) == ["echo", "ecko"]
         caller = store._caller
-        caller.core.living.begin()
+        caller.core.liveness.begin()
         caller.write(workers.introduce, caller.core.holder, About(pid=1, agents=("echo",), concurrency=1))
         assert undriven(asked, ("echo", "ecko")) == ["ecko"]

@@ -217,7 +217,7 @@ def introduce_worker(store: perdure.Store) -> None:
         pid=4711, agents=("fix-issue", "release"), concurrency=10, supervisor=4700, programs=("9f2c1ab04d77",)
     )
     caller = store._caller
-    caller.core.living.begin()
+    caller.core.liveness.begin()
     caller.write(workers.introduce, caller.core.holder, about)
 
 

@@ -25,7 +25,7 @@ from perdure.model.limits import KEEP_SECONDS, LEASE_TTL_SECONDS
 if TYPE_CHECKING:
     from perdure.model.records.workers import HeldRecord, WorkerRecord, WorkersRecord
     from perdure.runtime.agent import Agent
-    from perdure.runtime.supervisor_pipe import Lifeline
+    from perdure.runtime.supervisor_pipe import SupervisorPipe
     from perdure.runtime.worker import Worker
 
 WATCH_SECONDS = 1.0
@@ -151,17 +151,17 @@ def _words(asked: StoreOptions, given: dict[str, Any]) -> list[str]:
 
 def _be_a_worker(asked: StoreOptions, given: dict[str, Any]) -> None:
     from perdure.doors.cli.agents import agents_at  # noqa: PLC0415
-    from perdure.runtime.supervisor_pipe import Lifeline  # noqa: PLC0415
+    from perdure.runtime.supervisor_pipe import SupervisorPipe  # noqa: PLC0415
     from perdure.telemetry import exporting  # noqa: PLC0415
 
-    line = Lifeline.from_fd(given["child"])
+    line = SupervisorPipe.from_fd(given["child"])
     asked.store = line.first().get("store", asked.store)
     agents = agents_at(given["target"], given["only"])
     exporting.begin("perdure-worker")  # after the agents: a provider of their own comes first
     asyncio.run(_work(asked, given, agents, line))
 
 
-async def _work(asked: StoreOptions, given: dict[str, Any], agents: dict[str, Agent], line: Lifeline) -> None:
+async def _work(asked: StoreOptions, given: dict[str, Any], agents: dict[str, Agent], line: SupervisorPipe) -> None:
     from perdure.handles.programs import run_for  # noqa: PLC0415
     from perdure.handles.working import callers_of, open_for_worker  # noqa: PLC0415
     from perdure.runtime.worker import Worker, WorkerSettings, threads_at_work  # noqa: PLC0415
@@ -187,7 +187,7 @@ async def _work(asked: StoreOptions, given: dict[str, Any], agents: dict[str, Ag
         _leave_at_once(0)
 
 
-def _obey(working: Worker, line: Lifeline) -> None:
+def _obey(working: Worker, line: SupervisorPipe) -> None:
     """Signals and the supervisor's end stop a worker; whatever else the supervisor says makes it look."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

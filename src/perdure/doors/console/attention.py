@@ -33,7 +33,7 @@ async def now(store: AsyncStore) -> dict[str, Any]:
     doubts = await store.effects(in_doubt=True, limit=LISTED)
     parked = await store.runs(status="parked", limit=LISTED)
     failed = await store.runs(status="failed", errors=True, since=RECENT, limit=LISTED)
-    tree = await store._caller.read(workers.tree, store._caller.core.living.is_dead)
+    tree = await store._caller.read(workers.tree, store._caller.core.liveness.is_dead)
     needs = [*map(_asked, asks), *(_doubted(each.record) for each in doubts)]
     needs += [_stopped(each.record) for each in (*parked, *failed) if not each.record.what_if]
     needs += [_stranded(each) for each in tree.stranded]
@@ -86,12 +86,12 @@ async def evidence(store: AsyncStore, effect: AsyncEffect) -> dict[str, Any]:
 async def _sender(store: AsyncStore, record: EffectRecord) -> dict[str, Any]:
     """The process that made the call, and what is known of its life."""
     holder = record.holder or ""
-    living = store._caller.core.living
+    liveness = store._caller.core.liveness
     if not holder:
         return {"holder": "", "state": "unknown", "host": "", "quiet_at": plain(record.quiet_at)}
-    if living.is_dead(holder):
+    if liveness.is_dead(holder):
         state = "dead"
-    elif living.is_held(holder):
+    elif liveness.is_held(holder):
         state = "alive"
     else:
         state = "alive" if await store._caller.read(presence.is_alive, holder) else "silent"

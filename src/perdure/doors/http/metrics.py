@@ -24,7 +24,7 @@ Sample = tuple[str, dict[str, str], float]
 async def get_metrics(call: HttpCall) -> Any:
     """Runs by state and agent, what waits for people, workers, and the requests of this server."""
     now_us: int = await call.caller.read(store_now)
-    tree = await call.caller.read(workers.tree, call.caller.core.living.is_dead)
+    tree = await call.caller.read(workers.tree, call.caller.core.liveness.is_dead)
     asks = await call.store.asks(limit=COUNTED_MAX)
     doubts = await call.store.effects(in_doubt=True, limit=COUNTED_MAX)
     found: list[Sample] = [*_runs(tree, now_us)]

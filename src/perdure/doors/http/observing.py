@@ -297,7 +297,7 @@ async def read_feed(call: HttpCall, query: FeedQuery) -> Any:
 @route("GET", "/v1/workers", Right.READ, WorkersRecord)
 async def get_workers(call: HttpCall) -> Any:
     """The living workers, the runs that each has, and the runs that wait for somebody."""
-    return await call.caller.read(workers.tree, call.caller.core.living.is_dead)
+    return await call.caller.read(workers.tree, call.caller.core.liveness.is_dead)
 
 
 @route("GET", "/v1/doctor", Right.AUDIT, HealthAnswer)

@@ -101,7 +101,7 @@ async def _look(call: HttpCall, body: WorkClaimInput) -> Look:
     """The runs that it can take. It introduces itself first, if the store does not know it."""
     holder, core = holder_of(call, body.holder), call.caller.core
     wanted = workers.drivable(body.agents, body.agents.values())
-    seen = await call.caller.read(workers.look, wanted, FOUND_MAX, core.living.is_dead, holder)
+    seen = await call.caller.read(workers.look, wanted, FOUND_MAX, core.liveness.is_dead, holder)
     if not seen.introduced:
         about = About(0, tuple(body.agents), body.concurrency, programs=tuple(body.agents.values()))
         await call.caller.write(_with_room, _prefix(call), workers.introduce, holder, about)
@@ -140,7 +140,7 @@ async def _claim(
 ) -> WorkClaimAnswer | None:
     """Claim a run. lost: it is this worker's own, and was never heard of: the next token, and nobody died."""
     core, holder = call.caller.core, holder_of(call, body.holder)
-    gone = {holder} if lost else {found.holder} if found.holder and core.living.is_dead(found.holder) else ()
+    gone = {holder} if lost else {found.holder} if found.holder and core.liveness.is_dead(found.holder) else ()
     program = body.agents.get(found.agent, "")
     lease = await call.caller.write(
         leases.claim, found.stream, holder=holder, program=program, epoch=core.epoch, dead=gone, company=company
@@ -267,7 +267,7 @@ async def _reach(call: HttpCall, body: Any, verb: Any, *args: Any, place: str = 
     reached: HowFar = await call.caller.write(remote_verbs.within, *about, verb, *args)
     known.learn(reached)
     for dispatch in reached.sent:
-        core.tide.note(dispatch)
+        core.rollback_guard.note(dispatch)
     return reached
 
 

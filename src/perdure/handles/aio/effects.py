@@ -87,7 +87,7 @@ class AsyncEffect(EffectFacts, AsyncActing):
         """
         operator_verbs.check_own(self._record)
         acting = acting_in(self._caller, self._stream)
-        self._caller.core.living.begin()
+        self._caller.core.liveness.begin()
         dispatching = acting.move("dispatch", approvals.dispatch, self._record.seq, acting.sender)
         self._record = await self._run(dispatching)
         if self._record.state is EffectState.WITHDRAWN:
@@ -96,7 +96,7 @@ class AsyncEffect(EffectFacts, AsyncActing):
             now_us = await self._caller.read(store_now)
             raise in_doubt(self._record, settling.advise(self._record, now_us, can_probe=False))
         dispatch = Dispatch(self._stream.uid, self._record.seq, self._record.attempt)
-        self._caller.heartbeat.after_commit(partial(self._caller.core.tide.note, dispatch))
+        self._caller.heartbeat.after_commit(partial(self._caller.core.rollback_guard.note, dispatch))
         return self
 
     async def commit(self, result: Any = None, *, checkpoint: Any = ..., about: Iterable[str] = ()) -> AsyncEffect:

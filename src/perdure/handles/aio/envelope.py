@@ -51,6 +51,6 @@ class AsyncEnveloping(AsyncStreamHandle):
     async def _witness(self) -> Any:
         core = self._caller.core
         known = await self._read(envelope.holders)
-        dead = frozenset(each for each in known if core.living.is_dead(each))
+        dead = frozenset(each for each in known if core.liveness.is_dead(each))
         probes = frozenset(name for name, tool in DECLARED.items() if tool.probe is not None)
         return envelope.EnvelopeWitness(core.uid, core.epoch, dead, probes)

@@ -91,7 +91,7 @@ class AsyncRecovery(AsyncRuns):
             raise NotFound(f"nothing that {who!r} sent is open", path="who", hint=hint)
         for holder in {record.holder or "" for _, record in found}:
             if not force and (
-                self._caller.core.living.is_held(holder) or await self._caller.read(presence.is_alive, holder)
+                self._caller.core.liveness.is_held(holder) or await self._caller.read(presence.is_alive, holder)
             ):
                 raise Conflict(
                     f"{holder} gives signs of life", path="who", hint="stop it first; force=True if you know better"

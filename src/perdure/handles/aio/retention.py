@@ -77,7 +77,7 @@ class AsyncRetaining(AsyncUpkeep):
         grace: Duration,
         progress: Callable[[int, int], None] | None,
     ) -> RetainReport:
-        doomed: list[retain.Doomed] = []
+        doomed: list[retain.PrunableParts] = []
         for at, each in enumerate(found, 1):
             doomed += [await self._caller.read(retain.choose, each, rule) for rule in rules]
             if progress is not None:

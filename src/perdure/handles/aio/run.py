@@ -29,7 +29,7 @@ from perdure.model.values import digest
 from perdure.planes.execution import waits
 from perdure.planes.reading.durations import Duration
 from perdure.planes.subjects import named
-from perdure.runtime import course, cutting, outward, places, undoing, waiting
+from perdure.runtime import cutting, outward, places, run_replay, undoing, waiting
 from perdure.runtime.agent import as_agent
 from perdure.runtime.driving import Driving
 from perdure.runtime.places import Branch, BranchPoint
@@ -416,4 +416,4 @@ class AsyncChild(Generic[R_co]):
         """Its result; the parent waits for it. Failed when it failed, and when it was cancelled (`code` says so)."""
         run = self._run
         ended = await run._shell.run(waiting.until_over(run._driving, run._here(), self._wait))
-        return course.told_of(self.id, ended.answer, self._wait.place)
+        return run_replay.told_of(self.id, ended.answer, self._wait.place)

@@ -88,7 +88,7 @@ class Effect(EffectFacts, Acting):
         """
         operator_verbs.check_own(self._record)
         acting = acting_in(self._caller, self._stream)
-        self._caller.core.living.begin()
+        self._caller.core.liveness.begin()
         dispatching = acting.move("dispatch", approvals.dispatch, self._record.seq, acting.sender)
         self._record = self._run(dispatching)
         if self._record.state is EffectState.WITHDRAWN:
@@ -97,7 +97,7 @@ class Effect(EffectFacts, Acting):
             now_us = self._caller.read(store_now)
             raise in_doubt(self._record, settling.advise(self._record, now_us, can_probe=False))
         dispatch = Dispatch(self._stream.uid, self._record.seq, self._record.attempt)
-        self._caller.heartbeat.after_commit(partial(self._caller.core.tide.note, dispatch))
+        self._caller.heartbeat.after_commit(partial(self._caller.core.rollback_guard.note, dispatch))
         return self
 
     def commit(self, result: Any = None, *, checkpoint: Any = ..., about: Iterable[str] = ()) -> Effect:

@@ -91,7 +91,9 @@ class Recovery(Runs):
             hint = "`perdure workers` and `perdure effects --in-doubt --json` name machines and holders"
             raise NotFound(f"nothing that {who!r} sent is open", path="who", hint=hint)
         for holder in {record.holder or "" for _, record in found}:
-            if not force and (self._caller.core.living.is_held(holder) or self._caller.read(presence.is_alive, holder)):
+            if not force and (
+                self._caller.core.liveness.is_held(holder) or self._caller.read(presence.is_alive, holder)
+            ):
                 raise Conflict(
                     f"{holder} gives signs of life", path="who", hint="stop it first; force=True if you know better"
                 )

@@ -78,7 +78,7 @@ class Retaining(Upkeep):
         grace: Duration,
         progress: Callable[[int, int], None] | None,
     ) -> RetainReport:
-        doomed: list[retain.Doomed] = []
+        doomed: list[retain.PrunableParts] = []
         for at, each in enumerate(found, 1):
             doomed += [self._caller.read(retain.choose, each, rule) for rule in rules]
             if progress is not None:

@@ -270,6 +270,6 @@ def _tenants(reads: Reads) -> list[int]:
 def accompany(core: Core) -> None:
     """Keep the views of a files store, of all its tenants, as long as it is open."""
     keeper = Keeper(core)
-    core.lane.told = keeper.notice
+    core.lane.after_batch = keeper.notice
     core.on_close = keeper.finish
     core.on_purge = keeper.renew

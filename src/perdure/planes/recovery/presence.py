@@ -152,7 +152,7 @@ def tidy(core: Core) -> int:
     A holder that could not be looked at now is looked at another time: nothing rests on it.
     """
     try:
-        return core.living.tidy(lambda: core.read(needed, tenant=0))
+        return core.liveness.tidy(lambda: core.read(needed, tenant=0))
     except (Error, OSError) as error:
         log.warning("lock files of the dead could not be looked through: %s", error)
         return 0

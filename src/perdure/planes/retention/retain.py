@@ -62,7 +62,7 @@ class Judged(NamedTuple):
     last_at: int  # turns after the end are kept as long
 
 
-class Doomed(NamedTuple):
+class PrunableParts(NamedTuple):
     """The parts of one stream that a rule lets go, by number, and where forks had left it when that was looked at."""
 
     stream: Stream
@@ -143,10 +143,10 @@ def judged(reads: Reads, after: int, upto: int) -> list[Judged]:
 
 
 @one_state
-def choose(reads: Reads, found: Judged, rule: Retention) -> Doomed:
+def choose(reads: Reads, found: Judged, rule: Retention) -> PrunableParts:
     """The parts of a session or run that a rule lets go. Reads its turns, summaries and checkpoints, not what they say."""
     stream = found.stream
-    nothing = Doomed(stream, rule, [], [], set(), [])
+    nothing = PrunableParts(stream, rule, [], [], set(), [])
     if not _is_for(rule, found) or (rule.larger_than is not None and size_of(reads, stream) <= rule.larger_than):
         return nothing
     values = _replaced(reads, stream, rule) if rule.values is not None else {}
@@ -156,7 +156,7 @@ def choose(reads: Reads, found: Judged, rule: Retention) -> Doomed:
     saved = checkpoints.choose(reads, stream, **_saved(rule)) if rule.checkpoints is not None else None
     turns, forks = _covered(reads, stream, rule) if rule.turns is not None and stream.kind == "session" else ([], set())
     chosen = [seq for seq, _ in saved.doomed] if saved else []
-    return Doomed(stream, rule, chosen, turns, saved.forks if saved else forks, events, values=values)
+    return PrunableParts(stream, rule, chosen, turns, saved.forks if saved else forks, events, values=values)
 
 
 def _is_whole(reads: Reads, found: Judged, rule: Retention) -> bool:
@@ -165,19 +165,19 @@ def _is_whole(reads: Reads, found: Judged, rule: Retention) -> bool:
     return asked and found.ended_at is not None and max(found.ended_at, found.last_at) < _before(reads, rule)
 
 
-def _whole(reads: Reads, stream: Stream, rule: Retention) -> Doomed:
+def _whole(reads: Reads, stream: Stream, rule: Retention) -> PrunableParts:
     """Everything that feeds no row, or whose row may go with it. Something that was forked stays as it is: half of it
     would read as if the rest had never been.
     """
     forks = checkpoints.forks_of(reads, stream)
     if forks:
-        return Doomed(stream, rule, [], [], forks, [])
+        return PrunableParts(stream, rule, [], [], forks, [])
     touches = [(EVENTS, stream.id), (TURNS, stream.id), (CHECKPOINTS, stream.id)]
     saved, turns, events = (
         [row[0] for row in reads.query(statement, touches=touches, stream=stream.id)]
         for statement in (Q.checkpoints_own, Q.turns_own, Q.rowless_own)
     )
-    return Doomed(stream, rule, saved, turns, forks, events, whole=True)
+    return PrunableParts(stream, rule, saved, turns, forks, events, whole=True)
 
 
 def _saved(rule: Retention) -> dict[str, Any]:
@@ -271,7 +271,7 @@ def _listed(addresses: Collection[bytes]) -> Iterator[str]:
 
 
 @one_state
-def freed(reads: Reads, doomed: Sequence[Doomed]) -> tuple[int, int]:
+def freed(reads: Reads, doomed: Sequence[PrunableParts]) -> tuple[int, int]:
     """How many blobs nothing needs once all this is gone, and their bytes. Walks the trees of all checkpoints."""
     gone = {(each.stream.id, seq) for each in doomed for seq in each.seqs}
     rows = reads.query(Q.roots_named, tenant=reads.tenant)
@@ -297,9 +297,9 @@ def _named_otherwise(reads: Reads, addresses: Collection[bytes], gone: set[tuple
     return found
 
 
-def united(doomed: Iterable[Doomed]) -> list[Doomed]:
+def united(doomed: Iterable[PrunableParts]) -> list[PrunableParts]:
     """The parts of a stream that several rules let go, once."""
-    found: dict[int, Doomed] = {}
+    found: dict[int, PrunableParts] = {}
     for each in doomed:
         known = found.get(each.stream.id, each)
         both: dict[str, Any] = {
@@ -309,7 +309,7 @@ def united(doomed: Iterable[Doomed]) -> list[Doomed]:
     return list(found.values())
 
 
-def weigh(reads: Reads, doomed: Doomed) -> Retained:
+def weigh(reads: Reads, doomed: PrunableParts) -> Retained:
     """The parts of a stream that would go, with the bytes of their events."""
     sizes = _sizes(reads, doomed.stream, doomed.seqs)
     return retained(doomed.stream, [chosen for _, chosen in ways(doomed)], sum(sizes.values()))
@@ -346,7 +346,7 @@ class TakenByRetention(NamedTuple):
     bytes: int
 
 
-def take_checkpoints(tx: Tx, doomed: Doomed, seqs: list[int]) -> TakenByRetention:
+def take_checkpoints(tx: Tx, doomed: PrunableParts, seqs: list[int]) -> TakenByRetention:
     """Take away checkpoints that were chosen outside the lane, if they are still there. May be run again."""
     if not _is_still_for(tx, doomed):
         return TakenByRetention([], 0)
@@ -355,7 +355,7 @@ def take_checkpoints(tx: Tx, doomed: Doomed, seqs: list[int]) -> TakenByRetentio
     return TakenByRetention(taken, sum(sizes[seq] for seq in taken))
 
 
-def take_turns(tx: Tx, doomed: Doomed, seqs: list[int]) -> TakenByRetention:
+def take_turns(tx: Tx, doomed: PrunableParts, seqs: list[int]) -> TakenByRetention:
     """Take away turns that were chosen outside the lane, if they are still there. May be run again.
 
     New turns only make them older, and a summary that stands for them stays: only a new fork makes us choose again. Recorded by
@@ -370,7 +370,7 @@ def take_turns(tx: Tx, doomed: Doomed, seqs: list[int]) -> TakenByRetention:
     return _empty(tx, stream, seqs, {"table": TURNS.name})
 
 
-def take_events(tx: Tx, doomed: Doomed, seqs: list[int]) -> TakenByRetention:
+def take_events(tx: Tx, doomed: PrunableParts, seqs: list[int]) -> TakenByRetention:
     """Take away emitted events, and steps of a run that ended. May be run again. Recorded by one event that names them."""
     if not _is_still_for(tx, doomed):
         return TakenByRetention([], 0)
@@ -378,7 +378,7 @@ def take_events(tx: Tx, doomed: Doomed, seqs: list[int]) -> TakenByRetention:
     return _empty(tx, doomed.stream, [seq for seq in seqs if seq > shared], {})
 
 
-def take_values(tx: Tx, doomed: Doomed, seqs: list[int]) -> TakenByRetention:
+def take_values(tx: Tx, doomed: PrunableParts, seqs: list[int]) -> TakenByRetention:
     """Take away versions of values that were replaced. May be run again. Recorded by one event that names them, and from which
     event on all values are known again.
     """
@@ -395,7 +395,7 @@ def _empty(tx: Tx, stream: Stream, seqs: Sequence[int], about: dict[str, str | i
     return TakenByRetention(sorted(sizes), sum(sizes.values()))
 
 
-def ways(doomed: Doomed) -> list[tuple[Callable[[Tx, Doomed, list[int]], TakenByRetention], list[int]]]:
+def ways(doomed: PrunableParts) -> list[tuple[Callable[[Tx, PrunableParts, list[int]], TakenByRetention], list[int]]]:
     """Which verb takes what: checkpoints, turns, other events, versions of values."""
     return [
         (take_checkpoints, doomed.checkpoints), (take_turns, doomed.turns), (take_events, doomed.events),
@@ -423,7 +423,7 @@ def _is_checkpoint_gone(tx: Tx, stream: Stream, seq: int) -> bool:
     return bool(saved) and tx.row(CHECKPOINTS, stream, seq) is None
 
 
-def _is_still_for(tx: Tx, doomed: Doomed) -> bool:
+def _is_still_for(tx: Tx, doomed: PrunableParts) -> bool:
     """Lock the stream, and see whether the rule is for it as it is labelled now: somebody may have said "hold" since.
 
     Something that ended may have been opened again or forked since: then the next retention judges it.

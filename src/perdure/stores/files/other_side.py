@@ -40,7 +40,7 @@ _ENTRY = re.compile(rb"100(?:644|755) blob (?P<oid>[0-9a-f]+) +(?P<size>[0-9]+)\
 _OURS, _BASE, _BETWEEN, _THEIRS = b"<<<<<<< ", b"|||||||", b"=======", b">>>>>>> "
 
 
-class Theirs(msgspec.Struct, frozen=True):
+class OtherSideLog(msgspec.Struct, frozen=True):
     """The lines of the other side, in their order: all of its log. blobs: where its blobs lie. alive: somebody is at work
     there.
     """
@@ -56,7 +56,7 @@ class Theirs(msgspec.Struct, frozen=True):
         said = (line.store for line in reversed(self.lines) if line.store)
         return next((store for store in said if store.epoch < EPOCH_MAX), None)
 
-    def shares_a_past_with(self, other: Theirs) -> bool:
+    def shares_a_past_with(self, other: OtherSideLog) -> bool:
         """Whether both began as one: they have a line in common, or, where damage took those, say that they are the same."""
         return bool(self._origins() & other._origins())
 
@@ -117,7 +117,7 @@ def _numbered(events: list[WrittenEvent], seq: int) -> list[WrittenEvent]:
 
 
 @contextmanager
-def opened(ours: Layout, where: str, name: str = "") -> Iterator[Theirs]:
+def opened(ours: Layout, where: str, name: str = "") -> Iterator[OtherSideLog]:
     """Their side, from a folder or a git ref. NotFound when it is neither."""
     if (Path(where) / "log").is_dir():
         yield in_folder(Path(where).absolute(), name or Path(where).absolute().name)
@@ -127,12 +127,12 @@ def opened(ours: Layout, where: str, name: str = "") -> Iterator[Theirs]:
         yield in_folder(Path(folder), name or where)
 
 
-def in_folder(folder: Path, name: str) -> Theirs:
+def in_folder(folder: Path, name: str) -> OtherSideLog:
     """The log of a files store."""
     layout = Layout(folder)
     entries = [each for _, found in LineLog(layout).read_on(START) for _, each in found]
     lines = [each.line for each in entries if isinstance(each, FoundLine)]
-    return Theirs(name, lines, layout.blobs, liveness.is_anyone_alive(liveness.beside(layout.cache)))
+    return OtherSideLog(name, lines, layout.blobs, liveness.is_anyone_alive(liveness.beside(layout.cache)))
 
 
 def _take_out(folder: Path, ref: str, target: Path) -> None:
@@ -189,7 +189,9 @@ def _asked(folder: Path, ref: str, *command: str, given: bytes = b"") -> bytes:
 # -- in the middle of a `git merge` --------------------------------------------------------------------------------------
 
 
-def from_conflict(layout: Layout, name: str, accept: Callable[[Theirs, Theirs], None]) -> tuple[Theirs, Theirs]:
+def from_conflict(
+    layout: Layout, name: str, accept: Callable[[OtherSideLog, OtherSideLog], None]
+) -> tuple[OtherSideLog, OtherSideLog]:
     """Their side of a log with conflict marks, and what was written since on top of both. Ours alone stays in the log. Under
     the lock of the store. accept: raises when theirs cannot be merged into ours; the log is as it was then.
 
@@ -211,13 +213,13 @@ def from_conflict(layout: Layout, name: str, accept: Callable[[Theirs, Theirs], 
         ours[number] = b"".join(sides.ours[before:])
     name = name or sides.name or "theirs"
     _check_whole(sides.theirs)
-    theirs = Theirs(name, _lines(sides.theirs), layout.blobs)
-    accept(Theirs("ours", _lines(sides.ours), layout.blobs), theirs)
+    theirs = OtherSideLog(name, _lines(sides.theirs), layout.blobs)
+    accept(OtherSideLog("ours", _lines(sides.ours), layout.blobs), theirs)
     if marked:
         _keep(layout, kept, marked)
     for number in marked:
         layout.place(layout.segment(number), ours[number])
-    return theirs, Theirs(name, _lines(sides.since), layout.blobs)
+    return theirs, OtherSideLog(name, _lines(sides.since), layout.blobs)
 
 
 def _found(texts: list[bytes]) -> list[FoundLine]:

@@ -22,7 +22,7 @@ from perdure.handles.sync.store import Store
 from perdure.model import crash_points, ids
 from perdure.runtime.callers import Caller
 from perdure.stores import core, lane
-from perdure.stores.liveness import Living
+from perdure.stores.liveness import Liveness
 from perdure.stores.store import Connection, Engine, Fault, FaultKind
 from perdure.testing.clock import FakeClock
 from perdure.testing.simulation.scheduler import Died, Lock, Scheduler, SimulatedThread
@@ -66,19 +66,19 @@ class Process:
         for connection in self.connections:
             connection.close()
         if hasattr(self, "store"):
-            self._let_lock_go(self.store._caller.core.living)
+            self._let_lock_go(self.store._caller.core.liveness)
         current = self._machine.scheduler.current
         if current is not None and current.process is self:
             raise Died
 
-    def _let_lock_go(self, living: Living) -> None:
-        fd, living._fd = living._fd, None
+    def _let_lock_go(self, liveness: Liveness) -> None:
+        fd, liveness._fd = liveness._fd, None
         if fd is None:
             return
         os.close(fd)
         self.proved = self._machine.scheduler.chance.random() < PROVED
-        if not self.proved and living.folder is not None:
-            (living.folder / living._holder).unlink(missing_ok=True)
+        if not self.proved and liveness.folder is not None:
+            (liveness.folder / liveness._holder).unlink(missing_ok=True)
 
 
 class Machine:

@@ -11,15 +11,15 @@ from perdure.stores.postgres_faults import fault_of
 from perdure.stores.store import Fault, FaultKind
 
 if TYPE_CHECKING:
-    from perdure.stores.postgres import Dialled
+    from perdure.stores.postgres import NewConnection
 
 _LISTEN = "SELECT 'perdure_' || (hashtext(%s) & 2147483647)"
 
 
-class PostgresEars:
+class PostgresListener:
     """A connection that hears of announcements: readable when there is one. See `stores/watch.py`."""
 
-    def __init__(self, made: Dialled, schema: str) -> None:
+    def __init__(self, made: NewConnection, schema: str) -> None:
         self._raw: Any = made.raw
         if made.brought:
             self.close()

@@ -36,10 +36,11 @@ _COUNTED = Statement(
     "SELECT count(*) FROM (SELECT 1 FROM vectors v WHERE v.tenant = :tenant AND v.embedding = :embedding "
     "AND v.in_stream = ANY (:streams) LIMIT :limit) AS counted",
 )  # fmt: skip
+# A plan that is kept does not know how large the scope is: it reads all vectors to count two thousand.
 _SET = Statement(
-    "hnsw_set", "For this transaction: look on until enough fit the filters.",
-    "SELECT set_config('hnsw.iterative_scan', 'relaxed_order', true), set_config('hnsw.ef_search', :ef, true), "
-    "set_config('hnsw.max_scan_tuples', '60000', true)",
+    "nearest_set", "For this transaction: plan for these very values, and look on until enough fit the filters.",
+    "SELECT set_config('plan_cache_mode', 'force_custom_plan', true), set_config('hnsw.ef_search', :ef, true), "
+    "set_config('hnsw.iterative_scan', 'relaxed_order', true), set_config('hnsw.max_scan_tuples', '60000', true)",
 )  # fmt: skip
 _NEAREST = """
 SELECT v.in_stream, v.seq, v.part, v.shelf FROM vectors v
@@ -85,12 +86,10 @@ def nearest(
     """The places of the nearest vectors. Exact when the scope is small; else it may miss one in a hundred."""
     scope = {"tenant": reads.tenant, "embedding": embedding, "streams": streams}
     asked = {**scope, **filters, "shelves": shelves, "query": f"[{','.join(map(repr, query))}]", "limit": count}
-    small = streams is not None and reads.query(_COUNTED, **scope, limit=EXACT_MAX + 1)[0][0] <= EXACT_MAX
-    if small:
-        return reads.query(_nearest(near.home, embedding, len(query), by_index=False), **asked)
     with reads.snapshot():
         reads.query(_SET, ef=str(min(1000, max(_EF_SEARCH, count))))
-        return reads.query(_nearest(near.home, embedding, len(query), by_index=True), **asked)
+        small = streams is not None and reads.query(_COUNTED, **scope, limit=EXACT_MAX + 1)[0][0] <= EXACT_MAX
+        return reads.query(_nearest(near.home, embedding, len(query), by_index=not small), **asked)
 
 
 def prepare(core: Core, embedding: int, dims: int) -> bool:

@@ -1,9 +1,11 @@
 """Measure `say` over HTTP beside a bare handler on the same server that commits one row.
 
-`python tools/measure_http.py [--url URL] [--seconds 4] [--rounds 3] [--clients 1,64] [--profile FILE]`. The server is uvicorn in
-a process of its own, the clients another process with raw sockets. Both handlers take the same 1 KiB body; the bare one
-decodes it and commits one row of it to a SQLite file of its own, at full sync, on a thread. Rounds alternate. Prints one
+`python tools/measure_http.py [--url URL] [--seconds 4] [--rounds 3] [--clients 1,64] [--sync-ms 0] [--profile FILE]`. The server
+is uvicorn in a process of its own, the clients another process with raw sockets. Both handlers take the same 1 KiB body; the bare
+one decodes it and commits one row of it to a SQLite file of its own, at full sync, on a thread. Rounds alternate. Prints one
 JSON document: requests a second (best of the rounds), median times, CPU of the server a request, and the ratios.
+
+--sync-ms: every sync of the disk takes so much longer, for both handlers, as on slower disks (needs a C compiler).
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ import os
 import signal
 import socket
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -39,6 +43,22 @@ from perdure.planes.access.tokens import CONTROL, TokenRole
 BODY = msgspec.json.encode({"role": "user", "content": "x" * 1_000})
 SAY, BARE = "/v1/sessions/s/turns", "/bare"
 TICKS = os.sysconf("SC_CLK_TCK")
+SLOW_SYNC = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <unistd.h>
+#define SLOW(name) int name(int fd) { usleep(%d); return ((int (*)(int))dlsym(RTLD_NEXT, #name))(fd); }
+SLOW(fsync)
+SLOW(fdatasync)
+"""
+
+
+def run_with_slow_sync(milliseconds: float) -> None:
+    """Replace this process by one whose syncs, and those of its children, take so much longer."""
+    shim = Path(tempfile.mkdtemp()) / "slow.so"
+    source = SLOW_SYNC % round(milliseconds * 1_000)
+    subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", shim, "-ldl"], input=source, text=True, check=True)
+    os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, "LD_PRELOAD": str(shim)})
 
 
 def bare_route(folder: str) -> Route:
@@ -141,8 +161,11 @@ def main() -> None:
     asked.add_argument("--seconds", type=float, default=4.0)
     asked.add_argument("--rounds", type=int, default=3)
     asked.add_argument("--clients", default="1,64")
+    asked.add_argument("--sync-ms", type=float, default=0.0)
     asked.add_argument("--profile")
     given = asked.parse_args()
+    if given.sync_ms and "LD_PRELOAD" not in os.environ:
+        run_with_slow_sync(given.sync_ms)
     context = multiprocessing.get_context("fork")
     with tempfile.TemporaryDirectory() as folder:
         url = given.url or f"sqlite:///{folder}/a.db"

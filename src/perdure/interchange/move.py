@@ -54,11 +54,14 @@ def move(
     dry_run: bool = False,
     progress: Progress | None = None,
 ) -> Moved:
-    """Move a store. Repeatable: after a crash the same call continues, and after it is done it says so.
+    """Move a store into another database. Repeatable: after a crash the same call continues; once it is done, a repetition says
+    so.
 
-    fence: also if living processes hold runs or are sending: they write nothing any more, and what was open is doubt.
-    Raises Refused when somebody holds something or the target is not new, Conflict when the source went elsewhere, Damaged when
-    the source does not verify.
+    fence: move even if living processes hold runs or are sending. They can write nothing any more, and open work is in doubt.
+    dry_run: only report what would be moved.
+
+    Raises Refused when a process holds something or the target is not new, Conflict when the source was moved elsewhere,
+    Damaged when the source does not verify.
     """
     _check_urls(source, target)
     with _opened(source) as origin:

@@ -61,8 +61,10 @@ _decode_terms = msgspec.json.Decoder(list[str]).decode
 
 
 class Results(list[T]):
-    """The hits, best first. complete: whether everything was searched; a store that is only read may have an index that lags
-    behind, and cannot bring it up to date. vectors: how far it went by meaning, too.
+    """The hits of a search or recall, best first, as a list.
+
+    complete: whether everything was searched. The index of a read-only store may lag behind, and cannot be brought up to date.
+    vectors: how far the search went by meaning, too.
     """
 
     def __init__(self, found: Iterable[T] = (), *, complete: bool = True, vectors: ByVectors = ByVectors.OFF) -> None:

@@ -91,7 +91,7 @@ class Tool(Generic[P_of, R_co]):
         """Return the arguments by name, without defaults. Raises Invalid for an argument that does not fit the function."""
         handed = dict.fromkeys(self.takes, "")
         for name in sorted(self.takes & kwargs.keys()):
-            raise Invalid(f"{self.name}: {name} is handed in by the ledger", path=f"args.{name}", hint="leave it out")
+            raise Invalid(f"{self.name}: {name} is filled in by the ledger", path=f"args.{name}", hint="leave it out")
         try:
             bound = self.signature.bind(*args, **{**kwargs, **handed})
         except TypeError as error:
@@ -274,13 +274,13 @@ def _us(duration: Duration | None, path: str) -> int | None:
 def check_retries(retries: object) -> int:
     """Return the number of retries. Raises Invalid for anything that is not such a number."""
     if type(retries) is not int or not 0 <= retries <= RETRIES_MAX:
-        raise Invalid(f"expected how often to try again, 0 to {RETRIES_MAX}, got {retries!r}", path="retries")
+        raise Invalid(f"expected a number of retries, 0 to {RETRIES_MAX}, got {retries!r}", path="retries")
     return retries
 
 
 def _limit(limit: object) -> int | None:
     if limit is not None and (type(limit) is not int or limit < 1):
-        raise Invalid(f"expected how many calls at once, got {limit!r}", path="limit")
+        raise Invalid(f"expected a number of calls, at least 1, got {limit!r}", path="limit")
     return limit
 
 
@@ -306,7 +306,7 @@ def _checked(made: Tool) -> Tool:
     check_unbound(made.signature, "tool")
     if made.kind is ToolKind.KEYED and "key" not in made.takes:
         hint = f"def {made.name}(…, *, key): pass the key on to the other side"
-        raise Invalid(f"the keyed tool {made.name!r} takes no key by its name", path="key", hint=hint)
+        raise Invalid(f"the keyed tool {made.name!r} has no parameter key", path="key", hint=hint)
     if made.kind is ToolKind.UNSAFE and made.probe is not None:
         raise Invalid(f"the tool {made.name!r} has a probe, so it is not unsafe", path="kind", hint="leave kind= out")
     if made.kind is ToolKind.PROBED and made.probe is None:
@@ -327,7 +327,9 @@ def _check_handed(made: Tool) -> Tool:
     for name in sorted(made.takes):
         wanted = made.kind is ToolKind.KEYED and name == "key"
         if not wanted and made.signature.parameters[name].kind is not inspect.Parameter.KEYWORD_ONLY:
-            hint = f"def {made.name}(…, *, {name}) takes the ledger's; one of its own needs another name"
+            hint = (
+                f"def {made.name}(…, *, {name}) takes the ledger's {name}; an argument of your own needs another name"
+            )
             raise Invalid(f"the tool {made.name!r} would get the ledger's {name} as its {name}", path=name, hint=hint)
     return made
 
@@ -342,7 +344,9 @@ def _check_probe(made: Tool, signature: inspect.Signature) -> None:
         try:
             signature.bind(*positional, **named, **handed)
         except TypeError as error:
-            hint = "it takes what the tool takes, by the same names and with the same defaults; key= if it wants"
+            hint = (
+                "a probe has the tool's parameters, by the same names and with the same defaults, and key= if it wants"
+            )
             raise Invalid(f"the probe of {made.name!r} does not fit it: {error}", path="probe", hint=hint) from None
 
 
@@ -351,7 +355,9 @@ def _check_isolated(made: Tool) -> None:
     from perdure.effects.child_process import address_of  # noqa: PLC0415 - only who isolates pays for it
 
     if made.kind is ToolKind.READ:
-        raise Invalid(f"the tool {made.name!r} only reads and is called in place", path="isolate", hint="leave it out")
+        raise Invalid(
+            f"the tool {made.name!r} only reads, so it is never isolated", path="isolate", hint="leave it out"
+        )
     address_of(made.fn)
 
 

@@ -75,7 +75,7 @@ class TxCaller(Caller):
         """Nothing waits inside a transaction: everybody else would wait with it."""
         if self._settled:
             return super().pause(seconds, check)
-        raise Refused(f"nothing waits inside atomic (here for {seconds:g} s)", path="wait")
+        raise Refused(f"store.atomic cannot wait (here for {seconds:g} s)", path="wait")
 
     def fenced(self, verb: Callable[Concatenate[Tx, P], T]) -> Callable[Concatenate[Tx, P], T]:
         """The verb as it is, inside the transaction: that is fenced whole, and another's thread may be carrying it out."""
@@ -89,13 +89,15 @@ class TxCaller(Caller):
         """Refused inside the transaction: the intent of an effect would not be durable before it is sent (P2)."""
         if not self._settled:
             hint = "act outside; an effect on rows of your own: begin, dispatch, tx.sql, commit"
-            raise Refused("nothing is sent inside atomic", path="act", hint=hint)
+            raise Refused("no external system can be called inside store.atomic", path="act", hint=hint)
 
     def check_may_search(self) -> None:
         """Refused inside the transaction: only what is committed is searched, and the index is brought up to date by others."""
         if not self._settled:
             raise Refused(
-                "nothing is searched inside atomic", path="search", hint="recall and search before or after it"
+                "recall and search are not possible inside store.atomic",
+                path="search",
+                hint="call them before or after it",
             )
 
 

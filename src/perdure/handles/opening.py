@@ -223,10 +223,12 @@ def _open_core(url: str, token: str | None, given: OpenOptions) -> tuple[Core, i
     check_artifacts(artifacts)
     check_artifacts(parse(url).artifacts, "store.artifacts")
     if token is not None:
-        raise Invalid("a token opens a server, and this is none", path="token", hint="https://…, or leave it out")
+        raise Invalid(
+            "a token opens a server, and this URL names no server", path="token", hint="https://…, or leave it out"
+        )
     asked = guards_of(guards)
     if embed is not None and embed is not False and not callable(embed):
-        hint = "a function of a list of texts that gives a vector for each"
+        hint = "a function from a list of texts to a vector for each"
         raise Invalid(f"expected a function, got {type(embed).__name__}", path="embed", hint=hint)
     core = open_core(
         url, clock=clock, timeout_seconds=timeout, read_only=read_only, artifacts=artifacts, lease_seconds=lease
@@ -250,7 +252,7 @@ def _connected(url: str, token: str | None, given: OpenOptions) -> tuple[Core, s
     _check_seconds(given.timeout, "timeout", TIMEOUT_MAX_SECONDS)
     for name, value in given._asdict().items():
         if name != "timeout" and value != OpenOptions._field_defaults[name]:
-            hint = "the token says who acts and for which tenant; the rest is the server's"
+            hint = "the token decides actor and tenant; the server has the rest"
             raise Invalid(f"{name} cannot be chosen for a server", path=name, hint=hint)
     text = os.environ.get("PERDURE_TOKEN", "") if token is None else token
     if type(text) is not str or not text or not text.isascii() or not text.isprintable():

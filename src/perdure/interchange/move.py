@@ -90,7 +90,7 @@ def take_back(source: str, *, actor: str) -> None:
 def _check_urls(source: str, target: str) -> None:
     for path, text in (("source", source), ("target", target)):
         if not url.parse(text).lasts:
-            raise Invalid("a store in memory is moved by nobody: it ends with its process", path=path)
+            raise Invalid("a store in memory cannot be moved: it ends with its process", path=path)
     if url.lasting(source) == url.lasting(target):
         raise _same()
 
@@ -101,7 +101,7 @@ def _check_destination(gone: Departure | None, target: str) -> None:
 
 
 def _same() -> Invalid:
-    return Invalid("these are the same store", path="target")
+    return Invalid("source and target are the same store", path="target")
 
 
 @contextmanager
@@ -149,8 +149,8 @@ def _leave(origin: Core, target: str, held: list[Held], actor: str, *, fence: bo
 def _refuse_held(held: list[Held], *, fence: bool) -> None:
     if held and not fence:
         shown = ", ".join(each.what for each in held[:HELD_SHOWN])
-        hint = "stop the workers and try again, or --fence: they write nothing any more, and what is open is doubt"
-        raise Refused(f"somebody is at work: {shown}", path="source", hint=hint, held=held)
+        hint = "stop them and try again, or use --fence: they can write nothing more, and open calls are in doubt"
+        raise Refused(f"processes are at work: {shown}", path="source", hint=hint, held=held)
 
 
 def _check_sound(core: Core, *, blobs: bool) -> None:

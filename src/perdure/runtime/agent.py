@@ -153,7 +153,7 @@ def _declare(
 ) -> Agent:  # fmt: skip
     if isinstance(fn, Tool):
         hint = f"call it by run.act({fn.name}, …) in an agent, or by session.act({fn.name}, …, key=…)"
-        raise Invalid(f"{fn.name} is a tool: driven as an agent it would act past the ledger", path="agent", hint=hint)
+        raise Invalid(f"{fn.name} is a tool: as an agent it would act without the ledger", path="agent", hint=hint)
     if not callable(fn) or inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
         raise Invalid("an agent is a function or an async function that takes a run", path="agent")
     if not signature_of(fn, "agent").parameters:
@@ -162,7 +162,7 @@ def _declare(
     if timeout is not None:
         duration_us(timeout, "timeout")
     if limit is not None and (type(limit) is not int or limit < 1):
-        raise Invalid(f"expected how many runs at once, got {limit!r}", path="limit")
+        raise Invalid(f"expected a number of runs, at least 1, got {limit!r}", path="limit")
     if workspace is not None and (not isinstance(workspace, str) or "\0" in workspace):
         raise Invalid(f"expected the path of a folder, got {workspace!r}", path="workspace")
     pinned = named_args(pins, "pins")

@@ -332,7 +332,7 @@ class Core:
         try:
             return self.lane.run(Job(_make_tenant, (name,), {}, "", 0))
         except ReadOnly:
-            hint = "name another; whoever opens the store for writing with this one makes it"
+            hint = "check the name; opening the store for writing with this tenant creates it"
             raise NotFound(f"this store has no tenant {name!r}", path="tenant", hint=hint) from None
 
     def close(self) -> None:

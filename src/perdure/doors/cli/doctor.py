@@ -80,13 +80,13 @@ def doctor(
     allowed: tuple[str, ...], urls: tuple[str, ...],
     models: tuple[str, ...],
 ) -> None:  # fmt: skip
-    """Examine a store: library, settings, disk, structure and heads, writers that wait, growth, leases of dead processes and
+    """Examine a store: library, settings, disk, structure and heads, waiting writers, growth, leases of dead processes and
     stalled runs. Says when the store is outgrown.
 
-    Changes nothing, locks nothing. Exits with 1 if something is wrong; warnings alone exit with 0. Whether anything was
-    tampered with is for `perdure verify` to prove. With --stale: runs the checks of all memories, values, decisions and tasks,
-    lists those that do not hold or cannot be told, and the tasks whose claimer is gone; exits with 1 if one is stale.
-    With --hosts: looks at what `perdure install` wrote here.
+    Changes nothing, locks nothing. Exits with 1 if something is wrong; warnings alone exit with 0. `perdure verify` proves
+    whether anything was tampered with. With --stale: runs the checks of all memories, values, decisions and tasks, lists those
+    that do not hold or cannot be told, and the tasks whose claimer is gone; exits with 1 if one is stale. With --hosts: looks
+    at what `perdure install` wrote here.
     """
     if hosts:
         sys.exit(_say_hosts(asked, root))

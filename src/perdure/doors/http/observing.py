@@ -78,7 +78,7 @@ async def list_runs(call: HttpCall, query: RunsQuery) -> Any:
 
 async def _run_of_key(call: HttpCall, query: RunsQuery) -> Page[RunAnswer]:
     if query.agent is None:
-        raise Invalid("keys are an agent's own: name the agent too", path="query.agent")
+        raise Invalid("a key belongs to an agent: give agent= too", path="query.agent")
     try:
         return Page([run_answer((await call.store.run(agent=query.agent, key=query.key)).record)])
     except NotFound:
@@ -229,7 +229,7 @@ async def recall_in_scope(call: HttpCall, query: RecallQuery) -> Any:
 async def recall_across(call: HttpCall, query: RecallQuery) -> Any:
     """The memories of all sessions and scopes that answer a question best."""
     if query.scopes is not None:
-        raise Invalid("this looks in all scopes", path="query.scopes", hint="ask a session")
+        raise Invalid("this searches all scopes", path="query.scopes", hint="ask a session")
     return _hits(await call.store.recall(query.q, query.k, **_sought(query)))
 
 

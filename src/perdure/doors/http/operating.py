@@ -205,7 +205,7 @@ async def still_dispatched(call: HttpCall, answered: Any) -> Any:
     """
     found = (await call.store.effect(call.parts["effect"])).record
     if found.state is EffectState.IN_DOUBT:
-        raise InDoubt(f"it is not known whether {found.id} happened", path="effect", hint="settle it first")
+        raise InDoubt(f"the outcome of {found.id} is unknown", path="effect", hint="settle it first")
     if found.attempt != answered["attempt"]:
         raise Conflict(f"{found.id} is at attempt {found.attempt} by now", path="effect", state=found.state.value)
     return answered

@@ -336,7 +336,7 @@ def move_task(tx: Atomic, call: HttpCall, body: MoveInput) -> Any:
         return task.release().record
     if body.move == "block":
         if not body.note:
-            raise Invalid("a block has a reason", path="body.note")
+            raise Invalid("a block needs a reason (note)", path="body.note")
         return task.block(body.note, about=body.about).record
     return getattr(task, body.move)(body.note, about=body.about).record
 

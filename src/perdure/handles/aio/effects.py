@@ -225,7 +225,7 @@ class AsyncEffects(AsyncActing):
         intent, asked = acting.guarded(found, intent, approve)
         if isinstance(asked, str) and key is None and call is None:
             hint = "act(…, key=…): the same call again finds the answer by it"
-            raise Invalid(f"{found.name} needs an approval, and so a key", path="key", hint=hint)
+            raise Invalid(f"{found.name} needs an approval, so it needs a key", path="key", hint=hint)
         return outcome_of(await self._run(acting.act(found, intent, asked, approve_within)))
 
     async def ask_model(

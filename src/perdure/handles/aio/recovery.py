@@ -95,7 +95,9 @@ class AsyncRecovery(AsyncRuns):
                 self._caller.core.liveness.is_held(holder) or await self._caller.read(presence.is_alive, holder)
             ):
                 raise Conflict(
-                    f"{holder} gives signs of life", path="who", hint="stop it first; force=True if you know better"
+                    f"{holder} gives signs of life",
+                    path="who",
+                    hint="stop it first; or pass force=True (--force) if you know that it is gone",
                 )
         if not apply:
             return [record for _, record in found]

@@ -222,7 +222,7 @@ class Effects(Acting):
         intent, asked = acting.guarded(found, intent, approve)
         if isinstance(asked, str) and key is None and call is None:
             hint = "act(…, key=…): the same call again finds the answer by it"
-            raise Invalid(f"{found.name} needs an approval, and so a key", path="key", hint=hint)
+            raise Invalid(f"{found.name} needs an approval, so it needs a key", path="key", hint=hint)
         return outcome_of(self._run(acting.act(found, intent, asked, approve_within)))
 
     def ask_model(

@@ -96,7 +96,9 @@ class Recovery(Runs):
                 self._caller.core.liveness.is_held(holder) or self._caller.read(presence.is_alive, holder)
             ):
                 raise Conflict(
-                    f"{holder} gives signs of life", path="who", hint="stop it first; force=True if you know better"
+                    f"{holder} gives signs of life",
+                    path="who",
+                    hint="stop it first; or pass force=True (--force) if you know that it is gone",
                 )
         if not apply:
             return [record for _, record in found]

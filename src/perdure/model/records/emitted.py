@@ -60,7 +60,7 @@ class EventRecord(msgspec.Struct, frozen=True, eq=False, dict=True):
         try:
             return to_datetime(self._at_us)
         except OverflowError:
-            raise Damaged("the stored instant is none", path=f"{self.session} seq {self.seq}") from None
+            raise Damaged("the stored instant cannot be read", path=f"{self.session} seq {self.seq}") from None
 
     @property
     def ref(self) -> Ref:

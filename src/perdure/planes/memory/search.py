@@ -481,7 +481,7 @@ def _stream(reads: Reads, known: dict[int, Stream], number: int) -> Stream:
 def _query(query: object) -> list[str]:
     text = check_text(query, "query", QUERY_MAX_CHARS)
     if not text.strip():
-        raise Invalid("a query cannot be empty", path="query", hint="say what you look for, in words")
+        raise Invalid("a query cannot be empty", path="query", hint="give the words to look for")
     return sorted(set(words(text)))
 
 

@@ -48,7 +48,7 @@ async def create_token(call: HttpCall, body: TokenInput) -> Any:
 
 @route(DELETE, "/v1/tokens/{token}", Right.ADMIN, DoneAnswer)
 async def revoke_token(call: HttpCall) -> Any:
-    """Let a token of this tenant open nothing any more."""
+    """Revoke a token of this tenant."""
     control = _control(call)
     known = await control.read(tokens.listed, call.identity.token.tenant)
     if call.parts["token"] not in {each.id for each in known}:

@@ -105,7 +105,7 @@ async def get_run_result(call: HttpCall, query: ResultQuery) -> Any:
 
 @route("GET", "/v1/runs/{run}/timeline", Right.READ, Paged[TimelineRecord])
 async def list_timeline(call: HttpCall, query: TimelineQuery) -> Any:
-    """The newest events of a run, oldest first: steps, effects, waits, and what became of each."""
+    """The newest events of a run, oldest first: steps, effects, waits, and the outcome of each."""
     run = await call.run(query.at)
     return call.paged(await run.timeline(last=query.last, before=call.after_number(query.before)))
 
@@ -296,7 +296,7 @@ async def read_feed(call: HttpCall, query: FeedQuery) -> Any:
 
 @route("GET", "/v1/workers", Right.READ, WorkersRecord)
 async def get_workers(call: HttpCall) -> Any:
-    """The living workers, the runs that each has, and the runs that wait for somebody."""
+    """The living workers, the runs that each has, and the runs that wait for a worker."""
     return await call.caller.read(workers.tree, call.caller.core.liveness.is_dead)
 
 
@@ -321,7 +321,7 @@ async def verify(call: HttpCall, query: VerifyQuery) -> Any:
 
 @route("GET", "/v1/subjects", Right.AUDIT, Paged[SubjectRecord])
 async def list_subjects(call: HttpCall, query: PageQuery) -> Any:
-    """Everybody and everything that records of this tenant are about, by name."""
+    """The persons and things that records of this tenant are about, by name."""
     return call.paged(await call.store.subjects(limit=query.limit, after=call.after(query.after)))
 
 

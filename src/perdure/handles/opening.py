@@ -74,14 +74,17 @@ def open(  # noqa: A001 - perdure.open is the name that users know
     A URL with https (or http on this machine) names a server (`perdure serve`), which `token` or PERDURE_TOKEN opens. The token
     decides actor and tenant, and only `timeout` may be given besides (docs/guide/remote.md).
 
-    actor: the name of whoever writes; every event carries it.
+    actor: the person, program or agent that writes; every event names it.
+    tenant: the tenant of the store to work in. Nothing of one tenant is visible to another.
+    clock: a clock of your own, for tests.
     timeout: seconds after which a call gives up on a busy or lost database.
+    read_only: open it for reading alone; writing raises ReadOnly.
     artifacts: where large blobs go (`file:///dir`, `s3://…`). Default: beside the SQLite file.
     guards: functions of an intent and an actor, asked before any effect is sent. Each returns None, Refuse(…) or
         RequireApproval(…).
     lease: seconds without a sign of life after which others take over the claims of this store; at least one.
-    keep: seconds for which the result of an effect, a step or a model is held and saved again while the store is away or full.
-        Default: ten minutes, or none with a clock of your own.
+    keep: seconds for which the result of an effect, a step or a model is held, and saving it tried again, while the store is
+        away or full. Default: ten minutes, or none with a clock of your own.
     embed: a function from a list of texts to a vector for each, for search by meaning. Default: that of the extra `embed`, if
         it is installed; False: none. Writing never calls it.
     telemetry: True sends spans of runs to OpenTelemetry, False does not, "content" adds the arguments and results of tools.

@@ -70,9 +70,11 @@ HOST_COLUMNS = (
     help="With --stale: the folder from which relative paths of checks start.",
 )
 @click.option(
-    "--allow-command", "allowed", multiple=True, metavar="COMMAND", help="With --stale: one that checks may run."
+    "--allow-command", "allowed", multiple=True, metavar="COMMAND", help="With --stale: a command that checks may run."
 )
-@click.option("--allow-url", "urls", multiple=True, metavar="URL", help="With --stale: below which checks may ask.")
+@click.option(
+    "--allow-url", "urls", multiple=True, metavar="URL", help="With --stale: an address below which checks may ask."
+)
 @click.option("--offered", "models", multiple=True, metavar="MODEL", help="With --stale: a model that is offered.")
 @whole
 def doctor(

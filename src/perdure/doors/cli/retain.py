@@ -108,11 +108,11 @@ def say_report(report: RetainReport) -> None:
     }  # fmt: skip
     gone = ", ".join(counted(count, what) for what, count in counts.items())
     if not (report.streams or report.blobs):
-        note("nothing to let go")
+        note("nothing to remove")
     elif report.dry_run:
-        note(f"would go: {gone}: {bytes_size(report.bytes)}. A dry run; --apply lets it go")
+        note(f"would be removed: {gone}: {bytes_size(report.bytes)}. A dry run; --apply removes it")
     else:
-        note(f"gone: {gone}: {bytes_size(report.bytes)}")
+        note(f"removed: {gone}: {bytes_size(report.bytes)}")
     if report.lingering:
-        why = "--apply takes it out" if report.dry_run else "a file is damaged (perdure doctor)"
-        note(f"in lines of the log what {counted(report.lingering, 'event')} said, and what went, still stands: {why}")
+        why = "--apply takes them out" if report.dry_run else "a file is damaged (perdure doctor)"
+        note(f"removed bodies of {counted(report.lingering, 'event')} still stand in lines of the log: {why}")

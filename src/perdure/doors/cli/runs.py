@@ -174,6 +174,6 @@ def _say_what_ends(asked: StoreOptions, name: str) -> None:
 def pin(asked: StoreOptions, *, run: str, program: str | None, anything: bool) -> None:
     """Let only workers with PROGRAM (default: the one that drove it last) continue RUN."""
     if anything and program is not None:
-        raise click.UsageError("--any takes the pin away: it names no program")
+        raise click.UsageError("--any removes the pin, so it takes no PROGRAM")
     wanted = "it is pinned no longer" if anything else "only workers with this very program take it now"
     _tell(asked, run, lambda handle: handle.pin(None if anything else program or handle.record.program), wanted)

@@ -167,7 +167,7 @@ def _say(found: Recovered, *, dry_run: bool) -> None:
 
 def _outcome(found: Recovered, *, dry_run: bool) -> str:
     if not (found.runs or found.settled or found.waiting or found.damaged):
-        return "nothing was left behind"
+        return "dead processes left no work"
     if dry_run:
         return "nothing was changed: a dry run"
     left = (

@@ -279,7 +279,7 @@ def _stuck(found: WorkersRecord, stuck: float) -> list[HeldRecord]:
 
 def _say(found: WorkersRecord, stuck: float) -> None:
     if not found.workers:
-        note("nobody is at work: perdure worker MODULE starts one")
+        note("no worker is running: `perdure worker MODULE` starts one")
     else:
         say_table(RUN_COLUMNS, [(each, run) for each in found.workers for run in each.runs or (None,)])
     if found.queue:
@@ -289,7 +289,7 @@ def _say(found: WorkersRecord, stuck: float) -> None:
         say_heading("Ready, but pinned to a program that no worker has")
         for run in found.stranded:
             click.echo(visible(f"  {run.run}  {run.agent}  program {run.program[:12]}"))
-        note("start a worker with that program, or take the pin away: perdure pin RUN --any")
+        note("start a worker with that program, or remove the pin: perdure pin RUN --any")
     held = _stuck(found, stuck)
     if held:
         say_heading(f"Without progress for {_span(stuck)}")

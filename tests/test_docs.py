@@ -12,9 +12,11 @@ import sys
 from pathlib import Path
 
 import apsw
+import click
 import pytest
 
 from perdure import errors
+from perdure.doors.cli.main import cli
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -122,6 +124,25 @@ def test_a_broken_example_would_be_noticed(tmp_path: Path) -> None:
     """The control: the same harness on an example with a name that does not exist."""
     (tmp_path / "example.py").write_text(blocks("python")[0].replace("session.say", "session.utter"))
     assert run(tmp_path, sys.executable, "example.py").returncode != 0
+
+
+COMMAND = re.compile(r"`perdure ([a-z][a-z-]*)")
+
+
+def unknown_commands(text: str) -> set[str]:
+    return {*COMMAND.findall(text)} - {*cli.list_commands(click.Context(cli))}
+
+
+def test_every_command_that_a_page_or_a_message_names_is_there() -> None:
+    """Decision records are left out: they say what was true when they were written."""
+    pages = [path for path in (ROOT / "docs").rglob("*.md") if path.parent.name != "decisions"]
+    paths = [ROOT / "README.md", *pages, *(ROOT / "src" / "perdure").rglob("*.py")]
+    found = {str(path.relative_to(ROOT)): unknown_commands(path.read_text("utf-8")) for path in paths}
+    assert {path: names for path, names in found.items() if names} == {}
+
+
+def test_control_a_command_that_is_not_there_is_noticed() -> None:
+    assert unknown_commands("`perdure verify` and `perdure vanish --all`") == {"vanish"}
 
 
 # -- the guide ---------------------------------------------------------------------------------------------------

@@ -4,6 +4,9 @@
         session = store.session("issue-42")
         session.say("user", "Login fails on Safari")
 
+Where to begin: `help(perdure.open)`, `help(perdure.Session)` for state, `help(perdure.tool)` for external calls,
+`help(perdure.agent)` for runs that survive restarts, `help(perdure.Error)` for errors. The guide is in docs/guide.
+
 This module is the public surface and nothing else; names are loaded when they are first used.
 """
 

@@ -1,27 +1,27 @@
-"""The error tree: what to do next is in the class.
+"""The error tree: the class says what to do next.
 
-    Error                      anything Perdure says no with
-    ├── Invalid                never: the input is wrong; fix it (names the path of what is wrong)
+    Error                      every error that Perdure raises on purpose
+    ├── Invalid                fix it: the input is wrong and stays wrong; `path` names the part
     │   ├── TooLarge           ... because it is past a limit
-    │   └── NotFound           ... because what it names does not exist
-    ├── Conflict               reload and try again: somebody else was first
-    │   ├── KeyReused          the same key with other input: both digests are given
-    │   └── Stale              a fence, lease or cursor from before: nothing was written
-    ├── Unavailable            later: the store cannot answer now; nothing was acknowledged
+    │   └── NotFound           ... because the thing that it names does not exist
+    ├── Conflict               reload and try again: another caller was first
+    │   ├── KeyReused          the same key came with other input: both digests are given
+    │   └── Stale              a token, lease or cursor is out of date: nothing was written
+    ├── Unavailable            try later: the store cannot answer now; nothing was acknowledged
     │   ├── Full               ... because its disk is full
     │   ├── Limited            ... because a limit of the tenant is reached; it says when to come back
     │   └── TimedOut           ... because the deadline passed first
-    ├── InDoubt                settle first: the outcome of an effect is unknown
-    ├── Failed                 decide: it was tried, and it is known not to have happened
-    ├── Cancelled              nothing: somebody ended it; it is no failure, so what catches failures does not catch it
+    ├── InDoubt                settle first: the outcome of an external call is unknown
+    ├── Failed                 decide: the work was tried, and is known not to have happened
+    ├── Cancelled              do nothing: a person or program ended the run; code that catches failures does not catch this
     ├── Waiting                answer: a person, a signal or a time must come first; it says which, and how to continue
-    ├── Parked                 decide: the machine must not continue by itself; it says why and what can be done
-    │   └── Changed            ... because the program does not do what the run did
+    ├── Parked                 decide: the run must not continue by itself; it says why and what can be done
+    │   └── Changed            ... because the program no longer does what the run did
     ├── Refused                not here: this store, file or credential does not allow it
     │   ├── NewerSchema        the database was written by a newer Perdure
     │   ├── ReadOnly           the store or the view can only be read
     │   └── Unauthenticated    no token, or one that is unknown, expired or revoked
-    └── Damaged                restore: what is stored is not what was written
+    └── Damaged                restore: the stored data is not the data that was written
 
 Every error carries `path` (where), `hint` (the way out), an exit code for the command line and a status for HTTP.
 Every layer raises them; the doors only translate. Keeps P10 and P15.
@@ -33,7 +33,7 @@ from typing import Any, ClassVar
 
 
 class Error(Exception):
-    """The root: catches everything that Perdure raises on purpose."""
+    """The base class: `except perdure.Error` catches every error that Perdure raises on purpose."""
 
     exit_code: ClassVar[int] = 1
     http_status: ClassVar[int] = 500
@@ -50,7 +50,7 @@ class Error(Exception):
         return f"{where}{self.message}" + (f" ({self.hint})" if self.hint else "")
 
     def as_record(self) -> dict[str, Any]:
-        """The error as plain data, for `--json` and HTTP bodies."""
+        """Return the error as plain data, for `--json` and HTTP bodies."""
         facts = {name: str(value) for name, value in self.facts.items()}
         return {
             "error": type(self).__name__,
@@ -62,44 +62,44 @@ class Error(Exception):
 
 
 class Invalid(Error):
-    """The input is wrong and will stay wrong: nothing was changed."""
+    """The input is wrong, and trying again will not help. Nothing was changed. `path` names the wrong part."""
 
     exit_code = 2
     http_status = 422
 
 
 class TooLarge(Invalid):
-    """Past a limit; the message names the limit."""
+    """The input is past a limit; the message names the limit. Nothing was changed."""
 
     http_status = 413
 
 
 class NotFound(Invalid):
-    """The named thing does not exist (or belongs to another tenant: the same answer)."""
+    """The named thing does not exist. A thing of another tenant gives the same answer."""
 
     exit_code = 3
     http_status = 404
 
 
 class Conflict(Error):
-    """Somebody else was first; `facts` carries the current version or sequence. Reload and try again."""
+    """Another caller was first. Reload and try again; `facts` carries the current version or sequence number."""
 
     exit_code = 4
     http_status = 409
 
 
 class KeyReused(Conflict):
-    """A client key came again with other input; the first input stands."""
+    """A key came again with other input. The first input stands, and nothing was changed."""
 
     http_status = 422
 
 
 class Stale(Conflict):
-    """A token, lease or cursor from before: nothing was written (P7)."""
+    """The caller's token, lease or cursor is out of date: another caller took over. Nothing was written (P7)."""
 
 
 class Unavailable(Error):
-    """The store cannot answer now. Nothing was acknowledged; trying later is safe."""
+    """The store cannot answer now. Nothing was acknowledged, so trying later is safe."""
 
     exit_code = 5
     http_status = 503
@@ -112,28 +112,28 @@ class Full(Unavailable):
 
 
 class Limited(Unavailable):
-    """A limit of the tenant is reached; `facts` has `retry_after`, in seconds. Nothing was written."""
+    """A limit of the tenant is reached. Nothing was written; `facts` has `retry_after`, in seconds."""
 
     http_status = 429
 
 
 class TimedOut(Unavailable):
-    """The deadline passed before the work was begun: nothing was written."""
+    """The deadline passed before the work began. Nothing was written."""
 
     http_status = 504
 
 
 class InDoubt(Error):
-    """The outcome of an effect is unknown: settle it before you continue."""
+    """The outcome of an external call is unknown. Settle the effect before you continue."""
 
     exit_code = 6
     http_status = 409
 
 
 class Failed(Error):
-    """It is known not to have happened: the tool said no, or the run ended so. Tools raise it to say a clear no.
+    """The work is known not to have happened: the tool said no, or the run failed. A tool raises it to say a clear no.
 
-    `code` is the short name of what went wrong: mostly that of the exception.
+    `code` is a short name for the reason, mostly the name of the exception.
     """
 
     exit_code = 9
@@ -145,9 +145,10 @@ class Failed(Error):
 
 
 class Cancelled(Error):
-    """Somebody cancelled the run before it was done. `code` is a short name for it.
+    """The run was cancelled before it was done. `code` is a short name for it.
 
-    Raised where a run is driven or its result is awaited. Inside an agent a cancel is no Exception at all (docs/decisions/0029).
+    Raised where a run is driven or its result is awaited. Inside an agent a cancel is no Exception at all
+    (docs/decisions/0029).
     """
 
     exit_code = 10
@@ -159,7 +160,7 @@ class Cancelled(Error):
 
 
 class Waiting(Error):
-    """The run continues when somebody answers, a signal comes, a time is reached or doubt is settled.
+    """The run continues after an answer, a signal, a time or the settling of an effect in doubt.
 
     `facts` has `run`, `asks` and `doubts`; the hint says how to continue.
     """
@@ -169,39 +170,41 @@ class Waiting(Error):
 
 
 class Parked(Error):
-    """The machine must not continue by itself; the message says why, the hint what can be decided (P13)."""
+    """The run must not continue by itself. The message says why, the hint what a person can decide (P13)."""
 
     exit_code = 12
     http_status = 409
 
 
 class Changed(Parked):
-    """The program does not do what the run did: expected and found differ at a named place. Nothing was done."""
+    """The program no longer does what the run did. The message names the place, with what was expected and found. Nothing was
+    done.
+    """
 
 
 class Refused(Error):
-    """Not allowed here: by the store's mode, the credentials or the tool's declaration."""
+    """The store's mode, the credentials or the tool's declaration do not allow it here."""
 
     exit_code = 7
     http_status = 403
 
 
 class NewerSchema(Refused):
-    """The database was written by a newer Perdure; this one does not touch it."""
+    """The database was written by a newer Perdure; this version does not touch it."""
 
 
 class ReadOnly(Refused):
-    """Only reading is possible here."""
+    """This store or view can only be read."""
 
 
 class Unauthenticated(Refused):
-    """No token was shown, or it is unknown, expired or revoked: the same answer for all four."""
+    """The token is missing, unknown, expired or revoked. All four give the same answer."""
 
     http_status = 401
 
 
 class Damaged(Error):
-    """Stored data is not what was written; `path` names the place."""
+    """The stored data is not the data that was written; `path` names the place."""
 
     exit_code = 8
     http_status = 500

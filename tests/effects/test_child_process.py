@@ -315,7 +315,7 @@ def test_what_cannot_be_imported_is_refused_when_it_is_declared():
 
 
 def test_a_tool_that_reads_is_called_in_place():
-    with pytest.raises(Invalid, match="called in place"):
+    with pytest.raises(Invalid, match="never isolated"):
         perdure.tool(isolate=True, kind="read")(original)
 
 

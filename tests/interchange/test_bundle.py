@@ -242,7 +242,7 @@ def test_a_run_whose_key_stands_for_another_one_here_is_a_conflict(source, targe
     waiting_run(source)
     ours = target.start(sender, key="k")
     source.export(bundle, ["a"])
-    with pytest.raises(errors.Conflict, match="the key 'k' stands for another run of sender"):
+    with pytest.raises(errors.Conflict, match="the key 'k' belongs to another run of sender"):
         target.import_(bundle)
     assert [each.id for each in target.runs()] == [ours.id]
 

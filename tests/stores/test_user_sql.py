@@ -213,7 +213,7 @@ def test_it_is_over_when_the_function_is(store):
 
 def test_nothing_is_sent_inside(store):
     said = []
-    with pytest.raises(Refused, match="nothing is sent inside atomic"):
+    with pytest.raises(Refused, match="no external system can be called inside"):
         store.atomic(lambda tx: tx.session("a").act(said.append, 1, key="k"))
     assert said == []
 

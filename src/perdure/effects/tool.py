@@ -1,7 +1,7 @@
-"""Tools: functions that act on the outside world, and what each says about itself.
+"""Tools: functions that act on the outside world, and the declaration of each.
 
-The declaration of a tool decides what becomes of doubt about it (`ToolKind`, `settling`). A function that declares nothing is
-unsafe: it is never called again by the machine. Callers: users (`@perdure.tool`), and whatever acts. Keeps P2, P4, P15.
+The declaration decides how doubt about a call is settled (`ToolKind`, `settling`). A function without a declaration is unsafe:
+Perdure never calls it a second time by itself. Callers: users (`@perdure.tool`), and every verb that acts. Keeps P2, P4, P15.
 """
 
 from __future__ import annotations
@@ -50,7 +50,10 @@ DECLARED: Declared[Tool] = Declared()  # the tools with which recovery can settl
 
 
 class Tool(Generic[P_of, R_co]):
-    """A function with its declaration. Calling it calls the function: only acting goes through the ledger."""
+    """A function with its declaration, made by `@perdure.tool`.
+
+    Calling it calls the bare function, and records nothing. `session.act(tool, …)` and `run.act(tool, …)` record the call.
+    """
 
     def __init__(
         self, fn: Callable[P_of, R_co], name: str, kind: ToolKind, rule: Rule, *, probe: Probe | None, undo: Tool | None,
@@ -78,17 +81,17 @@ class Tool(Generic[P_of, R_co]):
         update_wrapper(self, fn)
 
     def __call__(self, *args: P_of.args, **kwargs: P_of.kwargs) -> R_co:
-        """The bare function: nothing is recorded."""
+        """Call the bare function. Nothing is recorded."""
         return self.fn(*args, **kwargs)
 
     def __repr__(self) -> str:
         return f"<tool {self.name} ({self.kind})>"
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments by name, defaults left out. Invalid names what does not fit the function."""
+        """Return the arguments by name, without defaults. Raises Invalid for an argument that does not fit the function."""
         handed = dict.fromkeys(self.takes, "")
         for name in sorted(self.takes & kwargs.keys()):
-            raise Invalid(f"{self.name}: {name} is handed in by the ledger", path=f"args.{name}", hint="leave it out")
+            raise Invalid(f"{self.name}: {name} is filled in by the ledger", path=f"args.{name}", hint="leave it out")
         try:
             bound = self.signature.bind(*args, **{**kwargs, **handed})
         except TypeError as error:
@@ -100,7 +103,7 @@ class Tool(Generic[P_of, R_co]):
         return named
 
     def check_free(self, **options: Any) -> None:
-        """Refuse options of `act` that the tool has parameters for: nobody could tell for which of the two a value is meant."""
+        """Refuse options of `act` that are also parameters of the tool: the value could be meant for either."""
         check_free(self.signature, {name: each for name, each in options.items() if name not in self.takes}, self.name)
 
     def call(self, fn: Callable[..., Any], args: Mapping[str, Any], **handed: Any) -> Any:
@@ -111,7 +114,7 @@ class Tool(Generic[P_of, R_co]):
         return fn(*positional, **named, **wanted)
 
     def named(self, **args: Any) -> Any:
-        """The bare function, with arguments as `bind` gives them."""
+        """Call the bare function with arguments as `bind` returns them."""
         return self.call(self.fn, args)
 
 
@@ -136,7 +139,7 @@ def _spread(signature: inspect.Signature, args: Mapping[str, Any]) -> tuple[list
 
 
 class Declaration(TypedDict, total=False):
-    """The statements of a tool about itself besides its kind and its probe; see `tool`."""
+    """The options of a tool besides its kind and its probe; see `tool`."""
 
     name: str | None
     undo: Callable[..., Any] | None
@@ -175,24 +178,30 @@ def tool(
     *, kind: ToolKind | ToolKindName | None = None, probe: None = None, **declared: Unpack[Declaration]
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 def tool(fn: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
-    """Declare what a function does to the outside world.
+    """Declare how a function acts on the outside world, and so how Perdure settles doubt after a crash.
 
         @perdure.tool(kind="keyed", timeout=30, retries=3)
         def open_pr(repo, title, *, key): ...
 
-    kind: read, idempotent, keyed (the function takes `key=`), or unsafe, which is the default; with `probe=` doubt is settled
-    by asking the other side. probe: takes the tool's arguments, returns Happened, Absent or Unknown. undo: takes the
-    arguments and, if it has such parameters, `result=` and `key=`. timeout: after it a call is in doubt. lands_within: how
-    long what was sent may still take to arrive. keeps_keys: how long the other side remembers keys. retries, backoff: for
-    what may be called again. fails: exceptions that mean a clear no. guards: see `perdure.Refuse`. limit: calls at once in
-    one worker. isolate: call it in a process of its own, which can be killed. keep: "digest" keeps of what a read tool gives
-    only that: on replay it is called again, and what differs parks the run. Raises Invalid at once for what does not fit.
+    kind: read, idempotent, keyed (the function takes `key=`) or unsafe. Default: unsafe, or probed if `probe` is given.
+    probe: a function that asks the other side; it takes the tool's arguments and returns Happened, Absent or Unknown.
+    undo: a function that takes the call back; it gets the tool's arguments, and `result=` and `key=` if it has such parameters.
+    timeout: a call that takes longer is in doubt.
+    lands_within: how long a request that was sent may still take to arrive.
+    keeps_keys: how long the other side remembers keys.
+    retries, backoff: how often, and after which pause, a call that is safe to repeat is tried again.
+    fails: exceptions that mean a clear no: the call had no effect.
+    guards: functions that see a planned call first; see `perdure.Refuse` and `perdure.RequireApproval`.
+    limit: the most calls at the same time in one worker.
+    isolate: call it in a process of its own, which can be killed.
+    keep: "digest" keeps only a digest of a read tool's result. On replay it is called again; another result parks the run.
+    known: whether recovery in this process finds the tool by its name. Pass False for a function that is made on the spot and
+        holds something that only its maker has (a client, a request):
 
         send = perdure.tool(lambda to: client.send(to), name="send", kind="idempotent", known=False)
 
-    known: whether recovery in this process finds it by its name. False is for a function that is made on the spot, which holds
-    what only its maker has (a client, a request): after a death its doubt waits until a tool of the same name, made again, acts
-    with the same key, or a person settles it.
+    After a crash, doubt about such a call waits until a tool of the same name is made again and acts with the same key, or a
+    person settles it. Raises Invalid at once for a declaration that does not fit the function.
     """
     known = bool(declared.pop("known", True))
     check_options(declared, _made)
@@ -204,7 +213,7 @@ def tool(fn: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
 
 
 def as_tool(fn: Callable[..., Any]) -> Tool:
-    """A tool as it is; any other function as an unsafe one."""
+    """Return a tool as it is, and any other function as an unsafe tool."""
     return fn if isinstance(fn, Tool) else _check_handed(_made(fn))
 
 
@@ -263,15 +272,15 @@ def _us(duration: Duration | None, path: str) -> int | None:
 
 
 def check_retries(retries: object) -> int:
-    """How often to try again. Invalid for what is no such number."""
+    """Return the number of retries. Raises Invalid for anything that is not such a number."""
     if type(retries) is not int or not 0 <= retries <= RETRIES_MAX:
-        raise Invalid(f"expected how often to try again, 0 to {RETRIES_MAX}, got {retries!r}", path="retries")
+        raise Invalid(f"expected a number of retries, 0 to {RETRIES_MAX}, got {retries!r}", path="retries")
     return retries
 
 
 def _limit(limit: object) -> int | None:
     if limit is not None and (type(limit) is not int or limit < 1):
-        raise Invalid(f"expected how many calls at once, got {limit!r}", path="limit")
+        raise Invalid(f"expected a number of calls, at least 1, got {limit!r}", path="limit")
     return limit
 
 
@@ -284,7 +293,7 @@ def _exceptions(fails: object) -> tuple[type[BaseException], ...]:
 
 
 def guards_of(guards: object) -> tuple[Guard, ...]:
-    """The guards that are asked before an effect is sent. Invalid for what cannot be asked."""
+    """Return the guards, which are asked before an effect is sent. Raises Invalid for a guard that cannot be called."""
     given: tuple[Any, ...] = tuple(guards) if isinstance(guards, Iterable) else (guards,)
     for each in given:
         if not callable(each):
@@ -297,7 +306,7 @@ def _checked(made: Tool) -> Tool:
     check_unbound(made.signature, "tool")
     if made.kind is ToolKind.KEYED and "key" not in made.takes:
         hint = f"def {made.name}(…, *, key): pass the key on to the other side"
-        raise Invalid(f"the keyed tool {made.name!r} takes no key by its name", path="key", hint=hint)
+        raise Invalid(f"the keyed tool {made.name!r} has no parameter key", path="key", hint=hint)
     if made.kind is ToolKind.UNSAFE and made.probe is not None:
         raise Invalid(f"the tool {made.name!r} has a probe, so it is not unsafe", path="kind", hint="leave kind= out")
     if made.kind is ToolKind.PROBED and made.probe is None:
@@ -318,7 +327,9 @@ def _check_handed(made: Tool) -> Tool:
     for name in sorted(made.takes):
         wanted = made.kind is ToolKind.KEYED and name == "key"
         if not wanted and made.signature.parameters[name].kind is not inspect.Parameter.KEYWORD_ONLY:
-            hint = f"def {made.name}(…, *, {name}) takes the ledger's; one of its own needs another name"
+            hint = (
+                f"def {made.name}(…, *, {name}) takes the ledger's {name}; an argument of your own needs another name"
+            )
             raise Invalid(f"the tool {made.name!r} would get the ledger's {name} as its {name}", path=name, hint=hint)
     return made
 
@@ -333,7 +344,9 @@ def _check_probe(made: Tool, signature: inspect.Signature) -> None:
         try:
             signature.bind(*positional, **named, **handed)
         except TypeError as error:
-            hint = "it takes what the tool takes, by the same names and with the same defaults; key= if it wants"
+            hint = (
+                "a probe has the tool's parameters, by the same names and with the same defaults, and key= if it wants"
+            )
             raise Invalid(f"the probe of {made.name!r} does not fit it: {error}", path="probe", hint=hint) from None
 
 
@@ -342,19 +355,21 @@ def _check_isolated(made: Tool) -> None:
     from perdure.effects.child_process import address_of  # noqa: PLC0415 - only who isolates pays for it
 
     if made.kind is ToolKind.READ:
-        raise Invalid(f"the tool {made.name!r} only reads and is called in place", path="isolate", hint="leave it out")
+        raise Invalid(
+            f"the tool {made.name!r} only reads, so it is never isolated", path="isolate", hint="leave it out"
+        )
     address_of(made.fn)
 
 
 def digest_of(name: str, args: Mapping[str, Any]) -> str:
-    """The digest that keys, approvals and comparisons bind to: of the tool and its arguments. Invalid names what cannot be
-    kept.
+    """Return the digest of a tool and its arguments, to which keys, approvals and comparisons bind. Invalid names an argument
+    that cannot be kept.
     """
     return digest_of_parts(tool=name, args=dict(args))
 
 
 def digest_of_parts(**parts: Any) -> str:
-    """One digest of several values, in order. Invalid names what cannot be kept, and in which of them."""
+    """Return one digest of several values, in order. Invalid names the value, and the part of it, that cannot be kept."""
     try:
         return digest([*parts.values()], "").hex()
     except Invalid as error:
@@ -364,12 +379,16 @@ def digest_of_parts(**parts: Any) -> str:
 
 
 class Refuse(msgspec.Struct, frozen=True):
-    """A guard's verdict: this effect must not happen."""
+    """Returned by a guard: this call must not happen. The caller gets Failed with the reason.
+
+    def no_fridays(intent, actor):
+        return perdure.Refuse("no deploys on Fridays") if is_friday() else None
+    """
 
     reason: str
 
 
 class RequireApproval(msgspec.Struct, frozen=True):
-    """A guard's verdict: a person must approve of it first."""
+    """Returned by a guard: a person must approve of the call first. The question is shown to that person."""
 
     question: str

@@ -1,4 +1,4 @@
-"""Several verbs in one commit: the sync handles on a transaction instead of a store."""
+"""Several verbs in one commit: sync handles that write into a transaction."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class TxCaller(Caller):
         """Nothing waits inside a transaction: everybody else would wait with it."""
         if self._settled:
             return super().pause(seconds, check)
-        raise Refused(f"nothing waits inside atomic (here for {seconds:g} s)", path="wait")
+        raise Refused(f"store.atomic cannot wait (here for {seconds:g} s)", path="wait")
 
     def fenced(self, verb: Callable[Concatenate[Tx, P], T]) -> Callable[Concatenate[Tx, P], T]:
         """The verb as it is, inside the transaction: that is fenced whole, and another's thread may be carrying it out."""
@@ -89,13 +89,15 @@ class TxCaller(Caller):
         """Refused inside the transaction: the intent of an effect would not be durable before it is sent (P2)."""
         if not self._settled:
             hint = "act outside; an effect on rows of your own: begin, dispatch, tx.sql, commit"
-            raise Refused("nothing is sent inside atomic", path="act", hint=hint)
+            raise Refused("no external system can be called inside store.atomic", path="act", hint=hint)
 
     def check_may_search(self) -> None:
         """Refused inside the transaction: only what is committed is searched, and the index is brought up to date by others."""
         if not self._settled:
             raise Refused(
-                "nothing is searched inside atomic", path="search", hint="recall and search before or after it"
+                "recall and search are not possible inside store.atomic",
+                path="search",
+                hint="call them before or after it",
             )
 
 
@@ -110,9 +112,9 @@ class JoinedCaller(TxCaller):
 
 
 class Atomic:
-    """The argument that `store.atomic(fn)` passes to `fn`: sessions and scopes whose verbs all land in one commit.
+    """The argument that `store.atomic(fn)` passes to `fn`: all writes through its sessions and scopes land in one commit.
 
-    It is good until `fn` returns: Refused afterwards.
+    It is valid until `fn` returns; afterwards it raises Refused.
     """
 
     __slots__ = ("_caller",)
@@ -130,9 +132,7 @@ class Atomic:
         ttl: Duration | None = None,
         pins: Mapping[str, Any] | None = None,
     ) -> Session:
-        """Get or create a session, in this commit. The options are for its creation, as in
-        `store.session`.
-        """
+        """Get or create a session, in this commit. The options are for its creation, as in `store.session`."""
         from perdure.handles.sync.session import Session  # noqa: PLC0415 - sync handles import this module
 
         stream, pin = self._caller.inside(
@@ -141,7 +141,7 @@ class Atomic:
         return Session(self._caller, stream, pin)
 
     def scope(self, name: str) -> Scope:
-        """Values that outlive a session, in this commit."""
+        """Get or create a scope (values and memories that outlive a session), in this commit."""
         from perdure.handles.sync.session import Scope  # noqa: PLC0415 - as above
 
         return Scope(self._caller, self._caller.inside(values.open_scope, name))
@@ -151,7 +151,7 @@ class Atomic:
         return self._caller.inside(verb, *args, **kwargs)
 
     def effect(self, name: str) -> Effect:
-        """The effect that people call so (`session:issue-42/12`), in this commit."""
+        """Get an effect by the name that people use (`session:issue-42/12`), in this commit."""
         from perdure.effects import ledger, operator_verbs  # noqa: PLC0415 - as above
         from perdure.handles.sync.effects import Effect  # noqa: PLC0415 - as above
 
@@ -159,10 +159,12 @@ class Atomic:
         return Effect(self._caller, stream, "", self._caller.read(ledger.effect, stream, seq))
 
     def sql(self, statement: str, params: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
-        """Run SQL on tables of your own in the store's SQLite file, in this commit: your rows and ours, or neither.
+        """Run SQL on tables of your own in the store's SQLite file, in this commit: your rows and ours land together or not at
+        all.
 
-        Refused for the store's own tables, attached and temporary ones, pragmas and transaction control, and on other
-        stores (PostgreSQL: `store.atomic(fn, on=connection)`). Invalid or Conflict for what the database refuses.
+        Raises Refused for the store's own tables, attached and temporary ones, pragmas and transaction control, and on other
+        stores (PostgreSQL: `store.atomic(fn, on=connection)`). Raises Invalid or Conflict for a statement that the database
+        refuses.
         """
         return self._caller.inside(run_sql, statement, params)
 

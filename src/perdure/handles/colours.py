@@ -61,5 +61,7 @@ def _to_sync(caller: AsyncCaller) -> Caller:
 def _refuse() -> type:
     """Inside `store.atomic` a handle belongs to its transaction."""
     raise Refused(
-        "inside a transaction there is one colour", path="store", hint="take it of the store outside `atomic`"
+        "sync and async cannot be mixed inside a transaction",
+        path="store",
+        hint="use `.sync` and `.aio` outside `store.atomic`",
     )

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class TaskFacts:
-    """The facts of a task, as they were last known."""
+    """The facts of a task, as they were last read."""
 
     __slots__ = ()
     _record: TaskRecord
@@ -34,7 +34,7 @@ class TaskFacts:
 
     @property
     def record(self) -> TaskRecord:
-        """All that was last known, as plain data."""
+        """Everything that was last read, as plain data."""
         return self._record
 
     @property
@@ -134,19 +134,19 @@ class TaskFacts:
 
     @property
     def ref(self) -> Ref:
-        """How others refer to it."""
+        """The reference by which others name it."""
         return self._record.ref
 
 
 class DecisionFacts:
-    """The facts of a decision, as they were last known."""
+    """The facts of a decision, as they were last read."""
 
     __slots__ = ()
     _record: DecisionRecord
 
     @property
     def record(self) -> DecisionRecord:
-        """All that was last known, as plain data."""
+        """Everything that was last read, as plain data."""
         return self._record
 
     @property
@@ -166,7 +166,7 @@ class DecisionFacts:
 
     @property
     def because(self) -> str:
-        """Why."""
+        """The reason."""
         return self._record.because
 
     @property
@@ -181,7 +181,7 @@ class DecisionFacts:
 
     @property
     def outcome(self) -> str | None:
-        """The outcome."""
+        """The outcome, once it is closed."""
         return self._record.outcome
 
     @property
@@ -196,7 +196,7 @@ class DecisionFacts:
 
     @property
     def actor(self) -> str:
-        """Who decided."""
+        """The actor that decided."""
         return self._record.actor
 
     @property
@@ -231,19 +231,19 @@ class DecisionFacts:
 
     @property
     def ref(self) -> Ref:
-        """How others refer to it."""
+        """The reference by which others name it."""
         return self._record.ref
 
 
 class MemoryFacts:
-    """The facts of a memory, as they were last known."""
+    """The facts of a memory, as they were last read."""
 
     __slots__ = ()
     _record: MemoryRecord
 
     @property
     def record(self) -> MemoryRecord:
-        """All that was last known, as plain data."""
+        """Everything that was last read, as plain data."""
         return self._record
 
     @property
@@ -298,24 +298,24 @@ class MemoryFacts:
 
     @property
     def ref(self) -> Ref:
-        """How others refer to it."""
+        """The reference by which others name it."""
         return self._record.ref
 
 
 class EffectFacts:
-    """The facts of an effect, as they were last known."""
+    """The facts of an effect, as they were last read."""
 
     __slots__ = ()
     _record: EffectRecord
 
     @property
     def record(self) -> EffectRecord:
-        """All that was last known, as plain data."""
+        """Everything that was last read, as plain data."""
         return self._record
 
     @property
     def id(self) -> str:
-        """How people name it: `perdure settle` takes it."""
+        """The name that people use: `perdure settle` takes it."""
         return self._record.id
 
     @property
@@ -325,7 +325,7 @@ class EffectFacts:
 
     @property
     def settled(self) -> bool:
-        """Whether nothing is left to be done or found out."""
+        """Whether nothing is left to do or to find out."""
         return self._record.settled
 
     @property
@@ -335,7 +335,7 @@ class EffectFacts:
 
     @property
     def sent_key(self) -> str:
-        """The key to send to the other side, which may deduplicate on it: no other effect anywhere has it."""
+        """The key to send to the other side, which may deduplicate on it. No other effect anywhere has it."""
         return self._record.sent_key
 
     @property
@@ -350,7 +350,7 @@ class EffectFacts:
 
 
 class ArtifactFacts:
-    """The facts of an artifact, as they were last known."""
+    """The facts of an artifact, as they were last read."""
 
     __slots__ = ()
     record: ArtifactRecord
@@ -402,14 +402,14 @@ class ArtifactFacts:
 
 
 class KnownRunFacts:
-    """The facts of a run, as they were last known."""
+    """The facts of a run, as they were last read."""
 
     __slots__ = ()
     _record: RunRecord
 
     @property
     def record(self) -> RunRecord:
-        """All that was last known, as plain data."""
+        """Everything that was last read, as plain data."""
         return self._record
 
     @property
@@ -424,7 +424,7 @@ class KnownRunFacts:
 
 
 class DrivenFacts:
-    """The facts of a run that is driven, as they were last known."""
+    """The facts of a run that is driven, as they were last read."""
 
     __slots__ = ()
     _driving: Driving
@@ -441,20 +441,20 @@ class DrivenFacts:
 
     @property
     def restored(self) -> Any:
-        """The state of the last checkpoint; None if there is none. An agent that makes checkpoints looks here first.
+        """The state of the last checkpoint; None if there is none. An agent that makes checkpoints reads it first.
 
-        Work before the checkpoint is not done again, because the agent does not do it again: it begins from this state.
+        The agent begins from this state and skips the work before it; the replay no longer holds that work.
         """
         return self._driving.replay.restored
 
     @property
     def token(self) -> int:
-        """The fencing token of this lease: pass it on to what must be protected from an earlier one."""
+        """The fencing token of this lease. Pass it on to what must be protected from an earlier lease."""
         return self._driving.hold.lease.token
 
     @property
     def replaying(self) -> bool:
-        """Whether things that were recorded are still ahead."""
+        """Whether recorded work is still ahead in this replay."""
         return self._driving.replay.replaying
 
 
@@ -472,7 +472,7 @@ class LockFacts:
 
     @property
     def token(self) -> int:
-        """Grows with every holder, for ever: who shows a smaller one had the lock before."""
+        """Grows with every holder, for ever. A caller with a smaller token held the lock before."""
         return self._record.token
 
     @property

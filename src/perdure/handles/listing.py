@@ -1,4 +1,4 @@
-"""Going through all that a listing has, page by page: one shape for every listing of sessions and stores (P8, P15)."""
+"""Reading a whole listing page by page: one shape for every listing of sessions and stores (P8, P15)."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ T = TypeVar("T")
 
 
 def every(listing: Callable[..., Page[T]], **filters: Any) -> Iterator[T]:
-    """All that a listing has: `for run in perdure.every(store.runs, status="failed")`. Reads a page when it is needed.
+    """Iterate over everything in a listing: `for run in perdure.every(store.runs, status="failed")`. Pages are read as needed.
 
-    listing: a method that gives pages (`store.sessions`, `session.turns`, …). filters: what it takes, `limit` (the size of a
-    page) included. In the order of the listing; turns, events and others that can be read both ways begin with the first.
-    Things that are added or change meanwhile may be seen or not; nothing that stays is left out or given twice. Rows that cannot
-    be
-    read do not keep the others back: Damaged names the first of them once everything else was given.
+    listing: a method that returns pages (`store.sessions`, `session.turns`, …).
+    filters: the keywords of that method, including `limit` (the size of a page).
+
+    The order is that of the listing; turns, events and other listings that can be read both ways begin with the first. Things
+    that are added or changed meanwhile may be seen or not. Nothing that stays is left out or given twice. A row that cannot be
+    read does not hold back the others: Damaged names the first such row after everything else was given.
     """
     asked = _asked(listing, filters)
     damaged: list[DamagedRow] = []
@@ -34,7 +35,7 @@ def every(listing: Callable[..., Page[T]], **filters: Any) -> Iterator[T]:
 
 
 async def aevery(listing: Callable[..., Awaitable[Page[T]]], **filters: Any) -> AsyncIterator[T]:
-    """All that a listing has, for async code: `async for run in perdure.aevery(store.runs)`. See `every`."""
+    """Iterate over everything in a listing, for async code: `async for run in perdure.aevery(store.runs)`. See `every`."""
     asked = _asked(listing, filters)
     damaged: list[DamagedRow] = []
     while True:
@@ -48,15 +49,15 @@ async def aevery(listing: Callable[..., Awaitable[Page[T]]], **filters: Any) -> 
 
 
 def count(listing: Callable[..., Page[Any]], **filters: Any) -> int:
-    """How many a listing has: `perdure.count(store.runs, status="failed")`. Reads its pages and keeps none of them.
+    """Count everything in a listing: `perdure.count(store.runs, status="failed")`. Reads its pages and keeps none of them.
 
-    Of what is large, `store.query("SELECT count(*) FROM v_events")` asks the database.
+    For large tables, `store.query("SELECT count(*) FROM v_events")` lets the database count.
     """
     return sum(1 for _ in every(listing, **filters))
 
 
 async def acount(listing: Callable[..., Awaitable[Page[Any]]], **filters: Any) -> int:
-    """How many a listing has, for async code: `await perdure.acount(store.runs)`. See `count`."""
+    """Count everything in a listing, for async code: `await perdure.acount(store.runs)`. See `count`."""
     return sum([1 async for _ in aevery(listing, **filters)])
 
 

@@ -1,4 +1,4 @@
-"""Opening a store, in both colours."""
+"""Opening a store, for sync and async code."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TIMEOUT_MAX_SECONDS = 1_000_000  # the longest time that the timers of every dat
 
 
 class OpenOptions(NamedTuple):
-    """The options of `open`, and their defaults."""
+    """The options of `open`, with their defaults."""
 
     actor: str = "me"
     tenant: str = "default"
@@ -67,21 +67,29 @@ def open(  # noqa: A001 - perdure.open is the name that users know
     telemetry: bool | str | None = None,
     token: str | None = None,
 ) -> Store:
-    """Open a store by its URL; it is made if it is new and brought up to date if it is older.
+    """Open a store by its URL. A new store is created; an older one is brought up to date.
 
-    A URL with https (or http on this machine) names a server (`perdure serve`): `token` opens it, or PERDURE_TOKEN does. Actor
-    and tenant are the token's, and only `timeout` may be given besides (docs/guide/remote.md).
+        with perdure.open("sqlite:///agent.db", actor="me") as store: ...
 
-    actor: who acts; every event names it. timeout: seconds after which a call gives up on a busy or lost database.
-    artifacts: where large blobs go (`file:///dir`, `s3://…`); default: beside the SQLite file.
-    guards: functions of an intent and an actor, asked before any effect is sent: None, Refuse(…) or RequireApproval(…).
-    lease: seconds without a sign of life after which others take over what this store holds; at least one.
-    keep: seconds for which a result that was got outside (of an effect, a step, a model) is kept and tried again while the
-    store is away or full; ten minutes by default, none with a clock of your own.
-    embed: a function of a list of texts that gives each a vector, for searching by meaning; by default the one of the extra
-    `embed` where that is installed, with False none. It is never called by what writes.
-    telemetry: True tells OpenTelemetry what runs do, False does not; by default it is told where the process has set up a tracer
-    provider. "content" adds what tools get and give.
+    A URL with https (or http on this machine) names a server (`perdure serve`), which `token` or PERDURE_TOKEN opens. The token
+    decides actor and tenant, and only `timeout` may be given besides (docs/guide/remote.md).
+
+    actor: the person, program or agent that writes; every event names it.
+    tenant: the tenant of the store to work in. Nothing of one tenant is visible to another.
+    clock: a clock of your own, for tests.
+    timeout: seconds after which a call gives up on a busy or lost database.
+    read_only: open it for reading alone; writing raises ReadOnly.
+    artifacts: where large blobs go (`file:///dir`, `s3://…`). Default: beside the SQLite file.
+    guards: functions of an intent and an actor, asked before any effect is sent. Each returns None, Refuse(…) or
+        RequireApproval(…).
+    lease: seconds without a sign of life after which others take over the claims of this store; at least one.
+    keep: seconds for which the result of an effect, a step or a model is held, and saving it tried again, while the store is
+        away or full. Default: ten minutes, or none with a clock of your own.
+    embed: a function from a list of texts to a vector for each, for search by meaning. Default: that of the extra `embed`, if
+        it is installed; False: none. Writing never calls it.
+    telemetry: True sends spans of runs to OpenTelemetry, False does not, "content" adds the arguments and results of tools.
+        Default: True if the process has set up a tracer provider.
+
     Raises Invalid, Unavailable, Refused (NewerSchema, ReadOnly) or Damaged; nothing is changed then.
     """
     from perdure.handles.sync.store import Store  # noqa: PLC0415 - only one colour is loaded
@@ -112,7 +120,9 @@ def aopen(
     telemetry: bool | str | None = None,
     token: str | None = None,
 ) -> Opening:
-    """The async twin of `open`: `async with perdure.aopen(url) as store`, or `store = await perdure.aopen(url)`."""
+    """Open a store for async code, as `open` does: `async with perdure.aopen(url) as store`, or `store = await
+    perdure.aopen(url)`.
+    """
     given = OpenOptions(
         actor=actor, tenant=tenant, clock=clock, timeout=timeout, artifacts=artifacts, guards=guards, lease=lease, keep=keep,
         embed=embed, telemetry=telemetry, read_only=read_only,
@@ -121,8 +131,8 @@ def aopen(
 
 
 class Opening(Coroutine[Any, Any, "AsyncStore"]):
-    """A store that is being opened: await it, or enter it, once. A coroutine in every other respect. One that is
-    cancelled leaves nothing open.
+    """A store that is being opened: await it, or enter it, once. In every other respect it is a coroutine. A cancelled opening
+    leaves nothing open.
     """
 
     __slots__ = ("_opening", "_store")
@@ -216,10 +226,12 @@ def _open_core(url: str, token: str | None, given: OpenOptions) -> tuple[Core, i
     check_artifacts(artifacts)
     check_artifacts(parse(url).artifacts, "store.artifacts")
     if token is not None:
-        raise Invalid("a token opens a server, and this is none", path="token", hint="https://…, or leave it out")
+        raise Invalid(
+            "a token opens a server, and this URL names no server", path="token", hint="https://…, or leave it out"
+        )
     asked = guards_of(guards)
     if embed is not None and embed is not False and not callable(embed):
-        hint = "a function of a list of texts that gives a vector for each"
+        hint = "a function from a list of texts to a vector for each"
         raise Invalid(f"expected a function, got {type(embed).__name__}", path="embed", hint=hint)
     core = open_core(
         url, clock=clock, timeout_seconds=timeout, read_only=read_only, artifacts=artifacts, lease_seconds=lease
@@ -243,7 +255,7 @@ def _connected(url: str, token: str | None, given: OpenOptions) -> tuple[Core, s
     _check_seconds(given.timeout, "timeout", TIMEOUT_MAX_SECONDS)
     for name, value in given._asdict().items():
         if name != "timeout" and value != OpenOptions._field_defaults[name]:
-            hint = "the token says who acts and for which tenant; the rest is the server's"
+            hint = "the token decides actor and tenant; the server has the rest"
             raise Invalid(f"{name} cannot be chosen for a server", path=name, hint=hint)
     text = os.environ.get("PERDURE_TOKEN", "") if token is None else token
     if type(text) is not str or not text or not text.isascii() or not text.isprintable():

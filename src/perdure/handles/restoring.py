@@ -27,12 +27,11 @@ def restore(
     public_key: bytes | None = None,
     progress: Progress | None = None,
 ) -> Restored:
-    """Restore a backup as a new store at `url`; an existing store is never touched.
+    """Restore a backup as a new store at `url`. An existing store is never touched.
 
-    Every chain, row and blob is verified first (with an anchor, also that nothing was cut off). The store
-    keeps its identity and gets the next epoch, so that open effects are settled rather than trusted. Atomic:
-    on any error, and after a crash, there is no store at `url`. Raises NotFound, Conflict (something is
-    there), NewerSchema, Invalid (not a backup) or Damaged.
+    Every chain, row and blob is verified first; with an anchor, also that nothing was cut off. The store keeps its identity and
+    gets the next epoch, so that open effects are settled rather than trusted. Atomic: after an error or a crash there is no
+    store at `url`. Raises NotFound, Conflict (something is there), NewerSchema, Invalid (not a backup) or Damaged.
     """
     check_artifacts(artifacts)
 
@@ -43,10 +42,11 @@ def restore(
 
 
 def from_cache(url: str, *, dry_run: bool = False) -> WrittenBack:
-    """Write what the cache of a files store has, and its log has lost, back into the log; `dry_run`: only say what.
+    """Write back into the log of a files store what the log has lost and its cache still has.
 
-    Nothing is taken out of the log. Atomic by segment, and repeatable after a crash. Raises Invalid (no files store), NotFound
-    (this user has no cache of it), Unavailable (somebody holds its lock), or Damaged (not all of it can be put where it stood).
+    dry_run: only say what would be written. Nothing is taken out of the log. Atomic by segment, and repeatable after a crash.
+        Raises Invalid (no files store), NotFound (this user has no cache of it), Unavailable (another process holds its lock),
+        or Damaged (not all of it can be put where it stood).
     """
     return restore_from_cache.from_cache(url, dry_run=dry_run)
 
@@ -60,7 +60,7 @@ async def arestore(
     public_key: bytes | None = None,
     progress: Progress | None = None,
 ) -> Restored:
-    """The async twin of `restore`; `progress` is called on another thread."""
+    """Restore a backup, for async code; `progress` is called on another thread. See `restore`."""
     from asyncio import to_thread  # noqa: PLC0415 - only async callers pay for asyncio
 
     about = {"artifacts": artifacts, "anchor": anchor, "public_key": public_key, "progress": progress}

@@ -120,7 +120,9 @@ def _look(bundle: Bundle, progress: Progress) -> Looked:
 def _checked_actors(actors: dict[str, str]) -> dict[str, str]:
     for actor, name in actors.items():
         if not is_random(actor):
-            raise Damaged("it says who is meant by what is no random name", path=f"manifest.json actors {actor[:60]!r}")
+            raise Damaged(
+                "the list of actors names something that is no random name", path=f"manifest.json actors {actor[:60]!r}"
+            )
         check_name(name, f"manifest.json actors {actor}")
     return actors
 
@@ -273,7 +275,7 @@ def _taken(reads: Reads, coming: IncomingStream) -> Conflict | None:
         hint = f"--rename {listed.name}=OTHER imports it under another name" if listed.kind == "session" else ""
         return Conflict(f"another {listed.kind} has this name", path=f"{listed.kind} {coming.name}", hint=hint)
     if coming.key and reads.query(runs.Q.run_by_key, tenant=reads.tenant, agent=coming.key[0], key=coming.key[1]):
-        return Conflict(f"the key {coming.key[1]!r} stands for another run of {coming.key[0]}", path=listed.path)
+        return Conflict(f"the key {coming.key[1]!r} belongs to another run of {coming.key[0]}", path=listed.path)
     return None
 
 
@@ -402,7 +404,7 @@ def _refusals(listed: Listed) -> Iterator[None]:
     except Fault as fault:
         if fault.kind not in (FaultKind.BROKEN, FaultKind.TAKEN):
             raise
-        raise Damaged(f"no database takes what it says: {fault}", path=listed.path) from None
+        raise Damaged(f"its content cannot be stored in a database: {fault}", path=listed.path) from None
 
 
 def _copied(listed: Listed, name: str, session: str | None, known: int = 0) -> imported.Copied:

@@ -122,7 +122,7 @@ def _check_whole(layout: Layout) -> None:
 def _check_mergeable(ours: OtherSideLog, theirs: OtherSideLog) -> None:
     """Refuse what is no other side of ours: of two stores neither knows the external calls of the other (P3)."""
     if theirs.lines and not theirs.shares_a_past_with(ours):
-        hint = "perdure export there, perdure import here: copies, whose runs wait for somebody (git merge --abort undoes git's)"
+        hint = "perdure export there, perdure import here: copies, whose runs wait for a person (git merge --abort undoes git's)"
         message = "their side is another store, which may be at work: its runs would be driven here too"
         raise Refused(message, path="theirs", hint=hint)
     if theirs.alive:

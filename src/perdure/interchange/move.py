@@ -54,11 +54,14 @@ def move(
     dry_run: bool = False,
     progress: Progress | None = None,
 ) -> Moved:
-    """Move a store. Repeatable: after a crash the same call continues, and after it is done it says so.
+    """Move a store into another database. Repeatable: after a crash the same call continues; once it is done, a repetition says
+    so.
 
-    fence: also if living processes hold runs or are sending: they write nothing any more, and what was open is doubt.
-    Raises Refused when somebody holds something or the target is not new, Conflict when the source went elsewhere, Damaged when
-    the source does not verify.
+    fence: move even if living processes hold runs or are sending. They can write nothing any more, and open work is in doubt.
+    dry_run: only report what would be moved.
+
+    Raises Refused when a process holds something or the target is not new, Conflict when the source was moved elsewhere,
+    Damaged when the source does not verify.
     """
     _check_urls(source, target)
     with _opened(source) as origin:
@@ -87,7 +90,7 @@ def take_back(source: str, *, actor: str) -> None:
 def _check_urls(source: str, target: str) -> None:
     for path, text in (("source", source), ("target", target)):
         if not url.parse(text).lasts:
-            raise Invalid("a store in memory is moved by nobody: it ends with its process", path=path)
+            raise Invalid("a store in memory cannot be moved: it ends with its process", path=path)
     if url.lasting(source) == url.lasting(target):
         raise _same()
 
@@ -98,7 +101,7 @@ def _check_destination(gone: Departure | None, target: str) -> None:
 
 
 def _same() -> Invalid:
-    return Invalid("these are the same store", path="target")
+    return Invalid("source and target are the same store", path="target")
 
 
 @contextmanager
@@ -146,8 +149,8 @@ def _leave(origin: Core, target: str, held: list[Held], actor: str, *, fence: bo
 def _refuse_held(held: list[Held], *, fence: bool) -> None:
     if held and not fence:
         shown = ", ".join(each.what for each in held[:HELD_SHOWN])
-        hint = "stop the workers and try again, or --fence: they write nothing any more, and what is open is doubt"
-        raise Refused(f"somebody is at work: {shown}", path="source", hint=hint, held=held)
+        hint = "stop them and try again, or use --fence: they can write nothing more, and open calls are in doubt"
+        raise Refused(f"processes are at work: {shown}", path="source", hint=hint, held=held)
 
 
 def _check_sound(core: Core, *, blobs: bool) -> None:

@@ -40,8 +40,9 @@ AnchoredHead = tuple[str, int, str]  # stream uid, sequence, hash; both in hex
 
 
 class Anchor(msgspec.Struct, frozen=True):
-    """All chain heads of a store at one instant. `signature` and `key` (the public key's sha256) are empty
-    when unsigned."""
+    """A statement of all chain heads of a store at one instant. `signature` and `key` (the public key's sha256) are empty when
+    unsigned.
+    """
 
     format: int
     store: str
@@ -53,13 +54,12 @@ class Anchor(msgspec.Struct, frozen=True):
     key: str = ""
 
     def to_json(self) -> str:
-        """The anchor as text, to be kept where the store's own administrators cannot change it."""
+        """Return the anchor as text. Keep it where the store's own administrators cannot change it."""
         return msgspec.json.encode(self).decode()
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Anchor:
-        """Read an anchor. Anything else than what `to_json` gave is Invalid, with the path of what is
-        wrong."""
+        """Read an anchor. Raises Invalid, with the path, for any text that `to_json` did not return."""
         if len(text) > ANCHOR_MAX_BYTES:
             raise Invalid(f"{len(text)} bytes are too many for an anchor", path="anchor")
         try:

@@ -50,7 +50,7 @@ def decode_cursor(text: object, store_uid: str, epoch: int, path: str = "after")
 def stale(theirs: int, epoch: int, path: str) -> Stale:
     """The refusal of a position from before a restore, with the way out."""
     return Stale(
-        f"this position is of epoch {theirs}, the store is in {epoch}: it was restored, or is another one",
+        f"this cursor is from epoch {theirs}, and the store is in epoch {epoch}: it was restored, or it is another store",
         path=path,
         hint="start again: reset the subscription to 'beginning' or 'end', or read the feed without a cursor",
         epoch=epoch,

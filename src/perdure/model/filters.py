@@ -134,10 +134,10 @@ class RunFilters(SpanFilters, frozen=True, kw_only=True):
 class EffectFilters(SpanFilters, frozen=True, kw_only=True):
     """Which effects."""
 
-    in_doubt: Annotated[bool, _flag("Only those of which nobody knows whether they happened.")] = False
+    in_doubt: Annotated[bool, _flag("Only those whose outcome is unknown.")] = False
     state: Annotated[EffectState | EffectStateName | None, _word(EffectState, "Only those in this state.")] = None
     tool: Annotated[str | None, _name("Only those of this tool.")] = None
-    errors: Annotated[bool, _flag("Only those with which something went wrong.")] = False
+    errors: Annotated[bool, _flag("Only those that went wrong.")] = False
     what_if: Annotated[bool, _flag("Also those that a what-if fork copied: nothing was done for them.")] = False
 
 

@@ -105,7 +105,7 @@ def plain(fn: Callable[..., Any], path: str) -> Callable[..., Any]:
         result = fn(*args)
         if inspect.isawaitable(result):
             _abandon(result)
-            raise Invalid("the function returned something to be awaited, and nobody would", path=path, hint=_HINT)
+            raise Invalid("the function returned an awaitable, which would never be awaited", path=path, hint=_HINT)
         return result
 
     return checked
@@ -158,7 +158,9 @@ def signature_of(fn: Callable[..., Any], path: str) -> inspect.Signature:
         return inspect.signature(fn)
     except (ValueError, TypeError):
         name = getattr(fn, "__name__", type(fn).__name__)
-        raise Invalid(f"{name} does not tell its parameters", path=path, hint="wrap it in a function") from None
+        raise Invalid(
+            f"{name} has no signature that Python can read", path=path, hint="wrap it in a function"
+        ) from None
 
 
 def check_unbound(signature: inspect.Signature, path: str) -> None:
@@ -181,8 +183,8 @@ def check_free(signature: inspect.Signature, options: Mapping[str, Any], called:
     for name, value in options.items():
         if value is not None and takes_by_name(signature, name):
             raise Invalid(
-                f"{called} has a parameter {name!r}, and would not get this: it is an option of what calls it", path=name,
-                hint="pass it by its position; or give the parameter another name, if both are wanted",
+                f"{called} has a parameter {name!r}, but {name}= here is an option of the verb that calls it", path=name,
+                hint="pass the parameter by position, or rename it to use both",
             )  # fmt: skip
 
 

@@ -62,7 +62,7 @@ def check_question(value: object, path: str) -> str:
     """Accept what a person is asked: text that says something."""
     question = check_text(value, path)
     if not question.strip():
-        raise Invalid("a person must be asked something", path=path)
+        raise Invalid("a question cannot be empty", path=path)
     return question
 
 
@@ -79,6 +79,6 @@ def check_page(limit: int, path: str = "limit") -> int:
     if type(limit) is not int or limit < 1:
         raise Invalid(f"expected a positive number of rows, got {limit!r}", path=path)
     if limit > PAGE_MAX_ROWS:
-        hint = "perdure.every(listing, …) goes through all of them; a page's `next` goes into `after`"
+        hint = "perdure.every(listing, …) iterates over all of them; a page's `next` goes into `after`"
         raise Invalid(f"a page has at most {PAGE_MAX_ROWS:,} rows, not {limit:,}", path=path, hint=hint)
     return limit

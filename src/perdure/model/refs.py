@@ -1,4 +1,4 @@
-"""References: how one thing names another, on this store or any other."""
+"""References: the names by which one thing refers to another, on this store or any other."""
 
 from __future__ import annotations
 

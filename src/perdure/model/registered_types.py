@@ -48,7 +48,7 @@ _KEPT = "_perdure_kept"  # the key in an object's __dict__
 
 
 class Unregistered(msgspec.Struct, frozen=True):
-    """A stored object whose type this process has not registered: to be looked at and passed on.
+    """A stored object whose type this process has not registered. It can be read and passed on.
 
     Types inside it stay `Unregistered` too, so that it gives the identical bytes when it is written again.
     """
@@ -91,11 +91,14 @@ def registered(
 ) -> Callable[[type[T]], type[T]]:
     """Let instances of the decorated class be kept as values, under `name` and `version`.
 
-    For dataclasses, for `msgspec.Struct` with `dict=True`, and for any class with `to_state()` and a
-    classmethod `from_state(dict)`, which should ignore fields it does not know. `upgrades[n]` takes the dict
-    of fields of version n and returns that of version n + 1. Idempotent for the same class (a reloaded module
-    replaces it). Writes nothing to any store. Raises `Invalid` for a name or class that is taken, a wrong
-    version or upgrade, or a class that cannot be kept.
+        @perdure.registered("shop.Cart", version=2, upgrades={1: lambda fields: {**fields, "coupon": None}})
+        @dataclass
+        class Cart: ...
+
+    For dataclasses, for `msgspec.Struct` with `dict=True`, and for any class with `to_state()` and a classmethod
+    `from_state(dict)`, which should ignore fields that it does not know. `upgrades[n]` takes the dict of fields of version n
+    and returns that of version n + 1. Idempotent for the same class (a reloaded module replaces it). Writes nothing to any
+    store. Raises `Invalid` for a name or class that is taken, a wrong version or upgrade, or a class that cannot be kept.
     """
     check_name(name, "name")
     _check_version(version)

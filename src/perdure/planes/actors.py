@@ -28,7 +28,9 @@ def forget(tx: Tx, name: str) -> int:
     found = tx.query(Q.actor_places, tenant=tx.tenant, name=check_name(name, "actor"))
     if not found:
         raise NotFound(
-            f"the directory knows no actor {name!r}", path="actor", hint="`store.actors()` lists whom it knows"
+            f"the directory knows no actor {name!r}",
+            path="actor",
+            hint="`store.actors()` lists the actors that it knows",
         )
     for number, actor, seq in found:
         stream = Stream(*tx.query(LOG.stream_by_id, id=number)[0])

@@ -23,7 +23,7 @@ WORDS: dict[str, tuple[str, str]] = {
     "backup": ("a backup", "`perdure backup` where the store lies"),
     "find_dead": (
         "pruning, and collecting what nothing refers to",
-        "`perdure prune` and `perdure collect` where the store lies",
+        "`perdure retain` and `perdure collect` where the store lies",
     ),
     "anchor_store": ("an anchor", "`perdure anchor` where the store lies"),
     "boot_with": (
@@ -32,11 +32,11 @@ WORDS: dict[str, tuple[str, str]] = {
     ),
     "left_runs": ("recovering what the dead left", "`perdure recover` or a worker where the store lies"),
     "keep_snapshot": ("a snapshot of a fold", HERE),
-    "choose": ("pruning", "`perdure prune` where the store lies"),
-    "plan": ("pruning", "`perdure prune` where the store lies"),
+    "choose": ("pruning", "`perdure retain` where the store lies"),
+    "plan": ("pruning", "`perdure retain` where the store lies"),
     "bring_up_to_date": ("indexing", "`perdure index` where the store lies"),
-    "checked": ("looking at checks, which look at files", "`perdure stale` where the store lies"),
-    "hand_over": ("handing a run over", "`perdure envelope` where the store lies"),
+    "checked": ("looking at checks, which look at files", "`perdure doctor --stale` where the store lies"),
+    "hand_over": ("handing a run over", "`perdure handover` where the store lies"),
 }
 
 

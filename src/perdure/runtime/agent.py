@@ -1,6 +1,6 @@
-"""Agents: functions that are driven by replay, and what each says about itself.
+"""Agents: functions that are driven by replay, and the declaration of each.
 
-A program is known by a digest of what its function means, so that a changed one is noticed (P13): comments, blank lines and
+The digest of a function's code identifies its program, so that a changed program is noticed (P13). Comments, blank lines and
 docstrings do not count. Callers: users (`@perdure.agent`), the handles that start and drive runs, and the worker, which finds
 agents by name.
 """
@@ -44,14 +44,14 @@ _POLICY = re.compile(r"every (\d+) steps?|every (\S+)|after effects")
 
 
 class Policy(NamedTuple):
-    """When an offered checkpoint is taken: every so many steps, every so long, after effects; with none of these, always."""
+    """When an offered checkpoint is saved: after so many steps, after so long, or after effects. Without any of these, always."""
 
     steps: int | None = None
     every_us: int | None = None
     effects: bool = False
 
     def is_due(self, *, steps: int, elapsed_us: int, effects: int) -> bool:
-        """Whether it is time, given what happened since the last one."""
+        """Whether a checkpoint is due, given what happened since the last one."""
         if self == Policy():
             return True
         by_steps = self.steps is not None and steps >= self.steps
@@ -60,7 +60,7 @@ class Policy(NamedTuple):
 
 
 def policy_of(text: str | None) -> Policy:
-    """A policy as it is spelled: "every 50 steps", "every 10m", "after effects"."""
+    """Parse a policy: "every 50 steps", "every 10m" or "after effects". Raises Invalid for other texts."""
     if text is None:
         return Policy()
     found = _POLICY.fullmatch(text) if isinstance(text, str) else None
@@ -78,7 +78,10 @@ def _count(steps: int) -> int:
 
 
 class Agent(Driven, Generic[P_of, R_co]):
-    """A function with its declaration. Calling it calls the function: starting and driving go through a store."""
+    """A function with its declaration, made by `@perdure.agent`.
+
+    Calling it calls the bare function. `store.start(agent, …)` and `store.drive(agent, …)` begin a run of it.
+    """
 
     def __init__(
         self, fn: Callable[Concatenate[Any, P_of], R_co], name: str, policy: Policy, *, timeout: Duration | None,
@@ -97,7 +100,7 @@ class Agent(Driven, Generic[P_of, R_co]):
         update_wrapper(self, fn)
 
     def __call__(self, run: Any, /, *args: P_of.args, **kwargs: P_of.kwargs) -> R_co:
-        """The bare function."""
+        """Call the bare function."""
         return self.fn(run, *args, **kwargs)
 
     def __repr__(self) -> str:
@@ -106,7 +109,7 @@ class Agent(Driven, Generic[P_of, R_co]):
     def check(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], **options: Any) -> None:
         """Refuse arguments that do not fit the function. Raises Invalid before anything is written.
 
-        options: what the verb that starts it takes for itself. The agent must not have a parameter of that name.
+        options: the options of the verb that starts the agent. The agent must not have parameters of these names.
         """
         check_free(self.signature, options, self.name)
         try:
@@ -123,14 +126,20 @@ def agent(
     workspace: str | None = None, pins: Mapping[str, Any] | None = None,
 ) -> Callable[[Callable[Concatenate[Any, P], R]], Agent[P, R]]: ...  # fmt: skip
 def agent(fn: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
-    """Declare a function (sync or async) that is driven by replay: `fn(run, *args)`.
+    """Declare a function (sync or async) as an agent: `fn(run, *args)`, which is driven by replay.
 
         @perdure.agent(checkpoint="every 50 steps")
         async def fix(run, issue): ...
 
-    checkpoint: when `run.checkpoint(state)` saves: "every 50 steps", "every 10m", "after effects"; every time if not given.
-    timeout: of a whole run. limit: runs at once in one worker. workspace: a folder whose git state is checked at resume.
-    pins: versions of the model, the prompt and the tools: a change of them is noticed like one of the code.
+    After a crash the function is called again from its start. Verbs of `run` that were recorded return what they returned
+    before; the first verb that was not recorded is carried out. The code between the verbs must do the same every time.
+
+    name: the name by which runs find the agent. Default: the function's.
+    checkpoint: when `run.checkpoint(state)` saves: "every 50 steps", "every 10m" or "after effects". Default: every time.
+    timeout: the time that a whole run may take.
+    limit: the most runs at the same time in one worker.
+    workspace: a folder whose git state is checked when a run resumes.
+    pins: versions of the model, the prompt and the tools. A change of them is noticed like a change of the code.
     """
     if fn is not None:
         return _declare(fn)
@@ -144,7 +153,7 @@ def _declare(
 ) -> Agent:  # fmt: skip
     if isinstance(fn, Tool):
         hint = f"call it by run.act({fn.name}, …) in an agent, or by session.act({fn.name}, …, key=…)"
-        raise Invalid(f"{fn.name} is a tool: driven as an agent it would act past the ledger", path="agent", hint=hint)
+        raise Invalid(f"{fn.name} is a tool: as an agent it would act without the ledger", path="agent", hint=hint)
     if not callable(fn) or inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
         raise Invalid("an agent is a function or an async function that takes a run", path="agent")
     if not signature_of(fn, "agent").parameters:
@@ -153,7 +162,7 @@ def _declare(
     if timeout is not None:
         duration_us(timeout, "timeout")
     if limit is not None and (type(limit) is not int or limit < 1):
-        raise Invalid(f"expected how many runs at once, got {limit!r}", path="limit")
+        raise Invalid(f"expected a number of runs, at least 1, got {limit!r}", path="limit")
     if workspace is not None and (not isinstance(workspace, str) or "\0" in workspace):
         raise Invalid(f"expected the path of a folder, got {workspace!r}", path="workspace")
     pinned = named_args(pins, "pins")
@@ -165,19 +174,19 @@ def _declare(
 
 
 def as_agent(fn: Callable[..., Any]) -> Agent:
-    """An agent as it is; any other function as one that declares nothing."""
+    """Return an agent as it is, and any other function as an agent without options."""
     return fn if isinstance(fn, Agent) else _declare(fn)
 
 
 def declared() -> dict[str, Agent]:
-    """All that were declared in this process. Invalid when two have the same name."""
+    """Return all agents that were declared in this process. Raises Invalid when two have the same name."""
     for name in DECLARED.clashes:
         raise Invalid(_clash(name), path="agents", hint=_ANOTHER_NAME)
     return dict(DECLARED)
 
 
 def unknown(name: str) -> NotFound:
-    """The error that says why no agent can be found by a name."""
+    """Return the error that says why no agent of this name can be found."""
     if name in DECLARED.clashes:
         return NotFound(_clash(name), path="agent", hint=f"{_ANOTHER_NAME}, or pass the one that is meant")
     return NotFound(f"no agent {name!r} is known here", path="agent", hint="import it, or pass it in")
@@ -188,7 +197,7 @@ def _clash(name: str) -> str:
 
 
 def by_name(agents: Iterable[Agent]) -> dict[str, Agent]:
-    """Agents by their names. Invalid when two have the same."""
+    """Return agents by their names. Raises Invalid when two have the same name."""
     found: dict[str, Agent] = {}
     for each in agents:
         if each.name in found and found[each.name] is not each:
@@ -201,7 +210,7 @@ def by_name(agents: Iterable[Agent]) -> dict[str, Agent]:
 
 
 def program_of(fn: Callable[..., Any], pins: Mapping[str, Any]) -> str:
-    """A short digest of a function's code and of the versions that it is pinned to."""
+    """Return a short digest of a function's code and of the versions that it is pinned to."""
     return hashlib.sha256(_meaning(fn).encode() + digest(dict(pins), "pins")).hexdigest()[:PROGRAM_CHARS]
 
 

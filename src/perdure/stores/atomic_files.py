@@ -130,7 +130,7 @@ def _locked(folder: Path, target: Path, deadline: float) -> int:
         if lock is not None:
             return lock
         if time.monotonic() > deadline:
-            raise Conflict("somebody else is making it just now", path=str(target), hint="wait until they are done")
+            raise Conflict("another process is making it just now", path=str(target), hint="try again when it is done")
         time.sleep(_LOCK_PAUSE_SECONDS)
 
 

@@ -158,9 +158,8 @@ class Core:
             self.liveness.is_dead,
             self.continuity,
         )
-        self.in_flight = (
-            InFlight()
-        )  # effects that it sends: (stream, number, attempt); runs that it drives: (stream, 0)
+        # Effects that it sends: (stream, number, attempt); runs that it drives: (stream, 0).
+        self.in_flight = InFlight()
         self.slots = Slots()  # of tools that may be called so many times at once
         self.guards: tuple[Callable[..., Any], ...] = ()  # asked about every effect before it is sent
         self.embed: Any = None  # makes vectors of texts (`planes.memory.embedder`); None: the extra's, False: nothing
@@ -333,7 +332,7 @@ class Core:
         try:
             return self.lane.run(Job(_make_tenant, (name,), {}, "", 0))
         except ReadOnly:
-            hint = "name another; whoever opens the store for writing with this one makes it"
+            hint = "check the name; opening the store for writing with this tenant creates it"
             raise NotFound(f"this store has no tenant {name!r}", path="tenant", hint=hint) from None
 
     def close(self) -> None:

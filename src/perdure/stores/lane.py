@@ -194,7 +194,10 @@ class Lane:
 
     def _check_owner(self) -> None:
         if self._owner == threading.get_ident():
-            raise Refused("a verb must not call the store that runs it", hint="use what store.atomic passes in")
+            raise Refused(
+                "a function inside store.atomic must not call the store",
+                hint="use its argument: tx.session(…), tx.scope(…)",
+            )
 
     def _enter(self, job: Job, *, final: bool = False) -> bool:
         """Whether the caller now holds the lane; if not, its job is queued."""
@@ -501,7 +504,7 @@ class CommitUnknown(Exception):
         return Unavailable(
             f"the database was lost during a commit, so the outcome is not known: {self}",
             path="store",
-            hint="look before writing again; a client key makes repeating safe",
+            hint="look before you write again; with key= a repetition is safe",
         )
 
 

@@ -79,7 +79,7 @@ def current(script: Script) -> int:
 def somebody_elses() -> Refused:
     """The error about a database that is not ours."""
     return Refused(
-        "there is something else in this database: it is not a Perdure store",
+        "this database holds other tables: it is not a Perdure store",
         path="store",
         hint="choose a file, or on PostgreSQL a schema, of its own",
     )

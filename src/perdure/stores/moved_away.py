@@ -107,7 +107,7 @@ def expect(engine: Engine, origin: str) -> None:
             return
         if ARRIVING in facts or script.query(Q.streams_any):
             hint = "name a new file, or on PostgreSQL a new schema (?schema=…)"
-            raise Refused("there is something in this store already", path="target", hint=hint)
+            raise Refused("the target holds something already", path="target", hint=hint)
         _put(script, ARRIVING, origin)
 
 

@@ -63,7 +63,7 @@ def parse(url: str) -> Address:
     if not url or not _is_unicode(url):
         raise Invalid(f"expected a store URL such as {_SCHEMES}", path="store")
     if found := _CONTROL.search(url):
-        hint = "take it away: a line end often comes with a value that was read from a file"
+        hint = "remove it: a line end often comes with a value that was read from a file"
         raise Invalid(f"control character at {found.start()} of the store URL", path="store", hint=hint)
     if url in ("memory:", "memory://"):
         return Address(url, "memory", lasts=False)
@@ -79,7 +79,7 @@ def parse(url: str) -> Address:
         return kind.parse(url)
     if scheme in ("http", "https"):
         hint = 'run it beside the store; in a program, perdure.open("https://…", token=…) opens a server'
-        raise Invalid("this is the URL of a server, and the store itself is needed", path="store", hint=hint)
+        raise Invalid("this is the URL of a server, and this command needs the store itself", path="store", hint=hint)
     named = repr(scheme) if _WORD.fullmatch(scheme) else "URL"
     raise Invalid(f"unknown store {named}; known are {_SCHEMES}", path="store", hint=_misspelt(url))
 

@@ -232,7 +232,7 @@ def unread(connection: Connection, advice: Remedy, tenant: int | None = None) ->
         yield ok("unread", says)
         return
     fix = f"{advice.command('sessions --status completed --until 30d')}; delete what nobody reads, or set values with a ttl"
-    yield warning("unread", f"{says}: who reads them?", fix)
+    yield warning("unread", f"{says}; does anything still read them?", fix)
 
 
 def nested(connection: Connection, advice: Remedy) -> Findings:
@@ -292,13 +292,13 @@ def indexes(connection: Connection, advice: Remedy) -> Findings:
         if dialect.is_unique(statement):
             yield wrong(
                 "indexes",
-                f"{name} is missing: nothing keeps a key from being there twice",
+                f"{name} is missing: nothing keeps keys unique",
                 advice.run_sql(statement, _file_of(connection)),
             )
         else:
             yield warning(
                 "indexes",
-                f"{name} is missing: what it found at once is now searched for",
+                f"{name} is missing: its queries scan the whole table now",
                 advice.run_sql(statement, _file_of(connection)),
             )
     if not missing:

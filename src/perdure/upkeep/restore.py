@@ -82,7 +82,7 @@ def restore(
         raise NotFound("there is no such backup", path=str(source))
     if not address.lasts:
         hint = "sqlite:///FILE, files:///FOLDER or postgresql://…"
-        raise Invalid("a backup is restored into a store that lasts", path="store", hint=hint)
+        raise Invalid("a backup cannot be restored into a store in memory", path="store", hint=hint)
     with told("restore"), disk_errors(source):
         engine = engine_for(address)
         if engine.is_server:

@@ -201,7 +201,7 @@ def test_filters_that_a_session_has_not_are_refused(run, url) -> None:
 def test_an_unknown_session(run, url, words) -> None:
     result = run(*words, "--store", url)
     assert result.exit_code == errors.NotFound.exit_code
-    assert result.stderr == "perdure: session: there is no session 'nope' (perdure sessions lists them)\n"
+    assert result.stderr == "perdure: session: there is no session 'nope' (`perdure sessions` lists them)\n"
 
 
 def test_instants_are_iso_in_utc(ask, url) -> None:

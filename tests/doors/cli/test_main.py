@@ -214,7 +214,7 @@ def test_not_a_store_url(run, name) -> None:
         ("postgre://me:geheim@host/x", "(did you mean postgresql://… ?)"),
         (
             "https://agents.example.com",
-            "this is the URL of a server, and the store itself is needed (run it beside the store",
+            "this is the URL of a server, and this command needs the store itself (run it beside the store",
         ),
     ],
 )
@@ -265,7 +265,7 @@ def test_an_error_is_one_line_on_stderr(run, url) -> None:
     result = run("show", "nope", "--store", url)
     assert result.exit_code == errors.NotFound.exit_code
     assert result.stdout == ""
-    said = "there is no session or run 'nope' (perdure sessions and perdure runs list them)"
+    said = "there is no session or run 'nope' (`perdure sessions` and `perdure runs` list them)"
     assert result.stderr == f"perdure: name: {said}\n"
 
 

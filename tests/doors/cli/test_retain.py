@@ -27,7 +27,7 @@ def test_a_dry_run_by_default(run, ask, grown_url) -> None:
     before = ask("show", "issue-42", "--store", grown_url)
     shown = run("retain", "--checkpoints", "1", "--turns", "0", "--store", grown_url)
     assert "session  issue-42  4            8" in shown.stdout
-    assert "would go: 4 checkpoints, 8 turns, " in shown.stderr
+    assert "would be removed: 4 checkpoints, 8 turns, " in shown.stderr
     assert "--apply" in shown.stderr
     assert ask("show", "issue-42", "--store", grown_url) == before
 
@@ -40,7 +40,7 @@ def test_applied_it_goes_and_verifies(run, ask, grown_url) -> None:
     report = ask("verify", "--store", grown_url)
     assert (report["ok"], len(report["unverifiable"])) == (True, 12)
     again = run("retain", "--checkpoints", "1", "--turns", "0", "--apply", "--store", grown_url)
-    assert again.stderr == "nothing to let go\n"
+    assert again.stderr == "nothing to remove\n"
     assert ask("events", "--kind", "log.pruned", "--store", grown_url)["items"][0]["actor"]
 
 

@@ -136,8 +136,8 @@ def test_how_much_of_the_timeline(run, ask, runs_url, name_of) -> None:
     whole = ask("show", name, "--store", runs_url)["timeline"]
     assert ask("show", name, "--last", 2, "--store", runs_url)["timeline"] == whole[-2:]
     assert ask("show", name, "--last", 0, "--store", runs_url)["timeline"] == []
-    assert "what was before: --last N" in run("show", name, "--last", 2, "--store", runs_url).stdout
-    assert "what was before" not in run("show", name, "--store", runs_url).stdout
+    assert "earlier events: --last N" in run("show", name, "--last", 2, "--store", runs_url).stdout
+    assert "earlier events" not in run("show", name, "--store", runs_url).stdout
 
 
 def test_which_run_a_run_waits_for(run, ask, runs_url, name_of) -> None:

@@ -55,7 +55,7 @@ def test_close_ends_a_session_once_and_it_can_be_archived_then(ask, run, own) ->
 def test_delete_is_a_dry_run_unless_told(ask, run, own) -> None:
     assert run("delete", "open", "--apply", "--store", own).exit_code == errors.Conflict.exit_code
     dry = run("delete", "over", "--store", own)
-    assert "A dry run; --apply lets it go" in dry.stderr
+    assert "A dry run; --apply removes it" in dry.stderr
     assert names(ask, own) == ["over", "open"]
     gone = ask("delete", "over", "--apply", "--store", own)
     assert [(each["name"], len(each["turns"]), len(each["events"])) for each in gone["streams"]] == [("over", 1, 1)]

@@ -256,7 +256,7 @@ def test_nobody_at_work(run, tmp_path):
         pass
     result = run("workers", "--store", f"sqlite:///{tmp_path}/empty.db")
     assert result.exit_code == 0
-    assert "nobody is at work" in result.output
+    assert "no worker is running" in result.output
 
 
 def test_watch_shows_it_again_and_again(run, busy_url, frozen, monkeypatch):

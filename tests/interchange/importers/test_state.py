@@ -256,4 +256,4 @@ def test_a_heading_that_stands_twice_is_said(store: Any, take: Take, tmp_path: P
 @pytest.mark.parametrize("text", ["", "\n,,\n"])
 def test_a_table_that_says_nothing_is_said(take: Take, tmp_path: Path, text: str) -> None:
     (tmp_path / "b.csv").write_text(text)
-    assert [each.why for each in take(tmp_path / "b.csv", mapping=TASKS).left_out] == ["there is nothing in it"]
+    assert [each.why for each in take(tmp_path / "b.csv", mapping=TASKS).left_out] == ["the file is empty"]

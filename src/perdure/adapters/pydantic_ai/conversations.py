@@ -55,7 +55,7 @@ class _Place(NamedTuple):
 class PerdureConversationStore(ConversationStore):
     """A store for `await store.save(result)` and `await store.load(conversation_id)`. store: a URL or an open store.
 
-    Every conversation is the session of its name: other frameworks, `perdure search` and `perdure erase` find it there.
+    Every conversation is the session of its name: other frameworks, `perdure search` and `perdure retain` find it there.
     """
 
     def __init__(self, store: Any) -> None:

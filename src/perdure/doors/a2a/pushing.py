@@ -50,9 +50,7 @@ async def keep(
 ) -> pb.TaskPushNotificationConfig:
     """Keep a configuration. inside: addresses of this machine are taken. Invalid for an address that is none or not outside."""
     if not (inside and is_loopback(config.url)) and not await validate_push_notification_url(config.url):
-        raise Invalid(
-            "not an address outside that can be reached", path="url", hint="http:// or https:// and a public host"
-        )
+        raise Invalid("not a public address", path="url", hint="http:// or https:// and a public host")
     name = check_name(config.id or new_uid().hex(), "id", 100)
     scope = await store.scope(SCOPE)
     others = [each.name for each in await scope.entries(prefix=f"{config.task_id}/")]

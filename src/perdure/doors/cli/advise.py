@@ -75,9 +75,9 @@ def asked_in_options(function: Body) -> Body:
 def advise(*, folder: Path | None, inventory: bool, as_json: bool, **given: str | None) -> None:
     """Recommend a store, a place for artifacts, a shape of runtime and a preset, with the reasons.
 
-    On a terminal the three questions that decide most are asked, then the others if you want to; Enter takes the usual answer.
-    Elsewhere the usual answer is assumed, and named. With --inventory, look at a project instead: which files hold state, how
-    they change, what is lost with each. Nothing is run or changed.
+    On a terminal it asks the three questions that decide most, then the others if you want to; Enter takes the usual answer.
+    Without a terminal it assumes the usual answers, and names them. With --inventory it looks at a project instead: which files
+    hold state, how they change, what is lost with each. Nothing is run or changed.
     """
     if inventory:
         _take_inventory(folder or Path(), as_json=as_json)

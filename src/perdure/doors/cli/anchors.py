@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 READABLE_FILE = click.Path(path_type=Path, exists=True, dir_okay=False, readable=True)
 ANCHOR_HELP = "An anchor that was kept elsewhere: a cut tail shows, too."
-KEY_HELP = "Of whoever signed it (PEM); without it, nobody checks the signature."
+KEY_HELP = "The public key of the signer (PEM); without it, the signature is not checked."
 
 NEW_KEY = "perdure anchor --new-key FILE makes one"
 KEYS = {  # where an error says the key came from -> what it should have been

@@ -65,7 +65,7 @@ def _save(store: Store, digits: str, path: Path, *, as_json: bool) -> None:
 
 
 @command("collect", "perdure collect", "perdure collect --execute", "perdure collect --grace 1d --execute --json")
-@click.option("--execute", is_flag=True, help="Really remove; without it, only say what would be.")
+@click.option("--execute", is_flag=True, help="Really remove; without this, only say what would go.")
 @click.option(
     "--grace",
     metavar="AGE",

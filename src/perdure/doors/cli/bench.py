@@ -88,7 +88,7 @@ def _fields(figure: Figure) -> dict[str, Any]:
     type=click.Path(path_type=Path, file_okay=False, exists=True),
     help="On which disk; default: temporary.",
 )
-@click.option("--peers", is_flag=True, help="Put what other frameworks do beside it, in columns of their own.")
+@click.option("--peers", is_flag=True, help="Show other frameworks beside it, in columns of their own.")
 @click.option("--install-peers", is_flag=True, help="Get those frameworks first, each on its own; means --peers.")
 @json_option
 @log_options

@@ -70,7 +70,9 @@ WHY = {
 @click.option("--max-chars", type=click.IntRange(1), metavar="N", help="Characters at most.")
 @click.option("--task", metavar="TEXT", help="The task: memories and turns are recalled for it.")
 @click.option("--profile", type=click.Choice(PROFILES), default="full", show_default=True, help="Which sections.")
-@click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True, help="As what.")
+@click.option(
+    "--format", "form", type=click.Choice(FORMATS), default="text", show_default=True, help="The form of the text."
+)
 @click.option("--part", type=click.IntRange(1), metavar="N", help="Only part N, of at most 10,000 characters.")
 @click.option(
     "--explain", is_flag=True, help="List what is in it and why, what each part takes, and what was left out."
@@ -85,7 +87,12 @@ WHY = {
 )
 @click.option("--check", is_flag=True, help="Whether the section in AGENTS.md is up to date; exits with 4 if not.")
 @click.option(
-    "--file", "path", type=click.Path(path_type=Path), default="AGENTS.md", show_default=True, help="Which file."
+    "--file",
+    "path",
+    type=click.Path(path_type=Path),
+    default="AGENTS.md",
+    show_default=True,
+    help="The file with the section.",
 )
 @click.option("--force", is_flag=True, help="With agents-md: also write over a section that was edited by hand.")
 @click.option(
@@ -138,7 +145,11 @@ def boot(
 def _newest(store: Store) -> str:
     for header in store.sessions(limit=1):
         return header.name
-    raise NotFound("there is no session yet", path="session", hint="store.session(name) makes one")
+    raise NotFound(
+        "the store has no session yet",
+        path="session",
+        hint="`perdure say NAME TEXT --new` or store.session(name) makes one",
+    )
 
 
 def _text(pack: Pack, part: int | None) -> str:
@@ -146,7 +157,7 @@ def _text(pack: Pack, part: int | None) -> str:
         return pack.text
     parts = pack.parts()
     if part > len(parts):
-        raise NotFound(f"there are {len(parts)} parts", path="part", hint="without --part all is printed")
+        raise NotFound(f"there are {len(parts)} parts", path="part", hint="leave --part out to print all of them")
     return parts[part - 1]
 
 
@@ -154,7 +165,9 @@ def _say_difference(asked: StoreOptions, then: list[PackManifest], now: PackMani
     from perdure.boot.manifest import difference  # noqa: PLC0415 - help must not load the stores
 
     if not then:
-        raise NotFound("this session was not booted before", path="diff", hint="boot again later: this one is kept")
+        raise NotFound(
+            "this session was not booted before", path="diff", hint="the next boot can be compared with this one"
+        )
     changed = difference(then[0], now)
     if asked.as_json:
         say_json({"from_event": then[0].seq, "to_event": now.seq, "items": changed})

@@ -76,7 +76,7 @@ def export(
     every blob that they need.
 
     The same content gives the same bytes. A fork brings its past. Nothing is left out or blackened: look for secrets before you
-    give it away.
+    give the file away.
     """
     if incident is not None and (names or any(chosen.values()) or shape != "bundle"):
         raise click.UsageError("--incident stands alone: the run decides what belongs to it")
@@ -168,7 +168,7 @@ def _names(_ctx: click.Context, _param: click.Parameter, given: tuple[str, ...])
 
 def renaming(function: Body) -> Body:
     """--rename, for `perdure import`."""
-    about = "Of a bundle: call a session otherwise here; repeatable."
+    about = "Of a bundle: give a session another name here; repeatable."
     return click.option("--rename", "names", multiple=True, metavar="OLD=NEW", callback=_names, help=about)(function)
 
 

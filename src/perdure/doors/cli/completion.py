@@ -67,6 +67,6 @@ def completion(shell: str) -> None:
 
     found = get_completion_class(shell)
     if found is None:
-        raise Refused(f"this click cannot complete for {shell}", path="shell")
+        raise Refused(f"the installed click cannot complete for {shell}", path="shell")
     click.echo(f"# {INSTALL[shell]}")
     click.echo(found(cli, {}, "perdure", "_PERDURE_COMPLETE").source())

@@ -27,7 +27,7 @@ BROKEN = "Something did NOT hold. That is a bug: please report it with the seed.
 @json_option
 @log_options
 def demo(*, no_kill: bool, seed: int, store: str | None, as_json: bool) -> None:
-    """A coding agent is killed with SIGKILL at the worst moments, and does everything once. Its twins do not.
+    """Kill a coding agent with SIGKILL at the worst moments. It does everything once; its twins do not.
 
     The agent mends a bug in a scratch git repository, tests, commits, pushes, opens a pull request on a small forge on
     loopback, comments, asks a person, merges. Its model is a script: it always says the same. Beside it the same agent dies at

@@ -70,9 +70,11 @@ HOST_COLUMNS = (
     help="With --stale: the folder from which relative paths of checks start.",
 )
 @click.option(
-    "--allow-command", "allowed", multiple=True, metavar="COMMAND", help="With --stale: one that checks may run."
+    "--allow-command", "allowed", multiple=True, metavar="COMMAND", help="With --stale: a command that checks may run."
 )
-@click.option("--allow-url", "urls", multiple=True, metavar="URL", help="With --stale: below which checks may ask.")
+@click.option(
+    "--allow-url", "urls", multiple=True, metavar="URL", help="With --stale: an address below which checks may ask."
+)
 @click.option("--offered", "models", multiple=True, metavar="MODEL", help="With --stale: a model that is offered.")
 @whole
 def doctor(
@@ -80,13 +82,13 @@ def doctor(
     allowed: tuple[str, ...], urls: tuple[str, ...],
     models: tuple[str, ...],
 ) -> None:  # fmt: skip
-    """Examine a store: library, settings, disk, structure and heads, writers that wait, growth, leases of dead processes and
+    """Examine a store: library, settings, disk, structure and heads, waiting writers, growth, leases of dead processes and
     stalled runs. Says when the store is outgrown.
 
-    Changes nothing, locks nothing. Exits with 1 if something is wrong; warnings alone exit with 0. Whether anything was
-    tampered with is for `perdure verify` to prove. With --stale: runs the checks of all memories, values, decisions and tasks,
-    lists those that do not hold or cannot be told, and the tasks whose claimer is gone; exits with 1 if one is stale.
-    With --hosts: looks at what `perdure install` wrote here.
+    Changes nothing, locks nothing. Exits with 1 if something is wrong; warnings alone exit with 0. `perdure verify` proves
+    whether anything was tampered with. With --stale: runs the checks of all memories, values, decisions and tasks, lists those
+    that do not hold or cannot be told, and the tasks whose claimer is gone; exits with 1 if one is stale. With --hosts: looks
+    at what `perdure install` wrote here.
     """
     if hosts:
         sys.exit(_say_hosts(asked, root))

@@ -102,8 +102,8 @@ def _doubting(store: Store, found: Iterable[EffectRecord]) -> dict[str, RunRecor
 )
 @argument("effect", open_effects)
 @click.argument("verdict", type=click.Choice(["happened", "absent", "failed"]))
-@click.option("--result", metavar="JSON", help="With happened: what it gave.")
-@click.option("--reason", metavar="TEXT", default="", help="With absent or failed: how that is known.")
+@click.option("--result", metavar="JSON", help="With happened: its result.")
+@click.option("--reason", metavar="TEXT", default="", help="With absent or failed: how you know.")
 @click.option("--by", metavar="NAME", help="Person who settles it; default: the actor.")
 @click.option("--dry-run", is_flag=True, help="Only show what is in doubt.")
 @click.option("--force", is_flag=True, help="With absent: also while the process that sent it lives on this machine.")
@@ -119,10 +119,10 @@ def settle(
     dry_run: bool,
     force: bool,
 ) -> None:
-    """Say what became of EFFECT, which is in doubt; its run continues.
+    """Record the outcome of EFFECT, which is in doubt. Its run continues.
 
-    happened: it did, and the result is recorded. absent: it did not, and may be tried again. failed: it did not, and shall not
-    be tried again. You are believed: look before you say so.
+    happened: it took effect, and the result is recorded. absent: it did not, and may be tried again. failed: it did not, and
+        shall not be tried again. Perdure believes you: look at the other side first.
     """
     said = _verdict(verdict, result, reason)
     with asked.open() as store:
@@ -145,14 +145,14 @@ def settle(
     "gone", "perdure gone build-7", "perdure gone build-7 --apply --actor alice", "perdure gone 4f1c2a9b77d0 --apply"
 )
 @click.argument("who", metavar="MACHINE|HOLDER")
-@click.option("--apply", is_flag=True, help="Do it; without this it only shows what it is about.")
+@click.option("--apply", is_flag=True, help="Do it; without this it only lists the calls.")
 @click.option("--force", is_flag=True, help="Also while it gives signs of life.")
 @writes
 def gone(asked: StoreOptions, *, who: str, apply: bool, force: bool) -> None:
-    """Say that a MACHINE, or a HOLDER by its id, will never come back: what it was sending is settled by its tools' rules.
+    """Declare that a MACHINE, or a HOLDER by its id, will never come back: its open calls are settled by their tools' rules.
 
-    Nobody can prove that about another machine, so a person is asked about each effect until somebody says it. You are believed:
-    a machine that does come back may send what was sent once more meanwhile.
+    Nothing can prove the death of another machine, so until then a person is asked about each of its calls. Perdure believes
+    you: a machine that does come back may repeat a call that was made again meanwhile.
     """
     with asked.open() as store:
         found = store.declare_gone(who, apply=apply, force=force)
@@ -236,10 +236,10 @@ WHAT_WAS_DONE = {
 )
 @reads
 def errors(asked: StoreOptions, *, tool: str | None, agent: str | None, limit: int, **span: Any) -> None:
-    """List what went wrong, newest first: effects and runs, each with its code and what was done about it.
+    """List errors, newest first: effects and runs that went wrong, each with its code and what was done about it.
 
-    Each is dated by when it went wrong, and so is the span: not by when it was planned or begun.
-    A run that is pinned to a program that no living worker has is listed whatever the span: it stands still now.
+    --since and --until mean the time of the error, not the time of planning or starting. A run that is pinned to a program that
+    no living worker has is always listed, because it stands still now.
     """
     with asked.open() as store:
         found: list[Mishap] = []

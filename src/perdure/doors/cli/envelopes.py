@@ -61,7 +61,7 @@ def _question(wait: WaitPart) -> object:
 )
 @reads
 def envelope(asked: StoreOptions, *, run: str, save: Path | None) -> None:
-    """Show the state needed to resume RUN: where it stands, what is open and what to do about it, and a verdict.
+    """Show the state needed to resume RUN: its position, its open work and what to do about it, and a verdict.
 
     With --json: the envelope itself, with its digest, as `perdure adopt` reads it.
     """
@@ -126,9 +126,9 @@ def _save(store: Store, found: Envelope, folder: Path) -> None:
 @click.option("--dry-run", is_flag=True, help="Only show what would be handed over.")
 @writes
 def handover(asked: StoreOptions, *, run: str, folder: Path, dry_run: bool) -> None:
-    """Write the envelope of RUN and its blobs to a new FOLDER, and let it continue only where that is adopted.
+    """Write the envelope of RUN and its blobs to a new FOLDER, and let the run continue only in the store that adopts it.
 
-    The run is parked here, and so are the runs that it waits for. `perdure unpark` takes it back, as long as nobody has
+    The run is parked here, and so are the runs that it waits for. `perdure unpark` takes it back, as long as no store has
     adopted it.
     """
     check_new(folder, "folder")
@@ -153,10 +153,10 @@ def handover(asked: StoreOptions, *, run: str, folder: Path, dry_run: bool) -> N
 @click.option("--lost", is_flag=True, help="Its store is gone for good, and the run was not handed over.")
 @writes
 def adopt(asked: StoreOptions, *, folder: Path, lost: bool) -> None:
-    """Resume here a run that another store handed over to FOLDER. It keeps its name and the keys of its effects.
+    """Continue here a run that another store handed over to FOLDER. It keeps its name and the keys of its effects.
 
-    With --lost every effect that was planned or under way is in doubt, and is settled by rule or by you. So is each new
-    effect, because the lost store may have sent it. `perdure resume RUN --vouch` says that it did not.
+    With --lost every effect that was planned or under way is in doubt, and is settled by rule or by you. So is each new effect,
+    because the lost store may have sent it. `perdure resume RUN --vouch` says that it did not.
     """
     data = _read(folder / FILE, ENVELOPE_MAX_BYTES)
     with asked.open() as store, _claimed(folder, store._caller.core.uid):

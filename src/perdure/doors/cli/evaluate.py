@@ -36,7 +36,7 @@ TRIES_MAX = 1000
     "perdure evaluate --subjects path/to/mine.py --tasks support",
 )  # fmt: skip
 @click.option(
-    "--subjects", multiple=True, metavar="NAMES", help="Which stores, or a FILE.py of one's own; default: all."
+    "--subjects", multiple=True, metavar="NAMES", help="Which stores, or a FILE.py of your own; default: all."
 )
 @click.option("--tasks", multiple=True, metavar="NAMES", help="Which work; default: all but relay-50000.")
 @click.option("--faults", multiple=True, metavar="NAMES", help="Faults to inject; default: all.")
@@ -73,9 +73,9 @@ TRIES_MAX = 1000
 def evaluate(*, case_id: str | None, tries: int, listing: bool, as_json: bool, **asked: Any) -> None:
     """Kill agents at every boundary, on any store, and count what really happened in the outside world.
 
-    Writes scorecard.json, report.html and cases.jsonl. Stopped or killed itself, it continues where it was. Exits with 1 if a
-    fault did not catch its control (then nothing is proved), or if --must-hold does not hold. docs/protocol.md says what is
-    measured, and what a score does not say.
+    Writes scorecard.json, report.html and cases.jsonl. If it is stopped or killed itself, it continues where it was. Exits with
+    1 if a fault did not catch its control (then nothing is proved), or if --must-hold does not hold. docs/protocol.md defines
+    the measures and the limits of a score.
     """
     if listing:
         _list(as_json=as_json)
@@ -83,7 +83,7 @@ def evaluate(*, case_id: str | None, tries: int, listing: bool, as_json: bool, *
         install = asked["install_peers"]
         sys.exit(_replay(case_id, asked["seed"], asked["out"], tries=tries, install=install, as_json=as_json))
     elif tries != 1:
-        raise Invalid("it says how often one case is tried", path="tries", hint="name the case: --case ID")
+        raise Invalid("--tries is for a single case", path="tries", hint="name the case: --case ID")
     else:
         sys.exit(_evaluate(as_json=as_json, **asked))
 

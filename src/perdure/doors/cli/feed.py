@@ -75,7 +75,7 @@ def events(asked: StoreOptions, *, name: str | None, session: str | None, **filt
 )
 @argument("name", stream_names, required=False)
 @click.option("--kind", metavar="KIND", help="Only this kind, or all below a word ('deploy.*').")
-@click.option("--from-start", is_flag=True, help="Everything from the beginning first; else only what is new.")
+@click.option("--from-start", is_flag=True, help="Begin with the oldest event; else only new events.")
 @click.option("--once", is_flag=True, help="Stop at the end instead of waiting for more.")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Stop after so many events.")
 @click.option("--after", metavar="CURSOR", help="Continue after a cursor of the feed.")

@@ -42,7 +42,7 @@ def _option(name: str, each: Filter, record: type[FilterRecord]) -> Callable[[Bo
         return click.option(option, metavar=each.metavar, help=each.says, shell_complete=COMPLETED.get(name))
     said = each.says if default is None else f"{each.says} Default: {default}."
     chosen = click.option(option, type=click.Choice([word.value for word in each.words]), default=default, help=said)
-    everything = click.option("--all", "everything", is_flag=True, help=f"With whatever {name}.")
+    everything = click.option("--all", "everything", is_flag=True, help=f"With any {name}.")
     return chosen if default is None else lambda function: chosen(everything(function))
 
 

@@ -55,7 +55,7 @@ def existing_session(store: Store, name: str) -> Session:
 
 def no_session(name: str) -> NotFound:
     """The error that says so."""
-    return NotFound(f"there is no session {name!r}", path="session", hint="perdure sessions lists them")
+    return NotFound(f"there is no session {name!r}", path="session", hint="`perdure sessions` lists them")
 
 
 def find_either(store: Store, name: str) -> Any:
@@ -68,7 +68,7 @@ def find_either(store: Store, name: str) -> Any:
         try:
             return find_run(store, name)
         except NotFound:
-            hint = "perdure sessions and perdure runs list them"
+            hint = "`perdure sessions` and `perdure runs` list them"
             raise NotFound(f"there is no session or run {name!r}", path="name", hint=hint) from None
 
 

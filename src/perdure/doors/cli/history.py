@@ -61,10 +61,10 @@ def at_point(store: Store, text: str) -> Session | RunHandle:
 @argument("b", stream_names, metavar="[B]", required=False)
 @reads
 def diff(asked: StoreOptions, *, a: str, b: str | None) -> None:
-    """Show the difference from A to B: goal, values, plan, decisions, checkpoints and turns, or what two runs did.
+    """Show the difference from A to B: goal, values, plan, decisions, checkpoints and turns, or the work of two runs.
 
-    Each is a session or run:ID, or one as it was: NAME@SEQ, NAME@WHEN, NAME@AGE. Without B: from A to the same one now. Two forks
-    are compared from where they parted. The past is folded, which costs what the history is long.
+    Each is a session or run:ID, or one at an earlier point: NAME@SEQ, NAME@WHEN, NAME@AGE. Without B, A is compared with its
+    present state. Two forks are compared from where they parted. An earlier point takes longer in a long history.
     """
     if b is not None and is_run(a) != is_run(b):
         raise click.UsageError("a session and a run have nothing to compare: name two of a kind")
@@ -160,17 +160,19 @@ def marked(how: str, text: str) -> str:
     "--at", metavar="SEQ|WHEN|PLACE", help="From there; of a run: a place or number that it shows. Else from now."
 )
 @click.option("--name", "called", metavar="NAME", help="Name for the fork of a session.")
-@click.option("--replace", metavar="JSON", help="Of a run: what the step, effect or answer there gives instead.")
-@click.option("--allow-effects", is_flag=True, help="Of a run: let it call external systems without asking anybody.")
+@click.option(
+    "--replace", metavar="JSON", help="Of a run: the result that the step, effect or answer there gets instead."
+)
+@click.option("--allow-effects", is_flag=True, help="Of a run: let it call external systems without asking a person.")
 @writes
 def fork(
     asked: StoreOptions, *, name: str, at: str | None, called: str | None, replace: str | None, allow_effects: bool
 ) -> None:
     """Continue in another session from a point of session NAME, or from a place of run:NAME with another result there.
 
-    Of a session, turns, checkpoints and artifacts up to there are shared; values, plan and decisions are restated. Effects that
-    were under way stay the parent's. Of a run, recorded work is not done again, and the fork asks a person before it calls any
-    external system. The originals are left as they are.
+    The originals stay as they are. A fork of a session shares turns, checkpoints and artifacts up to the point, and restates
+    values, plan and decisions; effects that were under way stay the parent's. A fork of a run does not repeat recorded work,
+    and asks a person before it calls any external system.
     """
     with asked.open() as store:
         if not is_run(name):

@@ -51,10 +51,10 @@ class Hook(CommandWithExamples):
 @click.option("--session", envvar="PERDURE_SESSION", default="", metavar="NAME", help="Default: one for the workspace.")
 @writes_for_hosts
 def hook(asked: StoreOptions, *, host: str, part: int, event_name: str, session: str) -> None:
-    """Answer one hook of HOST (claude-code, codex, cursor, gemini, opencode, generic): its event comes on stdin.
+    """Answer one hook of HOST (claude-code, codex, cursor, gemini, opencode, generic). Its event comes on stdin.
 
-    A new or compacted context gets its boot; a transcript is ingested, each turn once; edits and commands become events.
-    `perdure install --for HOST` writes the configuration. The exit code is 0, also when something is wrong: then stderr says it.
+    A new or compacted context gets its boot; a transcript is read into the store, each turn once; edits and commands become
+    events. `perdure install --for HOST` writes the configuration. The exit code is always 0; stderr says what went wrong.
     """
     from perdure.doors.hosts.known import HOSTS, answer  # noqa: PLC0415 - help must not load this
 

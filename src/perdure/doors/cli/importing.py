@@ -65,13 +65,13 @@ def import_(
     asked: StoreOptions, *, paths: tuple[Path, ...], format_name: str | None, kind: str | None, fields: tuple[str, ...],
     session: str, scope: str, names: dict[str, str], dry_run: bool,
 ) -> None:  # fmt: skip
-    """Bring sessions, turns, calls, results, values, tasks and decisions of other programs into a store, or bundles.
+    """Import sessions, turns, calls, results, values, tasks and decisions of other programs, or bundles.
 
-    FILE may be a folder. Importing again adds nothing, and a file that has grown adds what is new. After a crash, run it again.
-    The store is made if there is none. A broken part is left out and listed, and the rest is taken; the exit code is 8 then.
+    FILE may be a folder. Importing again adds nothing, and a file that has grown adds only the new part. After a crash, run it
+    again. A new store is created. A broken part is left out and listed, the rest is imported, and the exit code is 8.
 
-    A bundle (.perdure) that `perdure export` made is verified first and taken whole or not at all. Its runs that are not over
-    come parked: they are copies, and only `perdure unpark` lets one continue here.
+    A bundle (.perdure) that `perdure export` made is verified first and imported whole or not at all. Its unfinished runs
+    arrive parked: they are copies, and only `perdure unpark` lets one continue here.
     """
     from perdure.interchange.importers.importing import (  # noqa: PLC0415 - help must not load the stores
         check_given,

@@ -39,9 +39,9 @@ _NOT_HERE = (errno.EROFS, errno.EACCES, errno.EPERM)
 def init(*, scenario: str, store: str | None, dry_run: bool, force: bool, as_json: bool) -> None:
     """Write perdure.toml into this folder, and make the store that it names.
 
-    Other commands in this folder then take from it what neither an option nor the environment says. A server that does
-    not answer yet is no error: the file is written, and `perdure doctor` says what is missing. A file or folder that can be no
-    store is one, and nothing is written then.
+    Other commands in this folder read the file; options and the environment take precedence. If a server does not answer yet,
+    the file is written all the same, and `perdure doctor` says what is missing. If a file or folder cannot be a store, that is
+    an error, and nothing is written.
     """
     chosen = Scenario(scenario)
     url = store or PRESETS[chosen].store

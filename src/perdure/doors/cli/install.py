@@ -39,10 +39,10 @@ NAMES = ("claude-code", "codex", "cursor", "gemini", "opencode", "generic")
 def install(
     *, host_name: str, undo: bool, dry_run: bool, yes: bool, root: str, store: str, as_json: bool
 ) -> None:  # fmt: skip
-    """Let a coding agent's host start `perdure mcp` and call `perdure hook`: in the files of this workspace.
+    """Configure a coding agent's host, in the files of this workspace, to start `perdure mcp` and call `perdure hook`.
 
-    Shows the difference, asks, writes, and looks whether it works. Every other entry stays. A second install changes
-    nothing; --undo restores every byte, and where somebody changed a file since, takes out only what is ours.
+    Shows the difference, asks, writes, and checks that it works. Every other entry stays. A second install changes nothing;
+    --undo restores every byte, and in a file that somebody changed since, removes only our entries.
     """
     from perdure.doors.hosts import checking, configuring  # noqa: PLC0415 - help must not load this
     from perdure.doors.hosts.known import HOSTS  # noqa: PLC0415 - as above
@@ -95,5 +95,5 @@ def _confirm(*, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise Refused("nobody can be asked here", path="yes", hint="--yes writes it, --dry-run only shows it")
+        raise Refused("there is no terminal to ask on", path="yes", hint="--yes writes it, --dry-run only shows it")
     click.confirm("Write this?", abort=True, err=True)

@@ -29,13 +29,13 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 def mcp(asked: StoreOptions, *, session: str, http: bool, host: str, port: int) -> None:
     """Serve the store to a coding agent: boot, memory, decisions, tasks, effects and questions as tools.
 
-    `perdure install --for HOST` writes the configuration that starts this. The store is made if it is not there.
+    `perdure install --for HOST` writes the configuration that starts this. A new store is created.
     """
     if http and host not in LOOPBACK:
         raise Refused(
             f"{host} is no loopback address",
             path="host",
-            hint="there is no token here: let a tunnel or a proxy do that",
+            hint="this server knows no tokens: put a tunnel or a proxy in front of it",
         )
     gc.disable()  # a tenth of the start: thousands of classes are made, and none of them goes
     plugins = os.environ.get(PLUGINS)

@@ -66,7 +66,7 @@ _scope = click.option("--scope", metavar="NAME", help="In this scope, such as us
 @_session
 @_scope
 @click.option("--kind", type=click.Choice([kind.value for kind in MemoryKind]), help="Default: fact, or as before.")
-@click.option("--key", metavar="KEY", help="Say it again under this key, and nothing is written twice.")
+@click.option("--key", metavar="KEY", help="Makes a repetition harmless: the same key writes nothing twice.")
 @click.option("--source", multiple=True, metavar="SOURCE", help="Where it came from: file:PATH, commit:SHA, https://…")
 @click.option("--about", multiple=True, metavar="NAME", help="A subject that it names.")
 @click.option("--tag", "tags", multiple=True, metavar="NAME", help="A tag.")
@@ -77,7 +77,7 @@ def remember(
     asked: StoreOptions, *, text: str, session: str | None, scope: str | None, supersedes: int | None,
     because: str | None, **said: Any
 ) -> None:  # fmt: skip
-    """Write TEXT down as a memory of a session or a scope, which is made if it is new."""
+    """Record TEXT as a memory of a session or a scope. A new session or scope is created."""
     if (supersedes is None) != (because is None):
         raise click.UsageError("--supersedes SEQ and --because WHY go together")
     given = {name: value for name, value in said.items() if value not in (None, ())}
@@ -104,7 +104,7 @@ def remember(
 @click.option("--because", metavar="WHY", required=True, help="Why.")
 @writes
 def forget(asked: StoreOptions, *, seq: int, session: str | None, scope: str | None, because: str) -> None:
-    """Let memory SEQ be found no more. Its text stays in the log."""
+    """Hide memory SEQ from recall and search. Its text stays in the log."""
     _check_place(session, scope)
     _find(asked, session, scope)
     with asked.open() as store:
@@ -205,12 +205,12 @@ def search(
 
 
 @command("index", "perdure index", "perdure index --follow", "perdure index --json")
-@click.option("--follow", is_flag=True, help="Go on as things are said, until it is stopped.")
+@click.option("--follow", is_flag=True, help="Continue as things are said, until it is stopped.")
 @writes
 def index(asked: StoreOptions, *, follow: bool) -> None:
-    """Index everything that was said, and make the vectors that are missing, so that no search waits for it.
+    """Index everything that was said, and make missing vectors, so that no search has to wait for it.
 
-    It can be stopped at any time: the next one continues. Vectors need the extra `embed`; without it words are indexed alone.
+    It can be stopped at any time; the next one continues. Vectors need the extra `embed`; without it only words are indexed.
     """
     with asked.open() as store:
         cursor = store.feed_end()
@@ -268,7 +268,7 @@ def _find_scope(store: Store, name: str) -> Scope:
         return store.scope(name)
     except ReadOnly:
         raise NotFound(
-            f"there is no scope {name!r}", path="scope", hint="perdure memories shows which there are"
+            f"there is no scope {name!r}", path="scope", hint="`perdure memories` shows the scopes that there are"
         ) from None
 
 

@@ -30,13 +30,12 @@ FORKED = (
 @json_option
 @log_options
 def merge(*, theirs: str | None, name: str, store: str, actor: str, as_json: bool) -> None:
-    """Bring what another branch or clone wrote into this files store: THEIRS is a folder or a git ref.
+    """Merge another branch or clone into this files store. THEIRS is a folder or a git ref.
 
-    Without THEIRS: the conflict that `git merge` left in the log. Streams that only they wrote come over as they are. A session
-    that
-    both changed keeps ours; theirs stands beside it as NAME@BRANCH, and `perdure diff NAME NAME@BRANCH` compares them. A run is
-    never doubled. Repeating it adds nothing. Another store is refused: `perdure export` and `import` bring its sessions, as
-    copies.
+    Without THEIRS: the conflict that `git merge` left in the log. Streams that only they wrote are taken over as they are. A
+    session that both changed keeps ours; theirs stands beside it as NAME@BRANCH, and `perdure diff NAME NAME@BRANCH` compares
+    them. A run is never doubled. Repeating the merge adds nothing. A store with another origin is refused: `perdure export` and
+    `import` bring its sessions, as copies.
     """
     from perdure.interchange.merge import merge as merged  # noqa: PLC0415 - help must not load the stores
 

@@ -21,10 +21,12 @@ HELD = (Column("held", lambda each: each.what), Column("by", lambda each: each.h
 @click.argument("source", metavar="SRC")
 @click.argument("target", metavar="DST", required=False)
 @click.option(
-    "--fence", is_flag=True, help="Also if somebody is at work: they write nothing more, what is open is doubt."
+    "--fence",
+    is_flag=True,
+    help="Also if processes are at work: they can write nothing more, and open work is in doubt.",
 )
 @click.option("--take-back", is_flag=True, help="Open SRC again after a move; only if DST is given up.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be moved, and who is at work.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be moved, and which processes are at work.")
 @actor_option
 @json_option
 @log_options
@@ -33,8 +35,8 @@ def move(
 ) -> None:
     """Move store SRC, of all tenants, into new store DST: every chain unchanged, proved there before DST can be opened.
 
-    Killed anywhere, run it again. From then on SRC says where it went and takes no more events. Positions of subscriptions stay
-    behind. Large blobs go to DST's own place: for PostgreSQL say ?artifacts=….
+    If it is killed anywhere, run it again. From then on SRC names its new place and takes no more events. Positions of
+    subscriptions stay behind. Large blobs go to DST's own place: for PostgreSQL add ?artifacts=….
     """
     from perdure.doors.cli.options import StoreOptions  # noqa: PLC0415 - with what follows
     from perdure.interchange import move as moving  # noqa: PLC0415 - help must not load the stores

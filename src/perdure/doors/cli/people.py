@@ -48,10 +48,10 @@ def subjects(asked: StoreOptions, **page: Any) -> None:
 @click.option("--apply", is_flag=True, help="Do it; without this it only shows what would be forgotten.")
 @writes
 def actors(asked: StoreOptions, *, forget: str | None, apply: bool) -> None:
-    """List the directory of actors: who is meant by the random names in the headers of events.
+    """List the directory of actors: the names behind the random names in the headers of events.
 
-    Headers stay for ever and name nobody; the directory can forget. After that the events of NAME show a random name. Names that
-    stand in rows (who made a session, who claimed a task) and in events of before schema 5 stay.
+    Headers stay for ever and hold only random names; the directory can forget. After --forget NAME, the events of NAME show a
+    random name. Names in rows (the creator of a session, the claimer of a task) and in events from before schema 5 stay.
     """
     if apply and forget is None:
         raise click.UsageError("--apply goes with --forget NAME")
@@ -60,7 +60,7 @@ def actors(asked: StoreOptions, *, forget: str | None, apply: bool) -> None:
     with asked.open() as store:
         known = [found for found in store.actors() if forget is None or found.name == forget]
         if forget is not None and not known:
-            hint = "`perdure actors` lists whom it knows"
+            hint = "`perdure actors` lists the actors that it knows"
             raise NotFound(f"the directory knows no actor {forget!r}", path="actor", hint=hint)
         if forget is not None and apply:
             store.forget_actor(forget)

@@ -48,8 +48,8 @@ SIGNATURES = {
 def verify(asked: StoreOptions, *, anchor_file: Path | None, public_key: Path | None, blobs: bool) -> None:
     """Prove that every event, row and blob is as it was written. Changes nothing; others may write meanwhile.
 
-    Exits with 8 if anything is wrong. Costs a fold of every stream. Without an anchor, events that were cut
-    off the end of a stream together with its head cannot be noticed by anybody.
+    Exits with 8 if anything is wrong. It reads the whole store. Without an anchor it cannot notice events that were cut off the
+    end of a stream together with its head.
     """
     anchor, key = read_anchored(anchor_file, public_key)
     with asked.open_whole() as store, progress("verifying") as step, keys_read():
@@ -119,10 +119,12 @@ def quarantine(asked: StoreOptions, *, stream: str, because: str, apply: bool) -
     type=click.Path(path_type=Path, dir_okay=False),
     help="Instead: make a key pair, FILE and FILE.pub.",
 )
-@click.option("--unsigned", is_flag=True, help="Without a signature: who can write the file can also replace it.")
+@click.option(
+    "--unsigned", is_flag=True, help="Without a signature: anybody who can write the file can also replace it."
+)
 @writes_whole
 def anchor(asked: StoreOptions, *, key: Path | None, output: str | None, new_key: Path | None, unsigned: bool) -> None:
-    """State the ends of all chains, signed, to be kept where this store's administrators cannot change it."""
+    """Write a signed statement of the ends of all chains. Keep it where this store's administrators cannot change it."""
     if new_key is not None:
         if key or output or unsigned:
             raise click.UsageError("--new-key makes a key and no anchor: it stands without --key, -o and --unsigned")

@@ -31,7 +31,7 @@ from perdure.doors.cli.tables import Column, say_table
 )
 @reads
 def query(asked: StoreOptions, *, sql: str, params: tuple[str, ...], limit: int) -> None:
-    """Ask with SQL: one statement that reads the views (docs/sql.md). Nothing can be changed with it."""
+    """Run SQL: one statement that reads the views (docs/sql.md). It cannot change anything."""
     with asked.open() as store:
         rows = store.query(sql, dict(map(_parsed, params)), limit=limit)
     if asked.as_json:

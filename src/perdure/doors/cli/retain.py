@@ -38,22 +38,22 @@ COLUMNS = (
     "perdure retain --values 10 --emitted 1000 --older-than 30d",
     "perdure retain --policy retention.toml --apply",
 )
-@click.option("--checkpoints", metavar="N", type=click.IntRange(1), help="Of each name keep the newest N checkpoints.")
+@click.option("--checkpoints", metavar="N", type=click.IntRange(1), help="Keep the newest N checkpoints of each name.")
 @click.option(
-    "--turns", metavar="N", type=click.IntRange(0), help="Let turns go that a summary stands for, but for the newest N."
+    "--turns", metavar="N", type=click.IntRange(0), help="Remove turns that a summary covers, except the newest N."
 )
 @click.option(
-    "--sessions", is_flag=True, default=None, help="Let turns, checkpoints and emitted events of ended sessions go."
+    "--sessions", is_flag=True, default=None, help="Remove turns, checkpoints and emitted events of ended sessions."
 )
-@click.option("--runs", is_flag=True, default=None, help="Let all checkpoints and steps of runs that are over go.")
+@click.option("--runs", is_flag=True, default=None, help="Remove all checkpoints and steps of runs that are over.")
 @click.option(
     "--values",
     metavar="N",
     type=click.IntRange(1),
-    help="Of each value keep the newest N versions; not what replaced ones said.",
+    help="Keep the newest N versions of each value.",
 )
 @click.option(
-    "--emitted", metavar="N", type=click.IntRange(0), help="Of each session and scope keep the newest N emitted events."
+    "--emitted", metavar="N", type=click.IntRange(0), help="Keep the newest N emitted events of each session and scope."
 )
 @click.option("--session", metavar="NAME", help="Only of this session, and of its runs.")
 @click.option("--older-than", metavar="AGE", help="Only what is older: 90s, 24h, 30d.")
@@ -64,16 +64,16 @@ COLUMNS = (
     "--policy", type=READABLE_FILE, help="Rules from a TOML file: a [[rule]] for each, with these very names."
 )
 @click.option(
-    "--apply", "--execute", "execute", is_flag=True, help="Really let it go; without it, only say what would."
+    "--apply", "--execute", "execute", is_flag=True, help="Really remove; without this, only say what would go."
 )
 @writes
 def retain(asked: StoreOptions, *, policy: Path | None, execute: bool, **rule: Any) -> None:
-    """Let go of old checkpoints, turns that a summary stands for, old values and emitted events, and what ended. A dry run unless
+    """Remove old checkpoints, turns that a summary covers, old values and emitted events, and ended work. A dry run unless
     --apply.
 
-    The blobs that nothing needs go last. The rest reads back as before, also in forks; runs that are not over keep everything. It
-    is recorded; hashes stay, so the chain still verifies, and `perdure verify` lists what can no longer be
-    compared. Interrupted, run it again.
+    Blobs that nothing needs go last. The rest reads back as before, also in forks; unfinished runs keep everything. The removal
+    is recorded, and hashes stay: the chain still verifies, and `perdure verify` lists what can no longer be compared. If it is
+    interrupted, run it again.
     """
     rules = _rules(policy, {name: value for name, value in rule.items() if value is not None})
     with asked.open() as store, progress("letting go" if execute else "looking") as step:
@@ -108,11 +108,11 @@ def say_report(report: RetainReport) -> None:
     }  # fmt: skip
     gone = ", ".join(counted(count, what) for what, count in counts.items())
     if not (report.streams or report.blobs):
-        note("nothing to let go")
+        note("nothing to remove")
     elif report.dry_run:
-        note(f"would go: {gone}: {bytes_size(report.bytes)}. A dry run; --apply lets it go")
+        note(f"would be removed: {gone}: {bytes_size(report.bytes)}. A dry run; --apply removes it")
     else:
-        note(f"gone: {gone}: {bytes_size(report.bytes)}")
+        note(f"removed: {gone}: {bytes_size(report.bytes)}")
     if report.lingering:
-        why = "--apply takes it out" if report.dry_run else "a file is damaged (perdure doctor)"
-        note(f"in lines of the log what {counted(report.lingering, 'event')} said, and what went, still stands: {why}")
+        why = "--apply takes them out" if report.dry_run else "a file is damaged (perdure doctor)"
+        note(f"removed bodies of {counted(report.lingering, 'event')} still stand in lines of the log: {why}")

@@ -93,7 +93,7 @@ def _say(found: dict[str, Any]) -> None:
     if found["timeline"]:
         say_heading("Timeline")
         if found["timeline"][0].seq > 1:
-            click.echo("        … what was before: --last N")
+            click.echo("        … earlier events: --last N")
         for entry in found["timeline"]:
             _say_entry(entry)
     say_heading(f"Verdict: {found['verdict'].standing.value}")

@@ -98,7 +98,7 @@ def _tell(asked: StoreOptions, name: str, verb: Callable[[RunHandle], Any], done
 def resume(asked: StoreOptions, *, run: str, vouch: bool) -> None:
     """Re-check RUN, which waits or is parked: after a deploy, or when the thing that it waits for has come.
 
-    After a restore a run asks before everything unsafe that it does, until it ends or somebody vouches for it.
+    After a restore a run asks a person before every unsafe call, until it ends or you vouch for it.
     """
     _tell(asked, run, lambda handle: handle.resume(vouch=vouch), "a worker may take it now")
 
@@ -107,8 +107,8 @@ def resume(asked: StoreOptions, *, run: str, vouch: bool) -> None:
 @argument("run", run_names)
 @writes
 def retry(asked: StoreOptions, *, run: str) -> None:
-    """Try RUN again where it failed. Recorded work is kept; the step that failed last is done anew. Not if it has undone what it
-    did.
+    """Try RUN again where it failed. Recorded work is kept; the step that failed last is done anew. Refused if the run has
+    undone its work.
     """
     _tell(asked, run, lambda handle: handle.retry(), "a worker may take it now")
 
@@ -119,7 +119,7 @@ def retry(asked: StoreOptions, *, run: str) -> None:
 def unpark(asked: StoreOptions, *, run: str) -> None:
     """Let RUN, which is parked, continue, once the cause is mended.
 
-    A run that was handed over (moved) continues here again. Only do so if no store adopted it, or it runs twice.
+    A run that was handed over (moved) continues here again. Do this only if no store adopted it; otherwise it runs twice.
     """
     _tell(asked, run, lambda handle: handle.unpark(), "a worker may take it now")
 
@@ -134,8 +134,8 @@ def unpark(asked: StoreOptions, *, run: str) -> None:
 @click.option("--dry-run", is_flag=True, help="Only say what would be ended.")
 @writes
 def cancel(asked: StoreOptions, *, run: str, reason: str, dry_run: bool) -> None:
-    """End RUN. One that nobody has is over at once; one that runs is told at its next step, and one with something to undo
-    when it is taken next. Other effects of the run stay.
+    """End RUN. A run that no process holds ends at once; a running one is told at its next step; one with something to undo
+    ends when a process takes it next. Other effects of the run stay.
     """
     if dry_run:
         _say_what_ends(asked, run)
@@ -169,11 +169,11 @@ def _say_what_ends(asked: StoreOptions, name: str) -> None:
 )
 @argument("run", run_names)
 @click.argument("program", required=False)
-@click.option("--any", "anything", is_flag=True, help="Take the pin away: any program may continue it.")
+@click.option("--any", "anything", is_flag=True, help="Remove the pin: any program may continue it.")
 @writes
 def pin(asked: StoreOptions, *, run: str, program: str | None, anything: bool) -> None:
     """Let only workers with PROGRAM (default: the one that drove it last) continue RUN."""
     if anything and program is not None:
-        raise click.UsageError("--any takes the pin away: it names no program")
+        raise click.UsageError("--any removes the pin, so it takes no PROGRAM")
     wanted = "it is pinned no longer" if anything else "only workers with this very program take it now"
     _tell(asked, run, lambda handle: handle.pin(None if anything else program or handle.record.program), wanted)

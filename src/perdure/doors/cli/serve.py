@@ -47,9 +47,9 @@ def serve(
 ) -> None:  # fmt: skip
     """Serve the store over HTTP: every verb, an event stream, the console at /, an OpenAPI document at /openapi.json.
 
-    Every request shows a token: `perdure token create` makes one. It listens on loopback; any other address needs TLS or
-    --behind-proxy. On SQLite a tenant is a file of its own: a URL with {tenant} in it serves many. PostgreSQL is served as a role
-    for which row-level security holds (`perdure migrate --roles`), or with --one-tenant.
+    Every request needs a token: `perdure token create` makes one. The server listens on loopback; any other address needs TLS
+    or --behind-proxy. On SQLite a tenant is a file of its own: a URL with {tenant} in it serves many. PostgreSQL is served as a
+    role for which row-level security holds (`perdure migrate --roles`), or with --one-tenant.
     """
     if (certificate is None) != (private_key is None):
         raise Invalid("a certificate and its key go together", path="tls", hint="give --tls-certificate and --tls-key")
@@ -95,7 +95,7 @@ def _a2a_routes(asked: StoreOptions, serving: Any, agents: tuple[str, ...], base
     if not agents:
         return []
     for agent in undriven(asked, agents):
-        hint = f"`perdure worker MODULE --agent {agent}` starts one, `perdure workers` lists the agents that there are"
+        hint = f"`perdure worker MODULE --agent {agent}` starts one, `perdure workers` lists the agents of all workers"
         note(f"no worker drives the agent {agent!r} now: its tasks wait for one. {hint}")
     try:
         from perdure.doors.a2a.routes import routes_of  # noqa: PLC0415 - an extra, loaded where it is used

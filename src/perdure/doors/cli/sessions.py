@@ -53,9 +53,9 @@ def sessions(asked: StoreOptions, **filters: Any) -> None:
 @click.argument("title")
 @writes
 def rename(asked: StoreOptions, *, session: str, title: str) -> None:
-    """Give SESSION another TITLE.
+    """Change the title of SESSION to TITLE.
 
-    Its name stays: runs, bundles and the log know the session by it.
+    Its name stays, because runs, bundles and the log know the session by it.
     """
     with asked.open() as store:
         found = existing_session(store, session)
@@ -71,7 +71,7 @@ def rename(asked: StoreOptions, *, session: str, title: str) -> None:
 def close(asked: StoreOptions, *, session: str, status: Any, undo: bool) -> None:
     """End SESSION as STATUS: completed (the default) or failed.
 
-    Closing is a statement, not a lock: what is said in it afterwards is kept, and opens it again.
+    Closing locks nothing: a later turn is kept, and opens the session again.
     """
     with asked.open() as store:
         found = existing_session(store, session)
@@ -84,10 +84,10 @@ def close(asked: StoreOptions, *, session: str, status: Any, undo: bool) -> None
 
 @command("archive", "perdure archive issue-42", "perdure archive issue-42 --undo", "perdure archive issue-42 --json")
 @argument("session", session_names)
-@click.option("--undo", is_flag=True, help="Let listings have it again.")
+@click.option("--undo", is_flag=True, help="Show it in listings again.")
 @writes
 def archive(asked: StoreOptions, *, session: str, undo: bool) -> None:
-    """Leave SESSION out of listings; all of it stays. Only one that ended is archived.
+    """Leave SESSION out of listings. All of it stays. The session must have ended.
 
     `perdure sessions --archived` lists it, and it is opened by its name as before.
     """
@@ -104,13 +104,13 @@ def archive(asked: StoreOptions, *, session: str, undo: bool) -> None:
     "delete", "perdure delete issue-42", "perdure delete issue-42 --apply", "perdure delete issue-42 --apply --json"
 )
 @argument("session", session_names)
-@click.option("--apply", "execute", is_flag=True, help="Really let it go; without it, only say what would.")
+@click.option("--apply", "execute", is_flag=True, help="Really remove; without this, only say what would go.")
 @writes
 def delete(asked: StoreOptions, *, session: str, execute: bool) -> None:
-    """Let go of what was said in SESSION and done in its runs, and archive it. A dry run unless --apply.
+    """Remove what was said in SESSION and done in its runs, and archive it. A dry run unless --apply.
 
     Turns, checkpoints, emitted events, replaced values and steps go for ever. The record of what was done stays: tasks,
-    decisions, values, artifacts and effects. A session that is open, was forked or has a run that is not over keeps everything.
+    decisions, values, artifacts and effects. A session that is open, was forked or has an unfinished run keeps everything.
     """
     with asked.open() as store:
         report = store.delete(existing_session(store, session).name, dry_run=not execute)

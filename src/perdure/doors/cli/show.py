@@ -58,11 +58,11 @@ def records(page: Any) -> Any:
 @click.option("--step", metavar="SEQ", type=click.IntRange(1), help="Of a run: one step, and what its model was given.")
 @reads
 def show(asked: StoreOptions, *, name: str, count: int, at: str | None, last: int, step: int | None) -> None:
-    """Show session or run NAME: what it is for, what is open in it, and its last turns, or its timeline.
+    """Show session or run NAME: its purpose, its open work, and its last turns or its timeline.
 
-    A session goes before a run of the same name; run:ID is always the run, and the first digits of an ID are enough. With --at
-    the history is folded up to that point, which costs what the history is long. With --step one step of a run is shown, by the
-    number of its event.
+    If a session and a run have the same name, the session is shown; run:ID is always the run. The first digits of an ID are
+    enough. --at shows an earlier point, and takes longer in a long history. --step shows one step of a run, by the number of
+    its event.
     """
     with asked.open() as store:
         session = find_either(store, name)

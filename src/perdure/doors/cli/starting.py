@@ -56,7 +56,7 @@ def _pairs(_ctx: click.Context, _param: click.Parameter, given: tuple[str, ...])
 )
 @click.option("--key", metavar="KEY", help="The same key and arguments again: the same run.")
 @click.option("--session", metavar="NAME", help="The session that it works for.", shell_complete=session_names)
-@click.option("--text", "as_text", is_flag=True, help="Take ARGS as text, also if they are JSON.")
+@click.option("--text", "as_text", is_flag=True, help="Read ARGS as text, even if they are JSON.")
 @subjects_option
 @writes
 def start(
@@ -65,7 +65,7 @@ def start(
 ) -> None:  # fmt: skip
     """Begin a run of AGENT with ARGS, and leave it to the workers.
 
-    MODULE is imported from this folder. Each of ARGS is JSON, or text where it is none (-: standard input).
+    MODULE is imported from this folder. Each of ARGS is read as JSON, or else as text (-: standard input).
     """
     agent = _agent(target)
     given = [value_of(each, f"args[{place}]", as_text=as_text) for place, each in enumerate(args)]
@@ -103,7 +103,7 @@ def _agent(target: str) -> Agent:
 def signal(
     asked: StoreOptions, *, run: str, name: str, payload: str | None, key: str | None, about: tuple[str, ...]
 ) -> None:
-    """Send RUN the signal NAME, with JSON (or text; -: standard input) as its payload. It waits there until it is taken."""
+    """Send RUN the signal NAME, with JSON (or text; -: standard input) as its payload. It stays until the run takes it."""
     sent = None if payload is None else value_of(payload, "payload")
     with asked.open() as store:
         handle = find_run(store, run)
@@ -126,10 +126,10 @@ def signal(
 @click.option("--dry-run", is_flag=True, help="Only list what would be taken.")
 @writes
 def recover(asked: StoreOptions, *, target: str | None, dry_run: bool) -> None:
-    """Continue here, once, what dead processes left, and runs that are ready: those of the agents in MODULE.
+    """Continue the work of dead processes once, here: runs of the agents in MODULE that they left, and runs that are ready.
 
-    Effects of sessions are settled by the rules of its tools. MODULE is imported from this folder; without it no run is driven.
-    Processes that live keep what they have. `perdure worker` does this all the time.
+    Effects of sessions are settled by the rules of MODULE's tools. MODULE is imported from this folder; without it no run is
+    driven. Living processes keep their work. `perdure worker` does this all the time.
     """
     agents = _agents(target)
     if dry_run:
@@ -167,7 +167,7 @@ def _say(found: Recovered, *, dry_run: bool) -> None:
 
 def _outcome(found: Recovered, *, dry_run: bool) -> str:
     if not (found.runs or found.settled or found.waiting or found.damaged):
-        return "nothing was left behind"
+        return "dead processes left no work"
     if dry_run:
         return "nothing was changed: a dry run"
     left = (

@@ -25,14 +25,14 @@ PRIORITY = 10  # it is never urgent: those who work come first
     "--from-start", is_flag=True, help="Everything from the beginning, when it is started for the first time."
 )
 @click.option("--once", is_flag=True, help="Stop at the end of the feed instead of waiting for more.")
-@click.option("--content", is_flag=True, help="Also what tools get and give.")
-@click.option("--end", is_flag=True, help="Forget the position: workers tell their spans themselves again.")
+@click.option("--content", is_flag=True, help="Also export arguments and results of tools.")
+@click.option("--end", is_flag=True, help="Forget the position: workers make spans themselves again.")
 @writes
 def telemetry(asked: StoreOptions, *, from_start: bool, once: bool, content: bool, end: bool) -> None:
-    """Export spans of what runs and sessions do, by following the feed of the store. Ctrl-C or SIGTERM ends it.
+    """Export spans of runs and sessions to OpenTelemetry, by following the feed of the store. Ctrl-C or SIGTERM ends it.
 
-    OTEL_EXPORTER_OTLP_ENDPOINT names the collector. It continues where it stopped. Within ten seconds after its first start,
-    workers and servers of this tenant leave the telling of spans to it.
+    OTEL_EXPORTER_OTLP_ENDPOINT names the collector. The command continues where it stopped. Within ten seconds after its first
+    start, workers and servers of this tenant stop making spans themselves.
     """
     if end:
         _end(asked)
@@ -54,7 +54,7 @@ def telemetry(asked: StoreOptions, *, from_start: bool, once: bool, content: boo
         note(f"told {counted(follower.told, 'span')}")
     if not well:
         hint = "nothing is lost: start it again when the collector is there"
-        raise Unavailable("the collector took no spans", path="telemetry", hint=hint)
+        raise Unavailable("the collector accepted no spans", path="telemetry", hint=hint)
 
 
 def _end(asked: StoreOptions) -> None:

@@ -27,7 +27,8 @@ def tenant(
     asked: StoreOptions, *, action: str, requests: int | None, streams: int | None, runs: int | None,
     stored: int | None, lifted: bool,
 ) -> None:  # fmt: skip
-    """Make a tenant, or say how much of a server it may take. More than that is answered 429, with the time to come back.
+    """Make a tenant, or set how much of a server it may take. A request beyond a limit is answered with 429 and the time to
+    come back.
 
     Servers read limits every few seconds.
     """

@@ -72,11 +72,11 @@ def token(
 ) -> None:
     """Make, list and revoke the tokens that `perdure serve` asks for.
 
-    create: the text of the token is shown this once, because only a digest of it is kept. revoke: a token is named by its id;
-    running servers notice at the next request.
+    create: the text of the token is shown only once, because only a digest of it is kept. revoke: name a token by its id;
+        running servers notice at the next request.
     """
     if (name is None) == (action == "revoke"):
-        raise Invalid("`revoke` names a token by its id, the others name none", path="token")
+        raise Invalid("only `revoke` takes a TOKEN, by its id", path="token")
     if action == "create":
         _create(asked, role, holder or asked.actor, expires)
     elif action == "list":

@@ -74,10 +74,10 @@ def _raise_wall(engine: Engine) -> None:
 @click.argument("path", type=click.Path(path_type=Path))
 @whole
 def backup(asked: StoreOptions, *, path: Path) -> None:
-    """Write a consistent copy of the store to PATH while others write; nothing is ever overwritten.
+    """Write a consistent copy of the store to PATH while others write. Nothing is ever overwritten.
 
-    SQLite: the whole database as of one moment, and PATH.blobs with the large blobs. PostgreSQL: a logical
-    snapshot of one schema; no point in time between two backups, no roles, no settings of the server.
+    SQLite: the whole database as of one moment, and PATH.blobs with the large blobs. PostgreSQL: a logical snapshot of one
+    schema; no point in time between two backups, no roles, no settings of the server.
     """
     with asked.open_whole() as store, progress("backing up") as step:
         made = store.backup(path, progress=step)
@@ -114,10 +114,10 @@ def restore(
     store: str,
     as_json: bool,
 ) -> None:
-    """Make a new store from backup SOURCE; it is verified before it becomes visible.
+    """Make a new store from backup SOURCE. It is verified before it becomes visible.
 
-    An existing store is never touched. The store keeps its identity and gets the next epoch, so that cursors
-    from before are refused and open effects are settled rather than trusted.
+    An existing store is never touched. The store keeps its identity and gets the next epoch, so that older cursors are refused
+    and open effects are settled rather than trusted.
 
     With --from-cache no backup is needed: a files store whose log lost lines gets back those that its cache still has.
     """

@@ -49,7 +49,7 @@ def _opened(asked: StoreOptions, *, read_only: bool) -> Iterator[tuple[Core, int
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Forget what was edited in this view.",
+    help="Drop the edits in this view.",
 )
 @reads
 def views(
@@ -58,7 +58,7 @@ def views(
     """Show each SESSION as a page: goal, decisions, tasks, values, recent events. With --to, write pages instead.
 
     Without SESSION, on a files store: bring the pages in its views/ folder up to date. A page that was edited by hand is left
-    as it is: `perdure apply` it, or --discard it.
+    as it is: `perdure apply` records the edits, --discard drops them.
     """
     from perdure.interchange.views import keeping  # noqa: PLC0415 - as above
 
@@ -113,12 +113,11 @@ def _say(asked: StoreOptions, kept: KeptPages) -> None:
 @click.option("--dry-run", is_flag=True, help="Only show what would be recorded.")
 @writes
 def apply(asked: StoreOptions, *, view: Path, dry_run: bool) -> None:
-    """Record what was edited in VIEW (a page that `perdure views` or a files store wrote): the goal, tasks ticked, blocked,
-    cancelled or added, decisions closed or added, values.
+    """Record the edits in VIEW (a page that `perdure views` or a files store wrote): the goal, tasks ticked, blocked, cancelled
+    or added, decisions closed or added, values.
 
-    All of it in one transaction, or nothing. A change that somebody else made since the page was made is a conflict that is
-    named.
-    Afterwards the page is brought up to date. Applying it again changes nothing.
+    All edits land in one transaction, or none. If somebody else changed the same thing since the page was made, that is a
+    conflict, and is named. Afterwards the page is brought up to date. Applying it again changes nothing.
     """
     from perdure.interchange.views.apply import apply_view  # noqa: PLC0415 - as above
 

@@ -66,7 +66,7 @@ LEFT_BEHIND = 75  # exit status of a worker that ends with runs that did not com
 )  # fmt: skip
 @click.option(
     "--keep", **defaults("worker.keep", f"{KEEP_SECONDS / 60:g}m"), metavar="TIME", callback=seconds,
-    help="How long a result is kept and tried again that cannot be recorded, because the store is away or full.",
+    help="How long a result is held, and saving it tried again, while the store is away or full.",
 )  # fmt: skip
 @click.option(
     "--suspects", type=click.IntRange(1, 256), **defaults("worker.suspects", 16), metavar="N",
@@ -74,17 +74,17 @@ LEFT_BEHIND = 75  # exit status of a worker that ends with runs that did not com
 )  # fmt: skip
 @click.option(
     "--index/--no-index", "indexes", **defaults("worker.index", True),  # noqa: FBT003 - a default
-    help="Whether a worker that has no run indexes what was said, and makes its vectors.",
+    help="Whether an idle worker indexes what was said, and makes its vectors.",
 )  # fmt: skip
 @click.option("--child", type=int, hidden=True, help="The lifeline to the supervisor.")
 @click.option("--role", default="worker", hidden=True, help="Purpose of this child: worker, standby or suspects.")
 @writes
 def worker(asked: StoreOptions, **given: Any) -> None:
-    """Drive runs of the agents in MODULE: those that are ready, due, or left by workers that died.
+    """Drive runs of the agents in MODULE: runs that are ready, due, or left by workers that died.
 
     MODULE is imported from this folder. AGENTS is an agent, or a list or dict of agents, in it; default: all that it declares.
-    Ends on SIGTERM or Ctrl-C: it takes nothing more, lets runs continue for the time of grace and gives the rest back.
-    A second one ends it without the grace.
+    On SIGTERM or Ctrl-C the worker takes no more runs, lets its runs continue for the time of grace, and gives the rest back. A
+    second signal ends it without the grace.
     """
     _log_by_default()
     if given["child"] is None:
@@ -245,7 +245,7 @@ QUEUE_COLUMNS = (
 @click.option("--watch", is_flag=True, help="Show it again and again, until Ctrl-C; with --json one line each time.")
 @reads
 def workers(asked: StoreOptions, *, stuck: float, watch: bool) -> None:
-    """Show who is at work: workers, what each runs and since when, what waits for them, and what makes no progress."""
+    """Show workers, the runs of each, the runs that wait for a worker, and the runs without progress."""
     from perdure.handles.working import tree  # noqa: PLC0415 - help must be light
 
     with asked.open() as store:
@@ -279,7 +279,7 @@ def _stuck(found: WorkersRecord, stuck: float) -> list[HeldRecord]:
 
 def _say(found: WorkersRecord, stuck: float) -> None:
     if not found.workers:
-        note("nobody is at work: perdure worker MODULE starts one")
+        note("no worker is running: `perdure worker MODULE` starts one")
     else:
         say_table(RUN_COLUMNS, [(each, run) for each in found.workers for run in each.runs or (None,)])
     if found.queue:
@@ -289,7 +289,7 @@ def _say(found: WorkersRecord, stuck: float) -> None:
         say_heading("Ready, but pinned to a program that no worker has")
         for run in found.stranded:
             click.echo(visible(f"  {run.run}  {run.agent}  program {run.program[:12]}"))
-        note("start a worker with that program, or take the pin away: perdure pin RUN --any")
+        note("start a worker with that program, or remove the pin: perdure pin RUN --any")
     held = _stuck(found, stuck)
     if held:
         say_heading(f"Without progress for {_span(stuck)}")

@@ -31,7 +31,9 @@ def _in_session(function: Body) -> Body:
 
 def _keyed(function: Body) -> Body:
     """--key"""
-    return click.option("--key", metavar="KEY", help="The same key again: what stands, and nothing new.")(function)
+    return click.option("--key", metavar="KEY", help="Makes a repetition harmless: the same key returns what stands.")(
+        function
+    )
 
 
 def _opened(store: Store, name: str, *, new: bool) -> Session:
@@ -84,7 +86,7 @@ def say(
 @subjects_option
 @writes
 def task(asked: StoreOptions, *, session: str, new: bool, title: str, detail: str | None, **given: Any) -> None:
-    """Write a task with TITLE (-: standard input) down in SESSION."""
+    """Add a task with TITLE (-: standard input) to SESSION."""
     called = text_of(title, "title")
     more = None if detail is None else value_of(detail, "detail")
     with asked.open() as store:
@@ -109,7 +111,7 @@ def task(asked: StoreOptions, *, session: str, new: bool, title: str, detail: st
 @subjects_option
 @writes
 def decide(asked: StoreOptions, *, session: str, new: bool, text: str, **given: Any) -> None:
-    """Write the decision TEXT (-: standard input) down in SESSION, before anything is done about it. Twice makes two."""
+    """Record the decision TEXT (-: standard input) in SESSION, before anything is done about it. Repeating it records two."""
     decided = text_of(text, "text")
     with asked.open() as store:
         record = _opened(store, session, new=new).decide(decided, **given).record
@@ -132,7 +134,7 @@ def decide(asked: StoreOptions, *, session: str, new: bool, text: str, **given: 
 @click.argument("value")
 @click.option("--new", is_flag=True, help="Make the session if there is none.")
 @click.option("--scope", is_flag=True, help="A value of a scope, which outlives sessions: user:alice, project:acme.")
-@click.option("--text", "as_text", is_flag=True, help="Take VALUE as text, also if it is JSON.")
+@click.option("--text", "as_text", is_flag=True, help="Read VALUE as text, even if it is JSON.")
 @click.option(
     "--expect", type=click.IntRange(0), metavar="VERSION", help="Only if this is its version now; 0: if there is none."
 )
@@ -142,7 +144,7 @@ def decide(asked: StoreOptions, *, session: str, new: bool, text: str, **given: 
 def set_(
     asked: StoreOptions, *, session: str, name: str, value: str, new: bool, scope: bool, as_text: bool, **given: Any
 ) -> None:
-    """Set the value NAME of SESSION to VALUE: JSON, or text where it is none (-: standard input)."""
+    """Set the value NAME of SESSION to VALUE. VALUE is read as JSON, or else as text (-: standard input)."""
     found = value_of(value, "value", as_text=as_text)
     with asked.open() as store:
         target = store.scope(session) if scope else _opened(store, session, new=new)
@@ -156,10 +158,10 @@ def set_(
 @command("label", "perdure label issue-42 prod urgent", "perdure label issue-42 urgent --remove --json")
 @_in_session
 @click.argument("labels", nargs=-1, required=True)
-@click.option("--remove", is_flag=True, help="Take these labels away instead.")
+@click.option("--remove", is_flag=True, help="Remove these labels instead.")
 @writes
 def label(asked: StoreOptions, *, session: str, new: bool, labels: tuple[str, ...], remove: bool) -> None:
-    """Add LABELS to SESSION, or take them away. Doing it again changes nothing."""
+    """Add LABELS to SESSION, or remove them. Repeating it changes nothing."""
     with asked.open() as store:
         found = _opened(store, session, new=new)
         left = found.unlabel(*labels) if remove else found.label(*labels)

@@ -32,7 +32,7 @@ async def list_tokens(call: HttpCall) -> Any:
 def _control(call: HttpCall) -> AsyncCaller:
     """The caller of the tenant that holds the tokens. Refused at a server for one person, which has another secret."""
     if not call.serving.keeps_tokens:
-        hint = "`perdure token` makes, lists and revokes them, for `perdure serve`"
+        hint = "use `perdure serve`; `perdure token` makes, lists and revokes its tokens"
         raise Refused("`perdure console` keeps no tokens", path="path", hint=hint)
     return call.serving.control.acting_as(call.store.actor)
 
@@ -48,7 +48,7 @@ async def create_token(call: HttpCall, body: TokenInput) -> Any:
 
 @route(DELETE, "/v1/tokens/{token}", Right.ADMIN, DoneAnswer)
 async def revoke_token(call: HttpCall) -> Any:
-    """Let a token of this tenant open nothing any more."""
+    """Revoke a token of this tenant."""
     control = _control(call)
     known = await control.read(tokens.listed, call.identity.token.tenant)
     if call.parts["token"] not in {each.id for each in known}:

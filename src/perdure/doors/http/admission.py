@@ -91,7 +91,7 @@ class Admission:
         count = self._bytes.get(tenant) or self._bytes.setdefault(tenant, ByteCount(self._clock))
         await count.look(caller)
         if not count.takes(size, most):
-            hint = "`perdure retain` and `perdure erase` make room, which shows within a minute"
+            hint = "`perdure retain` and `perdure delete` make room, which shows within a minute"
             raise self._limited(f"{count.known} bytes are stored, at most {most} may be", "bytes", 60, hint)
 
     def runs_limit(self, tenant: str) -> int | None:

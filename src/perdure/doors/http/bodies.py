@@ -66,7 +66,7 @@ def _read_match(route: Route, call: HttpCall, match: str) -> None:
     if route.match is IfMatch.VERSION:
         call.version = int(found[2])
     elif int(found[1]) != call.caller.core.epoch:
-        raise Conflict("this ETag is of before a restore", path=path, hint="read it again")
+        raise Conflict("this ETag is from before a restore", path=path, hint="read it again")
     else:
         call.head = int(found[2])
 

@@ -122,7 +122,7 @@ class HttpCall:
         if not dot or not (epoch.isascii() and epoch.isdigit() and len(epoch) < 12):
             raise Invalid("this is not a cursor of this list", path="query.after", hint="pass the `next` of a page")
         if int(epoch) != self.caller.core.epoch:
-            raise Stale("this cursor is of before a restore", path="query.after", hint="start again without a cursor")
+            raise Stale("this cursor is from before a restore", path="query.after", hint="start again without a cursor")
         return inner
 
     def asked(self, filters: ListingFilters) -> dict[str, Any]:

@@ -78,7 +78,7 @@ async def list_runs(call: HttpCall, query: RunsQuery) -> Any:
 
 async def _run_of_key(call: HttpCall, query: RunsQuery) -> Page[RunAnswer]:
     if query.agent is None:
-        raise Invalid("keys are an agent's own: name the agent too", path="query.agent")
+        raise Invalid("a key belongs to an agent: give agent= too", path="query.agent")
     try:
         return Page([run_answer((await call.store.run(agent=query.agent, key=query.key)).record)])
     except NotFound:
@@ -105,7 +105,7 @@ async def get_run_result(call: HttpCall, query: ResultQuery) -> Any:
 
 @route("GET", "/v1/runs/{run}/timeline", Right.READ, Paged[TimelineRecord])
 async def list_timeline(call: HttpCall, query: TimelineQuery) -> Any:
-    """The newest events of a run, oldest first: steps, effects, waits, and what became of each."""
+    """The newest events of a run, oldest first: steps, effects, waits, and the outcome of each."""
     run = await call.run(query.at)
     return call.paged(await run.timeline(last=query.last, before=call.after_number(query.before)))
 
@@ -229,7 +229,7 @@ async def recall_in_scope(call: HttpCall, query: RecallQuery) -> Any:
 async def recall_across(call: HttpCall, query: RecallQuery) -> Any:
     """The memories of all sessions and scopes that answer a question best."""
     if query.scopes is not None:
-        raise Invalid("this looks in all scopes", path="query.scopes", hint="ask a session")
+        raise Invalid("this searches all scopes", path="query.scopes", hint="ask a session")
     return _hits(await call.store.recall(query.q, query.k, **_sought(query)))
 
 
@@ -296,7 +296,7 @@ async def read_feed(call: HttpCall, query: FeedQuery) -> Any:
 
 @route("GET", "/v1/workers", Right.READ, WorkersRecord)
 async def get_workers(call: HttpCall) -> Any:
-    """The living workers, the runs that each has, and the runs that wait for somebody."""
+    """The living workers, the runs that each has, and the runs that wait for a worker."""
     return await call.caller.read(workers.tree, call.caller.core.liveness.is_dead)
 
 
@@ -321,7 +321,7 @@ async def verify(call: HttpCall, query: VerifyQuery) -> Any:
 
 @route("GET", "/v1/subjects", Right.AUDIT, Paged[SubjectRecord])
 async def list_subjects(call: HttpCall, query: PageQuery) -> Any:
-    """Everybody and everything that records of this tenant are about, by name."""
+    """The persons and things that records of this tenant are about, by name."""
     return call.paged(await call.store.subjects(limit=query.limit, after=call.after(query.after)))
 
 

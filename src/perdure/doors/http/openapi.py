@@ -114,12 +114,12 @@ def _headers(route: Route) -> list[dict[str, Any]]:
 
 
 def _responses(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
-    answer: dict[str, Any] = {"description": "As asked."}
+    answer: dict[str, Any] = {"description": "Success."}
     if route.answer is not None:
         answer["content"] = {route.media_type: {"schema": schemas[repr(route.answer)]}}
     found = {str(route.status): answer}
     if route.method == "GET" or "wait" in getattr(route.body, "__struct_fields__", ()):
-        found["204"] = {"description": "It did not come in time."}
+        found["204"] = {"description": "Nothing came in time."}
     if route.method == "GET":
-        found["304"] = {"description": "It is what you have: If-None-Match."}
+        found["304"] = {"description": "Not modified: the copy that If-None-Match names is current."}
     return found | {each: {"$ref": "#/components/responses/Problem"} for each in REFUSALS}

@@ -96,7 +96,7 @@ def cancel_run(tx: Atomic, call: HttpCall, body: WhyInput) -> Any:
 
 @route("POST", "/v1/runs/{run}/resume", Right.OPERATE, RunAnswer, target=RUN)
 def resume_run(tx: Atomic, call: HttpCall, body: ResumeInput) -> Any:
-    """Let a waiting or parked run be looked at again. Safe to repeat."""
+    """Re-check a waiting or parked run. Safe to repeat."""
     stream = _run_in(tx, call)
     tx.inside(operator_verbs.resume, stream, call.caller.core.epoch if body.vouch else None)
     return _stands(tx, stream)
@@ -170,7 +170,7 @@ async def begin_effect(call: HttpCall, body: EffectInput) -> Any:
 
 @route("POST", "/v1/effects/{effect}/dispatch", Right.WRITE, EffectAnswer, target=EFFECT)
 def dispatch_effect(tx: Atomic, call: HttpCall) -> Any:
-    """Make the intent durable right before you act: only after this answer may it be sent. Of several one gets it.
+    """Make the intent durable right before you act: only after this answer may it be sent. Of several callers one gets it.
 
     With a key, the same answer again while nobody doubts it; once doubt was recorded, it is a conflict.
     """
@@ -179,7 +179,7 @@ def dispatch_effect(tx: Atomic, call: HttpCall) -> Any:
 
 @route("POST", "/v1/effects/{effect}/outcome", Right.WRITE, EffectAnswer, target=EFFECT)
 def end_effect(tx: Atomic, call: HttpCall, body: OutcomeInput) -> Any:
-    """Say what came of an effect that you dispatched."""
+    """Record the outcome of an effect that you dispatched."""
     found = tx.effect(call.parts["effect"])
     if body.outcome == "failed":
         return effect_answer(found.fail(EffectError(body.code, body.error), about=body.about).record)
@@ -188,7 +188,7 @@ def end_effect(tx: Atomic, call: HttpCall, body: OutcomeInput) -> Any:
 
 @route("POST", "/v1/effects/{effect}/settle", Right.OPERATE, EffectAnswer, target=EFFECT)
 def settle_effect(tx: Atomic, call: HttpCall, body: SettleInput) -> Any:
-    """Say what became of an effect in doubt. Of two who settle at once one does; the other gets a conflict."""
+    """Record the outcome of an effect in doubt. Of two callers that settle at once, one gets a conflict."""
     verdicts: dict[str, Verdict] = {
         "happened": Happened(value_from(body.result, "body.result")),
         "absent": Absent(body.reason),
@@ -205,7 +205,7 @@ async def still_dispatched(call: HttpCall, answered: Any) -> Any:
     """
     found = (await call.store.effect(call.parts["effect"])).record
     if found.state is EffectState.IN_DOUBT:
-        raise InDoubt(f"it is not known whether {found.id} happened", path="effect", hint="settle it first")
+        raise InDoubt(f"the outcome of {found.id} is unknown", path="effect", hint="settle it first")
     if found.attempt != answered["attempt"]:
         raise Conflict(f"{found.id} is at attempt {found.attempt} by now", path="effect", state=found.state.value)
     return answered

@@ -59,7 +59,7 @@ async def get_session(call: HttpCall, query: PastQuery) -> Any:
 
 @route("GET", "/v1/scopes/{scope}", Right.READ, ScopeAnswer)
 async def get_scope(call: HttpCall, query: PastQuery) -> Any:
-    """A scope that is there."""
+    """A scope, if it exists."""
     scope = await call.scope(query.at)
     return ScopeAnswer(scope.name, scope.uid)
 
@@ -114,7 +114,7 @@ async def list_summaries(call: HttpCall, query: SummariesQuery) -> Any:
 
 @route("GET", "/v1/sessions/{session}/summaries/{seq}/lacking", Right.READ, list[str])
 async def list_lacking(call: HttpCall, query: PastQuery) -> Any:
-    """The identifiers of what a summary covers that neither its text nor its keys say."""
+    """The identifiers in the turns of a summary that neither its text nor its keys mention."""
     session, seq = await call.session(query.at), call.number("seq")
     for cover in await session.covers(nested=True):
         if cover.seq == seq:

@@ -76,11 +76,11 @@ def _named(made: Any, verb: Callable[..., Any], name: str = "", about: str = "",
 @_write(
     "/memories",
     "remember_in_scope",
-    "Write a memory down in a scope, where every session that is labelled with its name reads it.",
+    "Record a memory in a scope, where every session that is labelled with its name reads it.",
     status=201,
 )
 def remember(holder: Holder, _call: HttpCall, body: MemoryInput) -> Any:
-    """Write down what is to be known beyond this session."""
+    """Record a memory that outlives this session."""
     made = holder.remember(
         body.text, kind=body.kind, key=body.key, source=body.source, about=body.about, tags=body.tags,
         confidence=body.confidence, valid_from=body.valid_from, valid_to=body.valid_to,
@@ -117,25 +117,25 @@ def supersede_memory(holder: Holder, call: HttpCall, body: SupersedeInput) -> An
     return new.record
 
 
-@_write("/memories/{seq}/confirm", "confirm_scope_memory", "Say that a memory of a scope still holds.")
+@_write("/memories/{seq}/confirm", "confirm_scope_memory", "Confirm that a memory of a scope still holds.")
 def confirm_memory(holder: Holder, call: HttpCall, body: ConfirmInput) -> Any:
-    """Say that a memory still holds."""
+    """Confirm that a memory still holds."""
     return holder.memory(call.number("seq")).confirm(body.because, about=body.about).record
 
 
-@_write("/memories/{seq}/forget", "forget_scope_memory", "Let a memory of a scope be found no more.")
+@_write("/memories/{seq}/forget", "forget_scope_memory", "Hide a memory of a scope from recall and search.")
 def forget_memory(holder: Holder, call: HttpCall, body: ForgetInput) -> Any:
-    """Let a memory be found no more; it stays in the log."""
+    """Hide a memory from recall and search; it stays in the log."""
     return holder.memory(call.number("seq")).forget(body.because, about=body.about).record
 
 
 @_write(
     "/corrections",
     "correct_in_scope",
-    "Write a correction down in a scope, and the rule that follows, which is answered.",
+    "Record a correction in a scope, and the rule that follows from it. Answers the rule.",
     status=201,
 )
 def correct(holder: Holder, _call: HttpCall, body: CorrectionInput) -> Any:
-    """Write down that somebody corrected the agent, and the rule that follows, which is answered."""
+    """Record that somebody corrected the agent, and the rule that follows from it. Answers the rule."""
     made = holder.correct(body.text, rule=body.rule, key=body.key, source=body.source, about=body.about, tags=body.tags)
     return made.record

@@ -59,7 +59,7 @@ async def is_waiting(call: HttpCall) -> Any:
 
 @route("POST", "/v1/subscriptions/{name}/acknowledge", Right.WRITE, DoneAnswer)
 async def acknowledge(call: HttpCall, body: BatchInput) -> Any:
-    """Say that a batch is done with: the next one begins after it. Safe to repeat."""
+    """Acknowledge a batch: the next one begins after it. Safe to repeat."""
     await call.caller.write(subscriptions.acknowledge, call.parts["name"], body.token)
     return DoneAnswer()
 

@@ -81,7 +81,7 @@ def _prefix(call: HttpCall) -> str:
 
 @route("POST", "/v1/work/claim", WORK, WorkClaimAnswer)
 async def claim_work(call: HttpCall, body: WorkClaimInput) -> Any:
-    """Take a run that is ready, due, or left by the dead, with what it did already; 204 if none came in time.
+    """Take a run that is ready, due, or left by a dead worker, with its recorded work; 204 if none came in time.
 
     Safe to repeat: a run that this worker holds and does not name in `held` is given again, under a new token.
     """
@@ -182,7 +182,7 @@ def _lease_seconds(call: HttpCall) -> float:
 
 @route("POST", "/v1/work/heartbeat", WORK, HeartbeatAnswer)
 async def heartbeat(call: HttpCall, body: HolderInput) -> Any:
-    """Say that a worker lives, for all the runs that it has. Safe to repeat."""
+    """Send a worker's sign of life, for all its runs. Safe to repeat."""
     holder = holder_of(call, body.holder)
     await call.caller.write(_with_room, _prefix(call), presence.beat, holder, ())
     found = await call.caller.read(_held, holder)
@@ -311,7 +311,7 @@ async def begin_run_effect(call: HttpCall, body: RunEffectInput) -> Any:
 
 @route("POST", "/v1/runs/{run}/effects/{seq}/outcome", WORK, ReachedAnswer)
 async def tell_outcome(call: HttpCall, body: RunOutcomeInput) -> Any:
-    """Say what came of a call. Safe to repeat. If it is not settled by that, begin it again at its place.
+    """Record the outcome of a call. Safe to repeat. If that does not settle the effect, begin it again at its place.
 
     Without the lease it is recorded as a late word, which settles its own doubt; the answer is 409 all the same.
     """
@@ -331,7 +331,7 @@ async def tell_outcome(call: HttpCall, body: RunOutcomeInput) -> Any:
 
 @route("POST", "/v1/runs/{run}/effects/{seq}/probe", WORK, ReachedAnswer)
 async def tell_probe(call: HttpCall, body: ProbeInput) -> Any:
-    """Say what the other side says about an effect in doubt. Safe to repeat. Then begin the effect again at its place."""
+    """Record the other side's answer about an effect in doubt. Safe to repeat. Then begin the effect again at its place."""
     verdicts: dict[str, Verdict] = {
         "happened": Happened(value_from(body.result, "body.result")),
         "absent": Absent(body.reason),

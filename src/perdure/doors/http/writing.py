@@ -228,7 +228,7 @@ def set_value(tx: Atomic, call: HttpCall, body: ValueInput) -> Any:
 
 @route(DELETE, "/v1/sessions/{session}/values/{name}", Right.WRITE, DoneAnswer, target=SESSION, match=IfMatch.VERSION)
 def unset_value(tx: Atomic, call: HttpCall) -> Any:
-    """Let a value go. Safe to repeat."""
+    """Remove a value. Safe to repeat."""
     return DoneAnswer(session_in(tx, call).unset(call.parts["name"], expect=call.version))
 
 
@@ -249,7 +249,7 @@ def set_scope_value(tx: Atomic, call: HttpCall, body: ValueInput) -> Any:
 
 @route(DELETE, "/v1/scopes/{scope}/values/{name}", Right.WRITE, DoneAnswer, target=SCOPE, match=IfMatch.VERSION)
 def unset_scope_value(tx: Atomic, call: HttpCall) -> Any:
-    """Let a value of a scope go. Safe to repeat."""
+    """Remove a value of a scope. Safe to repeat."""
     return DoneAnswer(scope_in(tx, call).unset(call.parts["name"], expect=call.version))
 
 
@@ -263,7 +263,7 @@ def _set(holder: Session | Scope, call: HttpCall, body: ValueInput) -> Entry:
 
 @route("POST", "/v1/sessions/{session}/decisions", Right.WRITE, DecisionRecord, status=201, target=SESSION)
 def decide(tx: Atomic, call: HttpCall, body: DecisionInput) -> Any:
-    """Write a decision down before anything is done about it."""
+    """Record a decision before anything is done about it."""
     made = session_in(tx, call).decide(
         body.text, because=body.because, then=body.then, refs=body.refs, tags=body.tags or (), about=body.about
     )
@@ -272,7 +272,7 @@ def decide(tx: Atomic, call: HttpCall, body: DecisionInput) -> Any:
 
 @route("POST", "/v1/sessions/{session}/decisions/{seq}/close", Right.WRITE, DecisionRecord, target=SESSION)
 def close_decision(tx: Atomic, call: HttpCall, body: CloseInput) -> Any:
-    """Say how a decision turned out."""
+    """Record the outcome of a decision."""
     return session_in(tx, call).decision(call.number("seq")).close(body.outcome, body.note, about=body.about).record
 
 
@@ -289,7 +289,7 @@ def supersede_decision(tx: Atomic, call: HttpCall, body: DecisionInput) -> Any:
 
 @route("POST", "/v1/sessions/{session}/tasks", Right.WRITE, TaskRecord, status=201, target=SESSION)
 def add_task(tx: Atomic, call: HttpCall, body: TaskInput) -> Any:
-    """Write a task down."""
+    """Add a task."""
     made = session_in(tx, call).task(
         body.title, needs=body.needs, parent=body.parent, priority=body.priority, labels=body.labels,
         detail=value_from(body.detail, "body.detail"), key=body.key, about=body.about,
@@ -336,7 +336,7 @@ def move_task(tx: Atomic, call: HttpCall, body: MoveInput) -> Any:
         return task.release().record
     if body.move == "block":
         if not body.note:
-            raise Invalid("a block has a reason", path="body.note")
+            raise Invalid("a block needs a reason (note)", path="body.note")
         return task.block(body.note, about=body.about).record
     return getattr(task, body.move)(body.note, about=body.about).record
 

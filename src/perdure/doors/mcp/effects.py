@@ -52,7 +52,7 @@ async def effect_dispatch(ctx: Ctx, effect: EffectId, key: Key, session: Session
     made = await door_of(ctx).once("effect_dispatch", session, key, {"effect": effect}, write)
     now = (await (await door_of(ctx).store()).effect(effect)).record
     if now.state is EffectState.IN_DOUBT:
-        raise InDoubt(f"it is not known whether {effect} happened", path="effect")
+        raise InDoubt(f"the outcome of {effect} is unknown", path="effect")
     if now.attempt != made["attempt"]:
         raise Conflict(f"{effect} is at attempt {now.attempt} by now", path="effect", state=now.state.value)
     return _effect(now)

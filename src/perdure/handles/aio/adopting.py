@@ -1,4 +1,4 @@
-"""Handles for adopting runs: going on here with a run that another store handed over."""
+"""Handles for adopting runs: continuing here a run that another store handed over."""
 
 from __future__ import annotations
 
@@ -12,24 +12,27 @@ from perdure.planes.execution import runs
 
 
 class AsyncAdopting(AsyncStoreHandle):
-    """Envelopes of runs, on their way out and in."""
+    """Verbs of a store for the envelopes of runs, out and in."""
 
     __slots__ = ()
 
     async def artifacts_of(self, envelope: Envelope) -> dict[str, bytes]:
-        """All blobs that an envelope of this store needs, by address: to be kept with it. Damaged names one that is lost."""
+        """Return all blobs that an envelope of this store needs, by address. Keep them with the envelope. Damaged names a lost
+        blob.
+        """
         return await self._caller.read(adopting.artifacts_of, envelope)
 
     async def adopt(
         self, envelope: Envelope | bytes | str, artifacts: Mapping[str, bytes] | None = None, *, lost: bool = False
     ) -> AsyncRunHandle:
-        """Go on here with a run of another store, from its envelope and its blobs alone; returns its handle.
+        """Continue a run of another store here, from its envelope and its blobs alone. Returns its handle.
 
-        Atomic: all of it or nothing. It keeps its name, its key and the keys of its effects; its entries get new numbers.
-        lost: its store is gone for good, and the run was not handed over; then whatever was planned or under way is doubt, and
-        what is sent next is asked about as after a restore, because that store may have sent it.
-        Raises Refused for a run that was not handed over, Conflict if this store has it (or its name or key) already, NotFound
-        for a blob that is missing, Invalid or Damaged for what is no envelope or was altered.
+        Atomic: all of it or nothing. The run keeps its name, its key and the keys of its effects; its entries get new numbers.
+        lost: the other store is gone for good, and the run was not handed over. Every effect that was planned or under way is
+            then in doubt, and the next sends are asked about as after a restore, because the lost store may have sent them.
+
+        Raises Refused for a run that was not handed over, Conflict if this store already has the run (or its name or key),
+        NotFound for a missing blob, Invalid or Damaged for a text that is no envelope or was altered.
         """
         text = envelope.to_json() if isinstance(envelope, Envelope) else envelope
         found = Envelope.from_json(text)

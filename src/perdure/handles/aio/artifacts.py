@@ -17,7 +17,7 @@ from perdure.runtime.callers import AsyncCaller
 
 
 class AsyncArtifact(ArtifactFacts):
-    """One version of an artifact: what is known about it, and its content. Reading never changes anything."""
+    """One version of an artifact: its facts and its content. Reading never changes anything."""
 
     __slots__ = ("_caller", "record")
 
@@ -26,19 +26,21 @@ class AsyncArtifact(ArtifactFacts):
         self.record = record
 
     async def read(self) -> bytes:
-        """The whole content, verified before any of it is returned. Raises Damaged with the address."""
+        """Return the whole content, verified before any of it is returned. Raises Damaged with the address."""
         return await self._caller.read(artifacts.content, self.hash)
 
     async def open(self) -> AsyncIterator[bytes]:
-        """The content in pieces; memory does not grow with it. Damaged is raised before the last piece is
-        given."""
+        """Iterate over the content in pieces, without holding it all in memory. Damaged is raised before the last piece is
+        given.
+        """
         pieces = await self._caller.read(artifacts.pieces, self.hash)
         while piece := await self._caller.work(artifacts.next_piece, pieces):
             yield piece
 
     async def save(self, path: str | Path) -> Path:
-        """Write the content to a file: whole, verified and on the disk when this returns; untouched when it
-        raises."""
+        """Write the content to a file. When this returns, the file is whole, verified and on the disk; when it raises, an
+        existing file is untouched.
+        """
         pieces = await self._caller.read(artifacts.pieces, self.hash)
         return await self._caller.work(save_file, Path(path), pieces)
 
@@ -53,20 +55,19 @@ class AsyncArtifact(ArtifactFacts):
 
 
 class AsyncArtifacts(AsyncStreamHandle):
-    """The verbs of a session for artifacts."""
+    """Verbs of a session for artifacts."""
 
     __slots__ = ()
 
     async def attach(
         self, name: str, data: Source, *, media_type: str | None = None, about: Iterable[str] = ()
     ) -> AsyncArtifact:
-        """Keep a file: bytes, text, a Path, an open binary file or pieces of bytes, of any size; large ones
-        are streamed.
+        """Keep a file in the session: bytes, text, a Path, an open binary file or an iterable of bytes, of any size.
 
-        Atomic: the content is durable before the reference to it is committed. The same name again is a new
-        version; the same content again takes no room. A crash leaves at most content that nothing refers to,
-        which `store.collect` removes. Raises Invalid, TooLarge, NotFound (no such file), Full or Unavailable;
-        nothing is attached then.
+        Large files are streamed. Atomic: the content is durable before the reference to it is committed. The same name again is
+        a new version; the same content again takes no room. A crash leaves at most content that nothing refers to, which
+        `store.collect` removes. Raises Invalid, TooLarge, NotFound (no such file), Full or Unavailable; nothing is attached
+        then.
         """
         details = artifacts.describe(name, data, media_type, about)
         core, tenant = self._caller.core, self._caller.tenant
@@ -79,30 +80,29 @@ class AsyncArtifacts(AsyncStreamHandle):
     async def artifacts(
         self, name: str | None = None, *, about: str | None = None, limit: int = 50, after: str | None = None
     ) -> Page[AsyncArtifact]:
-        """The artifacts of this session, newest first, all versions. `after=page.next` gives the next
-        page."""
+        """Return the artifacts of this session, newest first, all versions. The next page is `after=page.next`."""
         found = await self._read(artifacts.listing, name=name, about=about, limit=limit, after=after)
         return found.each(lambda record: AsyncArtifact(self._caller, record))
 
     async def artifact(self, name: str) -> AsyncArtifact:
-        """The newest version under this name. Raises NotFound."""
+        """Return the newest version under this name. Raises NotFound."""
         return AsyncArtifact(self._caller, await self._read(artifacts.newest, name))
 
 
 class AsyncArtifactsAcross(AsyncStoreHandle):
-    """Asking across the store: artifacts."""
+    """Verbs of a store that ask across all artifacts."""
 
     __slots__ = ()
 
     async def artifact(self, hash: str) -> AsyncArtifact:  # noqa: A002 - the word of the design
-        """The newest artifact with this content. Raises NotFound, also when only another tenant has it.
+        """Return the newest artifact with this content hash. The first 8 digits or more are enough.
 
-        The first 8 digits or more will do; Conflict lists the contents if several begin so.
+        Raises NotFound, also when only another tenant has it, and Conflict with the candidates if several hashes begin so.
         """
         return AsyncArtifact(self._caller, await self._caller.read(artifacts.by_address, hash))
 
     @filtered(ArtifactFilters)
     async def artifacts(self, asked: ArtifactFilters) -> Page[AsyncArtifact]:
-        """The artifacts of all sessions, newest first. `after=page.next` gives the next page."""
+        """Return the artifacts of all sessions, newest first. The next page is `after=page.next`."""
         found = await self._caller.read(artifacts.across, asked)
         return found.each(lambda record: AsyncArtifact(self._caller, record))

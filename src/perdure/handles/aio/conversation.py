@@ -67,17 +67,19 @@ class AsyncConversation(AsyncStreamHandle):
         model: str | None = None,
         parent: Turn | int | None = None,
     ) -> Turn:
-        """Add a turn: role system, user or assistant; content is any value, mostly text or content parts.
+        """Add a turn. The role is system, user or assistant; the content is any value, mostly text or content parts.
 
-        key: makes it idempotent, also after a crash or a lost reply: the same key and input give the turn
-        that stands, other input raises KeyReused. Without a key every call is a new turn. calls: tool calls
-        of an assistant turn; an id is used once until its call has a result (Conflict). about: whom it is about, for
-        erasure and access. shown: what the model was shown when it said this (hits of a recall or a search, memories, turns):
-        kept with the turn, as its `shown`. native: the message as its framework has it, (form, body), where the turn cannot
-        say all of it; with it the content may be left out, and then only that framework can show the turn. usage, model: what
-        saying it took. parent: the turn that it follows, if that is not the one before it (0: none); `line` gives a branch.
-        A closed session is open again from the first turn on, in the same commit: nothing
-        that was said is lost, and no session reads as over that continues. Raises Invalid or TooLarge with the path.
+        key: makes it idempotent, also after a crash or a lost reply: the same key and input return the turn that stands, other
+            input raises KeyReused. Without a key every call adds a turn.
+        calls: tool calls of an assistant turn. An id is used once until its call has a result (Conflict).
+        about: the persons or things that the turn is about, for erasure and access.
+        shown: the hits, memories or turns that the model was shown before it said this; kept as the turn's `shown`.
+        native: the message in its framework's own form, as (form, body), where the turn cannot express all of it. The content
+            may then be left out, and only that framework can show the turn.
+        usage, model: the tokens that it took, and the model that said it.
+        parent: the turn that it follows, if not the one before it (0: none). `line` returns such a branch.
+
+        The first turn in a closed session opens it again, in the same commit. Raises Invalid or TooLarge with the path.
         """
         write = self._write if self._stream.id in self._caller.heartbeat.spoken else self._speak
         rare = (native, usage, model, parent) != _NONE or calls or about or shown
@@ -106,11 +108,14 @@ class AsyncConversation(AsyncStreamHandle):
     ) -> Turn:  # fmt: skip
         """Add the result of a call, as a tool turn. Idempotent: a call has one result.
 
-        An id that was used again names the newest call. key: names this result, so that it is found also after that. native:
-        as of `say`. The same result again gives the turn that stands; another one raises KeyReused. NotFound if no turn
-        made the call. Parts that no store takes (NUL, a lone surrogate, an object) are kept as text, as in the result of an
-        effect, because the call was made: {"unstorable": its type, "text": what it says}. TooLarge is raised as ever. about: as
-        for `say`; it is also about whom the turn is that made the call.
+        The same result again returns the turn that stands; another one raises KeyReused. NotFound if no turn made the call. An
+        id that was used again names the newest call.
+        key: a name for this result, by which it is found even if the id is used again.
+        native: as for `say`.
+        about: as for `say`; the result is also about the subjects of the turn that made the call.
+
+        Parts that no store takes (NUL, a lone surrogate, an object) are kept as text, {"unstorable": type, "text": text},
+        because the call was made. Raises TooLarge.
         """
         try:
             return await self._speak(turns.result, call_id, value, error=error, key=key, native=native, about=about)
@@ -122,24 +127,27 @@ class AsyncConversation(AsyncStreamHandle):
         )
 
     async def retract(self, *turns_: Turn | int, because: str | None = None, about: Iterable[str] = ()) -> int:
-        """Take turns back: nothing shows them any more (turns, transcript, pending, search, boot), and their keys are free again.
-        Returns how many this call took back. Idempotent.
+        """Take turns back: turns, transcript, pending, search and boot no longer show them, and their keys are free again.
 
-        The log keeps them, and `at` shows them as they were; retention empties them by its rules for turns. A call whose result
-        is taken back waits for one again. A fork that was made before still has them; a fork that takes back what it shares
-        hides it for itself. A summary that was made of them stays as it is. NotFound if one is no turn of this session.
+        Returns how many this call took back. Idempotent. The log keeps the turns, `at` shows them as they were, and retention
+        empties them by its rules for turns. A call whose result is taken back waits for a result again. A fork that was made
+        before still has the turns; a fork that takes back shared turns hides them for itself. A summary that covers them stays
+        as it is. NotFound if one is no turn of this session.
         """
         return await self._write(turns.retract, turns_, because, about=about)
 
     async def line(self, head: Turn | int, *, limit: int = 100) -> list[Turn]:
-        """The branch that ends with a turn, in order, the newest `limit` of it: each turn follows its `parent`, or else the
-        turn before it. NotFound if there is no such turn. `turns` and `transcript` show all branches, in the order of saying.
+        """Return the branch that ends with a turn, in order: the newest `limit` turns of it.
+
+        Each turn follows its `parent`, or else the turn before it. `turns` and `transcript` show all branches, in the order in
+        which they were said. NotFound if there is no such turn.
         """
         return await self._read(turns.line, head, limit)
 
     async def await_durable(self, position: Turn | int | str, *, timeout: Duration = "30s") -> int:
-        """Wait until something is durable that another thread, task or process is about to write: an event by its number, or a
-        turn by its key. Returns its number; TimedOut if it does not come.
+        """Wait until another thread, task or process has written something: an event by its number, or a turn by its key.
+
+        Returns the number of the event. Raises TimedOut if it does not come.
         """
         seconds = duration_us(timeout, "timeout") / SECOND_US
         deadline, pause = time.monotonic() + seconds, FIRST_LOOK_SECONDS
@@ -160,26 +168,27 @@ class AsyncConversation(AsyncStreamHandle):
         about: str | None = None,
         limit: int = 100,
     ) -> Page[Turn]:
-        """Turns in order: the `last` so many; or up to `limit` of those after or before a sequence number.
+        """Return turns in order: the `last` so many, or up to `limit` after or before a sequence number.
 
-        Without arguments, the last 100. At most 1,000 at once; `perdure.every(session.turns)` goes through all. `.next` of
-        what it gives is None when that was all; else there are more: further on, for `after=`, if `after` was given (0: from
-        the first), or earlier ones, for `before=`. A fork shows the turns of what it was forked from. about: only those that are
-        about this subject.
+        Without arguments, the last 100. One call returns at most 1,000; `perdure.every(session.turns)` iterates over all.
+        `.next` of the page is None when there are no more. Otherwise pass it as `after=` if you gave `after` (0: from the
+        first), or as `before=` to read earlier turns. A fork also shows the turns of its origin.
+        about: only turns about this subject.
         """
         return await self._read(turns.turns, last=last, after=after, before=before, about=about, limit=limit)
 
     async def said(self, key: str) -> Turn | None:
-        """The turn that was said under a key, if there is one."""
+        """Return the turn that was said under a key, or None."""
         return await self._read(turns.said, key)
 
     async def result_of(self, call_id: str) -> Turn | None:
-        """The result of a call, if it has one: of the newest turn that made it."""
+        """Return the result of a call, or None if it has none yet. Of several calls with this id, the newest counts."""
         return await self._read(turns.result_of, call_id)
 
     async def pending(self) -> Pending | None:
-        """The open end of the conversation: the results of calls, or the answer to a turn; None when nothing. Raises NotFound in
-        a past, or in a fork made there, whose last turns were pruned since.
+        """Return what the conversation waits for: results of calls, or the answer to a turn. None if it waits for nothing.
+
+        Raises NotFound in a past, or in a fork made there, whose last turns were pruned since.
         """
         return await self._read(pending.pending)
 
@@ -192,57 +201,57 @@ class AsyncConversation(AsyncStreamHandle):
         keys: Iterable[str] | None = None,
         about: Iterable[str] = (),
     ) -> Cover:
-        """Let a text stand for the turns from `from_` (by default the first) to `upto`; they stay readable.
+        """Let a text stand for the turns from `from_` (default: the first) to `upto`. The turns stay readable.
 
-        keys: identifiers (paths, names of code, versions …) that are kept beside the text. By default these are the ones of
-        the range that the text does not say, so that none is lost; the most frequent 200 of them.
-        A later summary may swallow earlier ones whole. Conflict if it would cross one, lie inside one, or
-        part a call from its result. NotFound if there are no such turns. Not idempotent: the newest of two
-        equal ranges stands. about: whom it is about besides those of the turns.
+        keys: identifiers (paths, names of code, versions …) to keep beside the text. Default: those of the range that the text
+            does not mention, at most the 200 most frequent.
+        about: subjects of the summary, besides those of the turns.
+
+        A later summary may cover whole earlier ones. Raises Conflict if it would cross one, lie inside one, or separate a call
+        from its result, and NotFound if there are no such turns. Not idempotent: of two equal ranges the newest stands.
         """
         names = await self._read(summaries.keys_of, upto, text, from_=from_) if keys is None else keys
         return await self._write(summaries.summarise, upto, text, from_=from_, keys=names, about=about)
 
     async def lacking(self, cover: Cover) -> list[str]:
-        """The identifiers of what a summary covers that neither its text nor its keys say. Writes nothing."""
+        """Return the identifiers in the turns of a summary that neither its text nor its keys mention. Writes nothing."""
         return await self._read(summaries.lacking, cover)
 
     async def due(self, *, width: int = 50, fan: int = 10) -> Due | None:
-        """The range to summarise next, so that opening this session stays quick; None while there is nothing to do.
+        """Return the range to summarise next, so that opening this session stays quick; None if nothing is due. Writes nothing.
 
-        As soon as twice `width` turns follow the last summary, the first `width` of them; as soon as `fan` summaries of about
-        the same size stand in a row, these. `summarise(due.last_seq, text, from_=due.first_seq)` does it. Writes nothing.
+        When twice `width` turns follow the last summary, the first `width` of them are due. When `fan` summaries of about the
+        same size stand in a row, these are due. Then call `summarise(due.last_seq, text, from_=due.first_seq)`.
         """
         return await self._read(summaries.due, width=width, fan=fan)
 
     async def covers(self, *, nested: bool = False, about: str | None = None) -> list[Cover]:
-        """The summaries that stand, in the order of what they cover; nested: also those that others have
-        swallowed.
-        """
+        """Return the summaries that stand, in the order of the turns that they cover. nested: also those inside later ones."""
         return await self._read(summaries.covers, nested=nested, about=about)
 
     async def transcript(
         self, format: Shape = "openai", *, full: bool = False, last: int | None = None  # noqa: A002 - the users' word
     ) -> Transcript:  # fmt: skip
-        """The conversation as messages for "openai" or "anthropic" (whose rules are in `.system`): always
-        valid (P14).
+        """Return the conversation as messages for "openai" or "anthropic" (whose system text is in `.system`): always valid
+        (P14).
 
-        Summaries stand for what they cover, unless `full`; system turns always stay. last: only so many of
-        the newest turns, and more where a call would be parted from its result. A call whose result never
-        came gets one that says so.
+        full: show all turns. Otherwise a summary stands for the turns that it covers; system turns always stay.
+        last: only so many of the newest turns, and more where a call would be separated from its result.
+
+        A call whose result never came gets a result that says so.
         """
         return await self._read(summaries.transcript, format, full=full, last=last)
 
     # -- status ----------------------------------------------------------------------------------------------
 
     async def get_status(self) -> Status:
-        """active, waiting, completed or failed; crashed when whoever was at it has died without leaving."""
+        """Return active, waiting, completed or failed; crashed when the process at work in the session died without leaving."""
         return await self._read(sessions.get_status)
 
     # async-only
     @property
     def status(self) -> NoReturn:
-        """Only sync code has it: nothing can be awaited in an attribute."""
+        """Only for sync code, because an attribute cannot be awaited. Use `await session.get_status()`."""
         raise AttributeError("ask with `await session.get_status()`")
 
     # end
@@ -252,22 +261,22 @@ class AsyncConversation(AsyncStreamHandle):
     # sync:     return self.get_status()
 
     async def info(self) -> SessionRecord:
-        """All about the session but its contents."""
+        """Return everything about the session except its contents."""
         return await self._read(sessions.info)
 
     async def mark_waiting(self) -> None:
-        """The session waits for somebody. Idempotent. Conflict if it is closed."""
+        """Mark the session as waiting for a person or program. Idempotent. Conflict if it is closed."""
         await self._write(sessions.mark_waiting)
 
     async def mark_active(self) -> None:
-        """The session goes on after waiting. Idempotent. Conflict if it is closed."""
+        """Mark a waiting session as active again. Idempotent. Conflict if it is closed."""
         await self._write(sessions.mark_active)
 
     async def close(self, status: Ending = "completed") -> None:
         """End the session as completed or failed. Idempotent; Conflict if it ended the other way.
 
-        Closing is a statement, not a lock: what is said afterwards is kept, and opens it again. Another process that is at work
-        in it just then may still say something without opening it.
+        Closing states that the work is over; it locks nothing. A later turn is kept and opens the session again. Another
+        process that is at work in the session at this moment may still add a turn without opening it.
         """
         await self._write(sessions.close_session, status, self._caller.core.holder)
         self._caller.heartbeat.step_out(self._stream)
@@ -277,36 +286,37 @@ class AsyncConversation(AsyncStreamHandle):
         await self._write(sessions.reopen)
 
     async def archive(self) -> None:
-        """Leave the session out of listings; all of it stays, and it can be opened by its name. Idempotent.
+        """Leave the session out of listings. All of it stays, and it can be opened by its name. Idempotent.
 
-        Conflict for one that is open: what is not over must stay in sight. Opening it again ends that.
+        Raises Conflict for an open session: unfinished work must stay visible. `reopen` takes the session out of the archive
+        too.
         """
         await self._write(sessions.archive)
 
     async def unarchive(self) -> None:
-        """Let listings have the session again. Idempotent."""
+        """Show the session in listings again. Idempotent."""
         await self._write(sessions.unarchive)
 
     # -- goal, labels, pins ----------------------------------------------------------------------------------
 
     async def get_goal(self) -> str | None:
-        """The goal of the session, if one was set."""
+        """Return the goal of the session, or None."""
         return await self._read(sessions.get_goal)
 
     async def set_goal(self, goal: str | None, *, about: Iterable[str] = ()) -> None:
-        """Say what the session is for; None lets the goal go. Idempotent. about: whom the whole session is about from here on."""
+        """Set the goal of the session; None removes it. Idempotent. about: subjects of the whole session from here on."""
         await self._write(sessions.set_goal, goal, about=about)
 
     async def add_subjects(self, *subjects: str) -> tuple[str, ...]:
-        """The whole session is about these persons or things: everything in it, before and after, and its runs. Returns all of
-        its subjects. Idempotent.
+        """Say that the whole session, before and after, and its runs are about these persons or things. Returns all of its
+        subjects. Idempotent.
         """
         return await self._write(adding.add_to_session, subjects)
 
     # async-only
     @property
     def goal(self) -> NoReturn:
-        """Only sync code has it: nothing can be awaited in an attribute."""
+        """Only for sync code, because an attribute cannot be awaited. Use `get_goal` and `set_goal`."""
         raise AttributeError("ask with `await session.get_goal()`, say it with `await session.set_goal(…)`")
 
     @goal.setter
@@ -324,15 +334,15 @@ class AsyncConversation(AsyncStreamHandle):
     # sync:     self.set_goal(goal)
 
     async def set_title(self, title: str, *, about: Iterable[str] = ()) -> None:
-        """Give the session another title. Idempotent. Its name, by which it is opened, stays as it is. about: as for a goal."""
+        """Change the title of the session. Its name, by which it is opened, stays. Idempotent. about: as for a goal."""
         await self._write(sessions.set_title, title, about=about)
 
     async def label(self, *labels: str) -> tuple[str, ...]:
-        """Add labels; returns all of them. Idempotent."""
+        """Add labels; returns all labels. Idempotent."""
         return await self._write(sessions.label, labels)
 
     async def unlabel(self, *labels: str) -> tuple[str, ...]:
-        """Take labels away; returns those that stay. Idempotent."""
+        """Remove labels; returns the labels that stay. Idempotent."""
         return await self._write(sessions.unlabel, labels)
 
     async def pin(
@@ -343,34 +353,35 @@ class AsyncConversation(AsyncStreamHandle):
         tools: Mapping[str, str] | None = None,
         commit: str | None = None,
     ) -> Pins:
-        """Pin the software versions in force: what is given replaces what was pinned, the rest stays.
-        Idempotent.
+        """Pin the software versions in force. A given version replaces the pinned one; the others stay. Idempotent.
 
-        The text of the prompt is hashed, not kept. Every later event of this handle, and of handles that are
-        opened from now on, carries the digest.
+        The text of the prompt is hashed, not kept. Every later event of this handle, and of handles that are opened from now
+        on, carries the digest of the pins.
         """
         pins: Pins = await self._write(sessions.pin, model=model, prompt=prompt, tools=tools, commit=commit)
         self._pin = pins.digest
         return pins
 
     async def pins(self) -> Pins | None:
-        """The software versions that are pinned, if any."""
+        """Return the pinned software versions, or None."""
         return await self._read(sessions.get_pins)
 
 
 class AsyncConversationAcross(AsyncStoreHandle):
-    """Asking across the store: sessions."""
+    """Verbs of a store that ask across all sessions."""
 
     __slots__ = ()
 
     @filtered(SessionFilters)
     async def sessions(self, asked: SessionFilters) -> Page[SessionHeader]:
-        """A page of sessions, newest first; the next is `after=page.next`, and `perdure.every(store.sessions)` goes through
-        all. They are headers: `info()` has the rest.
+        """Return a page of sessions, newest first. They are headers; `info()` of a session has the rest.
 
-        since, until: when it was created, as an instant or an age ("7d"). Sessions whose `ttl` is over are
-        left out unless `expired`, and those that were archived unless `archived`. about: only those in which anything is about
-        this subject.
+        The next page is `after=page.next`; `perdure.every(store.sessions)` iterates over all.
+        since, until: when a session was created, as an instant or an age ("7d").
+        expired: also sessions whose `ttl` is over.
+        archived: also sessions that were archived.
+        about: only sessions in which anything is about this subject.
+
         Raises Invalid with the path of a filter that makes no sense.
         """
         return await self._caller.read(sessions.sessions, asked)

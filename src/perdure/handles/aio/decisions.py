@@ -16,7 +16,7 @@ from perdure.runtime.callers import AsyncCaller
 
 
 class AsyncDecision(DecisionFacts, AsyncStreamHandle):
-    """One decision. Shows what was last known of it; each verb and `refresh` bring that up to date."""
+    """One decision, as it was last read. Each verb and `refresh` bring it up to date."""
 
     __slots__ = ("_record",)
 
@@ -25,15 +25,15 @@ class AsyncDecision(DecisionFacts, AsyncStreamHandle):
         self._record = record
 
     async def refresh(self) -> AsyncDecision:
-        """Look again; returns itself."""
+        """Read the decision again; returns itself."""
         self._record = await self._read(decisions.decision, self.seq)
         return self
 
     async def close(self, outcome: str, note: str | None = None, *, about: Iterable[str] = ()) -> AsyncDecision:
-        """Say what came of it; returns itself. Atomic; the same outcome and note again change nothing.
+        """Record the outcome; returns itself. Atomic; the same outcome and note again change nothing.
 
-        about: whom the outcome is about besides those of the decision. Raises Conflict if it was closed with another outcome, or
-        superseded.
+        about: subjects of the outcome, besides those of the decision. Raises Conflict if it was closed with another outcome, or
+            superseded.
         """
         self._record = await self._write(decisions.close, self.seq, outcome, note=note, about=about)
         return self
@@ -49,10 +49,11 @@ class AsyncDecision(DecisionFacts, AsyncStreamHandle):
         checks: Iterable[object] = (),
         about: Iterable[str] = (),
     ) -> AsyncDecision:
-        """Replace it by a new decision, which is returned; each names the other. Atomic.
+        """Replace it by a new decision, which is returned. Each names the other. Atomic.
 
-        Without `tags` the new one has those of the old. It is about whom the old one is, and `about`. Raises Conflict if it was
-        superseded already (its `facts` say by which): so repeating it after a crash is refused rather than done twice.
+        The new decision has the tags of the old one unless `tags` is given, and the subjects of the old one besides `about`.
+        Raises Conflict if it was superseded already (`facts` says by which), so a repetition after a crash is refused rather
+        than done twice.
         """
         self._record, new = await self._write(
             decisions.supersede, self.seq, text, because=because, then=then, refs=refs, tags=tags, about=about,
@@ -61,7 +62,7 @@ class AsyncDecision(DecisionFacts, AsyncStreamHandle):
         return AsyncDecision(self._caller, self._stream, self._pin, new)
 
     async def referred_by(self, *, limit: int = 100, after: str | None = None) -> Page[Reference]:
-        """The things that refer to it, in all sessions of this tenant."""
+        """Return everything that refers to it, in all sessions of this tenant."""
         return await self._read(decisions.referring, self.ref, limit=limit, after=after)
 
     def __repr__(self) -> str:
@@ -69,7 +70,7 @@ class AsyncDecision(DecisionFacts, AsyncStreamHandle):
 
 
 class AsyncDecisions(AsyncStreamHandle):
-    """The decisions of a session, and who refers to what."""
+    """Verbs of a session for decisions and references."""
 
     __slots__ = ()
 
@@ -84,13 +85,18 @@ class AsyncDecisions(AsyncStreamHandle):
         checks: Iterable[object] = (),
         about: Iterable[str] = (),
     ) -> AsyncDecision:
-        """Write a decision down before anything is done about it. Atomic; two calls make two decisions.
+        """Record a decision, before anything is done about it. Atomic; two calls make two decisions.
 
-        then: what is to follow. refs: turns, decisions, tasks, artifacts (anything with a `ref`) or Refs; one
-        to another session is kept as it is, for it may be in another store. checks: what must be so for it to hold
-        (`perdure.FileHash` …), looked at when the session is booted and by `store.checked`. about: whom it is about; it is
-        also about whom its refs are. Raises Invalid, TooLarge, or
-        NotFound (a ref to what this session has not) with the path of what is wrong; nothing is written then.
+        because: the reason.
+        then: the step that is to follow.
+        refs: turns, decisions, tasks, artifacts (anything with a `ref`) or Refs. A ref to another session is kept unchecked,
+            because that session may be in another store.
+        checks: conditions under which the decision holds (`perdure.FileHash` …), looked at when the session is booted and by
+            `store.checked`.
+        about: its subjects, besides those of its refs.
+
+        Raises Invalid, TooLarge, or NotFound (a ref to something that this session does not have) with the path; nothing is
+        written then.
         """
         seen = await self._caller.work(checking.observed, checks) if checks else ()
         record = await self._write(
@@ -99,33 +105,33 @@ class AsyncDecisions(AsyncStreamHandle):
         return AsyncDecision(self._caller, self._stream, self._pin, record)
 
     async def decision(self, seq: int) -> AsyncDecision:
-        """The decision with this number. Raises NotFound."""
+        """Return the decision with this number. Raises NotFound."""
         record = await self._read(decisions.decision, seq)
         return AsyncDecision(self._caller, self._stream, self._pin, record)
 
     @filtered(SessionDecisionFilters)
     async def decisions(self, asked: SessionDecisionFilters) -> Page[AsyncDecision]:
-        """The decisions of this session, newest first; open=True: those left open, False: the others. about: those about a
+        """Return the decisions of this session, newest first. open: True for open ones, False for the others. about: of a
         subject.
         """
         found = await self._read(decisions.decisions, asked)
         return found.each(lambda record: AsyncDecision(self._caller, self._stream, self._pin, record))
 
     async def referring(self, thing: object, *, limit: int = 100, after: str | None = None) -> Page[Reference]:
-        """The things that refer to a turn, decision, task, artifact or Ref, in all sessions of this tenant."""
+        """Return everything that refers to a turn, decision, task, artifact or Ref, in all sessions of this tenant."""
         return await self._read(decisions.referring, thing, limit=limit, after=after)
 
 
 class AsyncDecisionsAcross(AsyncStoreHandle):
-    """Asking across the store: decisions."""
+    """Verbs of a store that ask across all decisions."""
 
     __slots__ = ()
 
     @filtered(DecisionFilters)
     async def decisions(self, asked: DecisionFilters) -> Page[AsyncDecision]:
-        """The decisions of all sessions of this tenant, newest first.
+        """Return the decisions of all sessions of this tenant, newest first. The next page is `after=page.next`.
 
-        since, until: instants ("2026-01-31", a datetime) or ages ("7d"). The page's `next` goes into `after`.
+        since, until: instants ("2026-01-31", a datetime) or ages ("7d").
         """
         found = await self._caller.read(decisions.decisions_of_store, asked)
         return found.each(lambda each: AsyncDecision(self._caller, each[0], "", each[1]))

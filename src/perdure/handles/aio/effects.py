@@ -46,7 +46,7 @@ T = TypeVar("T")
 
 
 class AsyncActing(AsyncStreamHandle):
-    """A handle through which something is done outside."""
+    """A handle that acts on the outside world."""
 
     __slots__ = ()
 
@@ -55,10 +55,10 @@ class AsyncActing(AsyncStreamHandle):
 
 
 class AsyncEffect(EffectFacts, AsyncActing):
-    """One effect. Shows what was last known of it; each verb and `refresh` bring that up to date.
+    """One effect (a call to an external system), as it was last read. Each verb and `refresh` bring it up to date.
 
-    All verbs are atomic and fenced by the attempt: what comes too late is recorded and changes nothing. Of an effect of a run
-    only `settle` may be said: `dispatch`, `commit` and `fail` are for whoever began it, and Refused there.
+    All verbs are atomic and fenced by the attempt: a verb that comes too late is recorded and changes nothing. An effect of a
+    run only takes `settle`; `dispatch`, `commit` and `fail` are for the caller that began it, and are Refused there.
     """
 
     __slots__ = ("_record",)
@@ -68,22 +68,22 @@ class AsyncEffect(EffectFacts, AsyncActing):
         self._record = record
 
     async def refresh(self) -> AsyncEffect:
-        """Look again; returns itself."""
+        """Read the effect again; returns itself."""
         self._record = await self._read(ledger.effect, self._record.seq)
         return self
 
     async def is_left(self) -> bool:
-        """Whether it was sent by somebody who is gone, and nobody has looked since: doubt that is not recorded yet.
+        """Whether its sender is gone and nobody has looked since: doubt that is not recorded yet. Only reads.
 
-        Only reads. A caller that acts with its key, recovers or settles it finds it in doubt.
+        The next caller that acts with its key, recovers or settles it finds it in doubt.
         """
         return await self._caller.read(orphaned.is_left, self._record, orphaned.here(self._caller.core))
 
     async def dispatch(self) -> AsyncEffect:
-        """Make the intent durable: only after this may it be sent (P2). Conflict if somebody has dispatched it already.
+        """Make the intent durable. Only after this may you send it (P2). Conflict if another caller has dispatched it already.
 
-        Raises Waiting while an approval is asked for, Failed when a guard or a person refused it; InDoubt when that was after a
-        restore, and it may have been sent before.
+        Raises Waiting while an approval is open, Failed when a guard or a person refused it, and InDoubt when that was after a
+        restore and the effect may have been sent before.
         """
         operator_verbs.check_own(self._record)
         acting = acting_in(self._caller, self._stream)
@@ -100,15 +100,16 @@ class AsyncEffect(EffectFacts, AsyncActing):
         return self
 
     async def commit(self, result: Any = None, *, checkpoint: Any = ..., about: Iterable[str] = ()) -> AsyncEffect:
-        """It happened, with this result. checkpoint: the state after it, saved in the same commit. about: whom the result is
-        about, besides those of the effect.
+        """Record that it happened, with this result.
+
+        checkpoint: the state after it, saved in the same commit. about: subjects of the result, besides those of the effect.
         """
         return await self._end("commit", Outcome(result, about=named(about)), checkpoint)
 
     async def fail(
         self, error: str | BaseException | EffectError = "failed", *, about: Iterable[str] = ()
     ) -> AsyncEffect:
-        """It is known not to have happened. about: as for `commit`."""
+        """Record that it is known not to have happened. about: as for `commit`."""
         said = EffectError("Failed", error) if isinstance(error, str) else error
         said = error_of(said) if isinstance(said, BaseException) else said
         return await self._end("fail", Outcome(error=said, about=named(about)))
@@ -116,11 +117,13 @@ class AsyncEffect(EffectFacts, AsyncActing):
     async def settle(
         self, verdict: Verdict, *, by: str | None = None, force: bool = False, about: Iterable[str] = ()
     ) -> AsyncEffect:
-        """Say what became of an effect in doubt: Happened(result), Absent() (it may be tried again), Declined(reason).
+        """Record the outcome of an effect in doubt: Happened(result), Absent() (it may be tried again) or Declined(reason).
 
-        Of two who settle at once one does, the other gets Conflict. by: who says so; default: the actor of this store. A run
-        that waits for it goes on. Conflict for Absent while the process that sent it lives on this machine, stopped or not: it
-        may still send it. force: you know that it will not. about: as for `commit`.
+        A run that waits for the effect continues. Of two callers that settle at once, one succeeds and the other gets Conflict.
+        Absent raises Conflict while the process that sent the effect lives on this machine, stopped or not: it may still send.
+        by: the person or program that says so. Default: the actor of this store.
+        force: you know that the process will not send.
+        about: as for `commit`.
         """
         who = check_name(self._caller.actor if by is None else by, "by")
         operator_verbs.check_verdict(verdict)
@@ -145,7 +148,7 @@ class AsyncEffect(EffectFacts, AsyncActing):
 
 
 class AsyncEffects(AsyncActing):
-    """Acting on the outside world in a session."""
+    """Verbs of a session for acting on the outside world."""
 
     __slots__ = ()
 
@@ -197,14 +200,20 @@ class AsyncEffects(AsyncActing):
         about: Iterable[str] = (),
         **kwargs: Any,
     ) -> Any:
-        """Do something outside, once: intent first, then the call, then its result. Returns the result.
+        """Call an external system once: save the intent, call the tool, save its result. Returns the result.
 
-        key: the same key and arguments again give the stored result; other arguments are KeyReused. call: the tool call that
-        this answers; its result turn lands in the same commit. Without either, every call is a new action. After a crash,
-        calling it again with the same key settles what is in doubt by the tool's rule. approve: ask a person first; Waiting
-        until there is an answer, then call it again with the same key; approve_within: no answer by then is a no. about: whom
-        it is about; so is its result, and what it undoes. Raises
-        Failed for a clear no, InDoubt when a person must settle it, Invalid when an approval has no key to be found by.
+            session.act(charge, 7, key="order-1")
+
+        After a crash, the same call with the same key settles what is in doubt by the tool's rule (docs/tools.md).
+        key: the same key and arguments again return the stored result; other arguments raise KeyReused. Without `key` and
+            `call`, every call is a new effect.
+        call: the model's tool call that this answers. Its result turn lands in the same commit.
+        approve: ask a person this question first. Waiting is raised until there is an answer; then repeat the call with the
+            same key.
+        approve_within: without an answer by then, the answer is no.
+        about: subjects of the effect, of its result, and of its undo.
+
+        Raises Failed for a clear no, InDoubt when a person must settle it, Invalid when an approval has no key to be found by.
         """
         self._caller.check_may_send()
         found = as_tool(tool)
@@ -216,18 +225,22 @@ class AsyncEffects(AsyncActing):
         intent, asked = acting.guarded(found, intent, approve)
         if isinstance(asked, str) and key is None and call is None:
             hint = "act(…, key=…): the same call again finds the answer by it"
-            raise Invalid(f"{found.name} needs an approval, and so a key", path="key", hint=hint)
+            raise Invalid(f"{found.name} needs an approval, so it needs a key", path="key", hint=hint)
         return outcome_of(await self._run(acting.act(found, intent, asked, approve_within)))
 
     async def ask_model(
         self, ask: Callable[..., Any], /, *args: Any, key: str, name: str = "model", about: Iterable[str] = ()
     ) -> Any:
-        """Ask a model once for this key: the answer that is recorded, or a new one, which is recorded before it is given.
+        """Ask a model once for this key: return the recorded answer, or ask, record the answer, and return it.
 
-        Asking changes nothing outside, so an outage spends no key: a call that failed, or was cut off, is planned anew by the
-        next one, and no person is asked (docs/decisions/0094). A refusal stands. args: of `ask`, compared as those of every
-        effect. name: of the effect. about: as for `act`. Raises what `ask` raises; Failed when a guard refuses it, KeyReused
-        for other arguments, Conflict while another caller asks.
+        Asking changes nothing in the outside world, so an outage uses up no key: after a call that failed or was cut off, the
+        next one asks again, and no person is asked (docs/decisions/0094). A guard's refusal stands.
+        args: the arguments of `ask`, compared as those of every effect.
+        name: of the effect.
+        about: as for `act`.
+
+        Raises what `ask` raises; Failed when a guard refuses it, KeyReused for other arguments, Conflict while another caller
+        asks.
         """
         raised: list[Exception] = []
         asking = declared_tool(noting(ask, raised), name=name, kind="idempotent", known=False, fails=(Exception,))
@@ -251,12 +264,15 @@ class AsyncEffects(AsyncActing):
         call: Call | None = None,
         about: Iterable[str] = (),
     ) -> AsyncEffect:
-        """Plan an effect that you carry out yourself: then `dispatch`, act, and `commit` or `fail`.
+        """Plan an effect that you carry out yourself: then call `dispatch`, act, and call `commit` or `fail`.
 
-        The same key and arguments again give the same effect: look at `settled` before you dispatch. A crash after
-        `dispatch` leaves it in doubt: who begins it again finds it so. kind: what the tool is, if it is given by its name.
-        The guards are asked: a refusal withdraws it, and while an approval is asked for, `dispatch` raises Waiting.
-        about: as for `act`. Raises KeyReused, Invalid.
+        The same key and arguments again return the same effect: look at `settled` before you dispatch. A crash after `dispatch`
+        leaves it in doubt, and the next caller that begins it finds it so. The guards are asked: a refusal withdraws the
+        effect, and while an approval is open, `dispatch` raises Waiting.
+        kind: the kind of the tool, if the tool is given by its name.
+        about: as for `act`.
+
+        Raises KeyReused, Invalid.
         """
         found = as_tool(tool) if callable(tool) else None
         name = check_name(found.name if found else tool, "tool")
@@ -271,26 +287,28 @@ class AsyncEffects(AsyncActing):
     async def effects(
         self, *, open: bool = False, about: str | None = None, after: int | str = 0, limit: int = 1_000  # noqa: A002
     ) -> Page[AsyncEffect]:  # fmt: skip
-        """The effects of this session, oldest first. open: those that are not settled. `.next`, for `after=`, is None when
-        that was all.
+        """Return the effects of this session, oldest first. open: only those that are not settled.
+
+        The next page is `after=page.next`; None when there are no more.
         """
         found = await self._read(ledger.effects, after=after, limit=limit, open_only=open, about=about)
         return found.each(lambda record: AsyncEffect(self._caller, self._stream, self._pin, record))
 
 
 class AsyncEffectsAcross(AsyncStoreHandle):
-    """Asking across the store: effects."""
+    """Verbs of a store that ask across all effects."""
 
     __slots__ = ()
 
     @filtered(EffectFilters)
     async def effects(self, asked: EffectFilters) -> Page[AsyncEffect]:
-        """The effects of all sessions and runs of this tenant, newest first.
+        """Return the effects of all sessions and runs of this tenant, newest first.
 
-        in_doubt: those of which nobody knows whether they happened. errors: those with which something went wrong, the last
-        trouble first; `since` and `until` are then of when that was recorded. Both have
-        among them what somebody sent who is gone (`effect.is_left()`), though nobody has recorded the doubt yet. what_if: also
-        what a what-if fork copied from another run (`effect.record.what_if`): nothing was done for those.
+        in_doubt: those whose outcome is unknown.
+        errors: those that went wrong, the latest trouble first; `since` and `until` then mean when the trouble was recorded.
+        what_if: also effects that a what-if fork copied from another run (`effect.record.what_if`): nothing was done for those.
+
+        `in_doubt` and `errors` include effects whose sender is gone (`effect.is_left()`), though the doubt is not recorded yet.
         """
         found = await self._caller.read(orphaned.effects_of_store, orphaned.here(self._caller.core), asked)
         return found.each(lambda each: AsyncEffect(self._caller, each[0], "", each[1]))

@@ -22,7 +22,7 @@ S = TypeVar("S")
 
 
 class AsyncEmitted(AsyncStreamHandle):
-    """The verbs of a session for emitted events and folds."""
+    """Verbs of a session for events of your own."""
 
     __slots__ = ()
 
@@ -35,12 +35,15 @@ class AsyncEmitted(AsyncStreamHandle):
         about: Iterable[str] = (),
         refs: Iterable[object] = (),
     ) -> EventRecord:
-        """Append an event of your own, such as `deploy.finished`. It changes nothing but is kept, chained and
-        fed like all others.
+        """Append an event of your own, such as `deploy.finished`. It changes no other state; it is kept, chained and fed like
+        all events.
 
-        Atomic; not idempotent: with `expect=` the last sequence number that you have seen, a repetition
-        raises Conflict, which carries the current `seq`. about: whom it concerns. refs: turns, decisions …
-        that it refers to. Raises Invalid.
+        Atomic; not idempotent.
+        expect: the last sequence number that you have seen. A repetition then raises Conflict, which carries the current `seq`.
+        about: its subjects.
+        refs: turns, decisions … that it refers to.
+
+        Raises Invalid.
         """
         return await self._write(own_events.emit, kind, data, expect=expect, about=about, refs=refs)
 
@@ -53,10 +56,14 @@ class AsyncEmitted(AsyncStreamHandle):
         about: str | None = None,
         limit: int = 100,
     ) -> Page[EventRecord]:
-        """The events of this session after a sequence number, in order, at most `limit`; of a fork also those
-        before it. `.next`, for `after=`, is None when that was all; what follows a full page may be empty.
+        """Return the events of this session after a sequence number, in order, at most `limit`; for a fork also those before
+        it.
 
-        kind: one kind, or all below a word: `deploy.*`. emitted=True: only your own. about: those about a subject.
+        The next page is `after=page.next`; None when there are no more. The page after a full one may be empty.
+        kind: one kind, or all below a word: `deploy.*`.
+        emitted: True for events of your own only.
+        about: only events about a subject.
+
         Raises Invalid.
         """
         return await self._read(own_events.events, after=after, kind=kind, emitted=emitted, about=about, limit=limit)
@@ -68,12 +75,12 @@ class AsyncEmitted(AsyncStreamHandle):
         at: times.Moment | None = None,
         name: str | None = None,
     ) -> S:
-        """The state that your emitted events add up to: `state = reducer(state, event)`, from `initial`, up
-        to `at` (or now).
+        """Compute a state from your emitted events: `state = reducer(state, event)`, from `initial`, up to `at` (or now).
 
-        With `name=` a snapshot is kept now and then, and the next fold of that name goes on from it: give a
-        changed reducer another name. The state must then be storable (Invalid if it is not). Reads only,
-        otherwise. Raises what `reducer` raises.
+        name: keep a snapshot now and then, from which the next fold of this name continues. Give a changed reducer another
+            name. The state must then be storable (Invalid if it is not).
+
+        Otherwise it only reads. Raises what `reducer` raises.
         """
         upto = await self._read(times.seq_of, at)
         result = await self._read(own_events.fold, reducer, initial, upto=upto, name=name)
@@ -84,26 +91,32 @@ class AsyncEmitted(AsyncStreamHandle):
 
 
 class AsyncEmittedAcross(AsyncStoreHandle):
-    """Asking across the store: events and the feed."""
+    """Verbs of a store for events and the feed."""
 
     __slots__ = ()
 
     @filtered(EventFilters)
     async def events(self, asked: EventFilters) -> Page[EventRecord]:
-        """A page of events of all sessions and runs, newest first; pass its `next` as `after=` for the following one.
+        """Return a page of events of all sessions and runs, newest first. The next page is `after=page.next`.
 
-        kind: one kind, or all below a word: `deploy.*`. since, until: instants or ages ("7d"). session, run: of that one
-        alone. emitted=True: only what `session.emit` made. Raises Invalid.
+        kind: one kind, or all below a word: `deploy.*`.
+        since, until: instants or ages ("7d").
+        session, run: of that one alone.
+        emitted: True for events of `session.emit` only.
+
+        Raises Invalid.
         """
         return await self._caller.read(own_events.events_across, asked)
 
     async def feed(self, after: str | None = None, limit: int = 100, wait: Duration | None = None) -> Page[EventRecord]:
-        """Every event of the tenant after a cursor (None: from the beginning), oldest first; `next` is the
-        cursor to go on with.
+        """Return every event of the tenant after a cursor (None: from the beginning), oldest first. Continue with
+        `after=page.next`.
 
-        Nothing is ever skipped: what is not yet committed comes later. The position is yours to keep;
-        `subscribe` keeps it for you. `wait` asks again for so long when there is nothing. Raises Invalid;
-        Stale for a cursor of before a restore.
+        Nothing is ever skipped: an event that is not yet committed comes later. You keep the cursor; `subscribe` keeps it for
+        you.
+        wait: when there is nothing, ask again for so long.
+
+        Raises Invalid; Stale for a cursor from before a restore.
         """
         patience = self._caller.patience(wait)
         page = await self._caller.read(feed.read, after, limit)
@@ -112,11 +125,11 @@ class AsyncEmittedAcross(AsyncStoreHandle):
         return page
 
     async def feed_end(self) -> str:
-        """The cursor at the end of the feed: `feed(after=…)` then gives only what comes from now on."""
+        """Return the cursor at the end of the feed: `feed(after=…)` then gives only newer events."""
         return await self._caller.read(feed.end)
 
     async def feed_held_by(self) -> str | None:
-        """The transaction that holds back the feed on PostgreSQL, in words (process, application, age); None if nothing does."""
+        """Describe the transaction that holds back the feed on PostgreSQL (process, application, age); None if nothing does."""
         return await self._caller.read(feed.held_by)
 
     async def subscribe(
@@ -128,12 +141,14 @@ class AsyncEmittedAcross(AsyncStoreHandle):
         stream: str | None = None,
         consumers: int | None = None,
     ) -> AsyncSubscription:
-        """A reader of the feed that keeps its position under a name: one that exists continues where it was.
+        """Return a reader of the feed that keeps its position under a name. An existing one continues where it was. Idempotent.
 
-        start: "beginning" or "end", for a new one. kinds: only these, such as `["turn.*", "deploy.finished"]`. stream:
-        only those of a session, or of a run as `run:ID`. consumers: how many batches may be under way at once; with 1,
-        the default, events come in order. Idempotent. Raises Invalid, NotFound (the stream), and Conflict when the
-        subscription exists with other kinds or another stream.
+        start: "beginning" or "end", for a new one.
+        kinds: only these, such as `["turn.*", "deploy.finished"]`.
+        stream: only events of a session, or of a run as `run:ID`.
+        consumers: how many batches may be under way at once. With 1, the default, events come in order.
+
+        Raises Invalid, NotFound (the stream), and Conflict when the subscription exists with other kinds or another stream.
         """
         wanted = {"kinds": kinds, "stream": stream, "consumers": consumers}
         await self._caller.write(subscriptions.subscribe, name, start, **wanted)

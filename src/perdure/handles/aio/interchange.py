@@ -1,4 +1,4 @@
-"""Handles for bundles: sessions, scopes and runs that leave a store in one file, and come into another."""
+"""Handles for bundles: files that carry sessions, scopes and runs from one store into another."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class AsyncInterchange(AsyncStoreHandle):
-    """Bundles, on their way out and in."""
+    """Verbs of a store for bundles, out and in."""
 
     __slots__ = ()
 
@@ -31,11 +31,13 @@ class AsyncInterchange(AsyncStoreHandle):
         everything: bool = False,
         progress: Callable[[int, int], None] | None = None,
     ) -> Exported:
-        """Write a bundle of these sessions (or scopes, or runs; or everything of this tenant) into a new file.
+        """Write a bundle of these sessions, scopes or runs (or of everything of this tenant) into a new file.
 
-        With a session come its runs, and the parents of a fork up to where it was forked. The same content gives the same
-        bytes. Atomic: after a crash the file is there whole or not at all. progress: called with (events done, in all).
-        Raises NotFound for a name, Conflict when the file exists, Damaged when something is not what was written.
+        A session brings its runs, and the origins of a fork up to where it was forked. The same content gives the same bytes.
+        Atomic: after a crash the file is there whole or not at all.
+        progress: called with (events done, events in all).
+
+        Raises NotFound for a name, Conflict when the file exists, Damaged when stored data is not what was written.
         """
         chosen = bundle_out.Chosen([*sessions], [*scopes], [*runs], everything)
         caller = self._caller
@@ -43,7 +45,7 @@ class AsyncInterchange(AsyncStoreHandle):
         return await caller.work(task)
 
     async def export_incident(self, path: str | Path, run: str) -> Exported:
-        """Write a bundle of one run, the runs that it started and its session, with a page that explains it to people."""
+        """Write a bundle of one run, the runs that it started and its session, with a page that explains the run to people."""
         caller = self._caller
         chosen = await caller.read(incident.chosen, run)
         page = partial(incident.page, run=run, store=caller.core.uid, epoch=caller.core.epoch)
@@ -60,9 +62,11 @@ class AsyncInterchange(AsyncStoreHandle):
     ) -> Learnt:
         """Write these sessions (or all of this tenant) as rows to learn from: `openai`, `trl`, `preferences` or `atif`.
 
-        A second new file, `PATH.lineage.jsonl`, says of each row where it came from, what came of it and what people corrected.
-        The same state gives the same bytes. Each file is there whole or not at all. outcome: only sessions that `worked`,
-        `failed`, or of which that is `unknown`. Raises NotFound for a name, Conflict when a file exists, Invalid for a word.
+        A second new file, `PATH.lineage.jsonl`, gives the origin, outcome and corrections of each row. The same state gives the
+        same bytes. Each file is there whole or not at all.
+        outcome: only sessions that `worked`, `failed`, or whose outcome is `unknown`.
+
+        Raises NotFound for a name, Conflict when a file exists, Invalid for an unknown format or outcome.
         """
         caller = self._caller
         task = partial(
@@ -71,9 +75,10 @@ class AsyncInterchange(AsyncStoreHandle):
         return await caller.work(task)
 
     async def readable(self, sessions: Iterable[str] = (), *, runs: Iterable[str] = ()) -> Readable:
-        """Everything in these sessions and runs, for reading: `.sessions` and `.runs` as records, `.markdown()` as a page.
+        """Return everything in these sessions and runs for reading: `.sessions` and `.runs` as records, `.markdown()` as a
+        page.
 
-        NotFound for a name.
+        Raises NotFound for a name.
         """
         caller = self._caller
         found = await caller.read(bundle_out.readable, [*sessions])
@@ -89,13 +94,16 @@ class AsyncInterchange(AsyncStoreHandle):
         dry_run: bool = False,
         progress: Callable[[int, int], None] | None = None,
     ) -> Imported:
-        """Take the streams of a bundle into this tenant of this store. names: what its sessions are to be called here.
+        """Import the streams of a bundle into this tenant of this store.
 
         Everything is verified before anything is written, and then written in one commit. Importing it again changes nothing; a
-        bundle that goes on where this store has a stream's beginning adds the rest. Runs that are not over come parked, and
-        whatever is open in a copy is doubt: it never acts as if it were its original. dry_run: only say what would be done.
-        Raises Invalid, TooLarge or Damaged for what is no sound bundle, Conflict (with the stream, and the number of the event)
-        where this store has another. Nothing is written then.
+        bundle that continues a stream of this store adds the rest. Unfinished runs arrive parked, and every open effect of a
+        copy is in doubt: a copy never acts as if it were its original.
+        names: new names for its sessions.
+        dry_run: only report what would be done.
+
+        Raises Invalid, TooLarge or Damaged for a file that is no sound bundle, Conflict (with the stream and the number of the
+        event) where this store has other events. Nothing is written then.
         """
         caller, source, called = self._caller, Path(path), dict(names or {})
         looked = await caller.work(bundle_in.look, source, progress)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class AsyncMemory(MemoryFacts, AsyncStreamHandle):
-    """One memory. Shows what was last known of it; each verb and `refresh` bring that up to date."""
+    """One memory, as it was last read. Each verb and `refresh` bring it up to date."""
 
     __slots__ = ("_record",)
 
@@ -35,7 +35,7 @@ class AsyncMemory(MemoryFacts, AsyncStreamHandle):
         self._record = record
 
     async def refresh(self) -> AsyncMemory:
-        """Look again; returns itself."""
+        """Read the memory again; returns itself."""
         self._record = await self._read(memories.memory, self.seq)
         return self
 
@@ -54,11 +54,11 @@ class AsyncMemory(MemoryFacts, AsyncStreamHandle):
         valid_to: Instant | None = None,
         checks: Iterable[object] = (),
     ) -> AsyncMemory:
-        """Replace it by a new memory, which is returned; each names the other. Atomic.
+        """Replace it by a new memory, which is returned. Each names the other. Atomic.
 
-        The new one holds from `valid_from` (default: now) on, and the old one until then. Without `kind`, `about` and
-        `tags` the new one has those of the old. Raises Conflict if it is live no more (its `facts` say by which it was
-        superseded): so repeating it after a crash is refused, or with the same `key` gives the same memory.
+        The new memory holds from `valid_from` (default: now) on, and the old one until then. It has the kind, subjects and tags
+        of the old one unless they are given. Raises Conflict if the old one is no longer live (`facts` says by which it was
+        superseded). So a repetition after a crash is refused, or returns the same memory if it has the same `key`.
         """
         self._record, new = await self._write(
             memories.supersede, self.seq, text, because=because, key=key, kind=kind, source=source, about=about,
@@ -68,12 +68,12 @@ class AsyncMemory(MemoryFacts, AsyncStreamHandle):
         return AsyncMemory(self._caller, self._stream, self._pin, new)
 
     async def confirm(self, because: str | None = None, *, about: Iterable[str] = ()) -> AsyncMemory:
-        """Say that it still holds, now; returns itself. Atomic. Raises Conflict if it is live no more."""
+        """Record that it still holds, now; returns itself. Atomic. Raises Conflict if it is no longer live."""
         self._record = await self._write(memories.confirm, self.seq, because=because, about=about)
         return self
 
     async def forget(self, because: str, *, about: Iterable[str] = ()) -> AsyncMemory:
-        """Let it be found no more; returns itself. Atomic; again it changes nothing.
+        """Hide it from recall and search; returns itself. Atomic; a second time it changes nothing.
 
         Its text stays in the log, which never changes; erasing is another verb. Raises Conflict if it was superseded.
         """
@@ -85,8 +85,9 @@ class AsyncMemory(MemoryFacts, AsyncStreamHandle):
 
 
 class AsyncHit:
-    """A memory that was recalled: how well it fits (scores of one recall can be compared), why, and whether it still holds,
-    with what came of each of its checks.
+    """A memory that was recalled: its score, why it fits, and whether it still holds.
+
+    Scores of one recall can be compared. `outcomes` has the outcome of each of its checks; `standing` sums them up.
     """
 
     __slots__ = ("memory", "outcomes", "score", "standing", "why")
@@ -100,7 +101,7 @@ class AsyncHit:
 
     @property
     def ref(self) -> Ref:
-        """How others refer to the memory: `session.say(…, shown=hits)`."""
+        """The reference to the memory, as in `session.say(…, shown=hits)`."""
         return self.memory.ref
 
     def __repr__(self) -> str:
@@ -108,7 +109,7 @@ class AsyncHit:
 
 
 class AsyncChecked:
-    """A memory, value, decision or task that carries checks: whether it still holds, and what came of each.
+    """A memory, value, decision or task that carries checks: whether it still holds, and the outcome of each check.
 
     name: its number in its session or scope, or the name of a value. memory: its handle, if it is a memory.
     """
@@ -144,7 +145,7 @@ async def _recall(
 
 
 class AsyncMemories(AsyncStreamHandle):
-    """The memories of a session or scope."""
+    """Verbs of a session or scope for memories."""
 
     __slots__ = ()
 
@@ -162,14 +163,19 @@ class AsyncMemories(AsyncStreamHandle):
         valid_to: Instant | None = None,
         checks: Iterable[object] = (),
     ) -> AsyncMemory:
-        """Write down what is to be known beyond this run. Atomic; with a `key`, saying it again gives the same memory.
+        """Record knowledge that outlives this run. Atomic; with a `key`, a repetition returns the same memory.
 
-        It lives here: in this session, or in this scope, where every session that is labelled with its name reads it.
+        It lives in this session, or in this scope, where every session that is labelled with the scope's name reads it.
+        `recall` finds it as soon as this returns; it waits for no index.
+        kind: fact, preference, workflow, snippet, lesson, failed_approach, rule, correction, vocabulary, map or document.
         source: turns, decisions, events (anything with a `ref`), or texts: "file:Makefile", "commit:1a2b", "https://…".
-        about: the subjects that it names. confidence: from 0 to 1. valid_from, valid_to: for which time it holds.
-        checks: what must be so for it to hold (`perdure.FileHash`, `GitRef`, `Age` …): looked at whenever it is recalled.
-        Raises KeyReused (the key stands for another text), Invalid, TooLarge or NotFound with the path of what is wrong;
-        nothing is written then. It is found by `recall` as soon as this returns, and waits for no index.
+        about: the subjects that it names.
+        confidence: from 0 to 1.
+        valid_from, valid_to: the time for which it holds.
+        checks: conditions under which it holds (`perdure.FileHash`, `GitRef`, `Age` …), looked at whenever it is recalled.
+
+        Raises KeyReused (the key stands for another text), Invalid, TooLarge or NotFound with the path; nothing is written
+        then.
         """
         record = await self._write(
             memories.remember, text, kind=kind, key=key, source=source, about=about, tags=tags, confidence=confidence,
@@ -187,20 +193,20 @@ class AsyncMemories(AsyncStreamHandle):
         about: Iterable[str] = (),
         tags: Iterable[str] = (),
     ) -> AsyncMemory:
-        """Write down that somebody corrected the agent, and the rule that follows, in one commit; returns the rule.
+        """Record that somebody corrected the agent, and the rule that follows, in one commit; returns the rule.
 
-        The rule's `refs` name the correction. With a `key`, saying it again gives the same two.
+        The rule's `refs` name the correction. With a `key`, a repetition returns the same two.
         """
         _, ruled = await self._write(making.correct, text, rule=rule, key=key, source=source, about=about, tags=tags)
         return AsyncMemory(self._caller, self._stream, self._pin, ruled)
 
     async def rule_from(self, decision: object, *, tags: Iterable[str] | None = None) -> AsyncMemory:
-        """Make a rule of a decision, which becomes its source. Atomic; again it gives the same rule."""
+        """Make a rule of a decision, which becomes its source. Atomic; a repetition returns the same rule."""
         record = await self._write(making.rule_from, decision, tags=tags)
         return AsyncMemory(self._caller, self._stream, self._pin, record)
 
     async def workflow_from(self, run: object, *, text: str | None = None, tags: Iterable[str] = ()) -> AsyncMemory:
-        """Make a workflow of a run that completed: its steps and effects by name. Atomic; again it gives the same one.
+        """Make a workflow of a completed run: its steps and effects by name. Atomic; a repetition returns the same workflow.
 
         run: a run's handle, record or id. Raises Refused if it has not completed, NotFound if there is none.
         """
@@ -208,13 +214,13 @@ class AsyncMemories(AsyncStreamHandle):
         return AsyncMemory(self._caller, self._stream, self._pin, record)
 
     async def memory(self, seq: int) -> AsyncMemory:
-        """The memory with this number. Raises NotFound."""
+        """Return the memory with this number. Raises NotFound."""
         record = await self._read(memories.memory, seq)
         return AsyncMemory(self._caller, self._stream, self._pin, record)
 
     @filtered(OwnMemoryFilters)
     async def memories(self, asked: OwnMemoryFilters) -> Page[AsyncMemory]:
-        """The memories of this very session or scope, newest first.
+        """Return the memories of this session or scope alone, newest first.
 
         status: "live", "superseded", "forgotten", or None for all. unread: only those that no recall has returned yet.
         """
@@ -237,18 +243,23 @@ class AsyncMemories(AsyncStreamHandle):
         urls: Iterable[str] = (),
         models: Iterable[str] | None = None,
     ) -> Results[AsyncHit]:
-        """The memories that answer a question best, at most `k`. A query is only words; quotes and operators are text.
+        """Return the memories that answer a question best, at most `k`. The query is plain words; quotes and operators are
+        text.
 
-        It reads this session, the scopes that its labels name, and the scope `tenant`; or the `scopes` that are named
-        ("session": this one). at: what held at that instant, superseded memories included. tags, about: it has all of these.
-        Everything that was committed before is found. Returned memories are counted as used; beyond that it writes only the
-        index.
-        Checks of what it returns are run, for a second at most; each hit's `standing` is holds, stale or unknown. root: what
-        their relative paths start from, instead of the folder that the writer was in. commands: the commands, as lists, that
-        checks may run: no other one is. urls: the addresses below which checks may ask for pages. models: those that are
-        offered now.
-        Raises Invalid (an empty query), NotFound (a scope that is not there), TimedOut (a very large backlog is being indexed:
-        again continues), and Refused inside `atomic`.
+        It reads this session, the scopes that its labels name, and the scope `tenant`. Everything that was committed before is
+        found. Returned memories are counted as used; besides that it writes only the index.
+        scopes: read these scopes instead ("session": this session).
+        at: memories that held at that instant, superseded ones included.
+        tags, about: only memories that have all of these.
+
+        Checks of the returned memories are run, for a second at most; the `standing` of each hit is holds, stale or unknown.
+        root: the folder from which relative paths of checks start, instead of the folder of the writer.
+        commands: the commands, as lists, that checks may run; no other is run.
+        urls: the addresses below which checks may ask for pages.
+        models: the models that are offered now.
+
+        Raises Invalid (an empty query), NotFound (no such scope), TimedOut (a very large backlog is being indexed: call it
+        again to continue), and Refused inside `atomic`.
         """
         asked = {"k": k, "kinds": kinds, "scopes": scopes, "at": at, "tags": tags, "about": about, "since": since}
         return await _recall(
@@ -257,7 +268,7 @@ class AsyncMemories(AsyncStreamHandle):
 
 
 class AsyncMemoriesAcross(AsyncStoreHandle):
-    """Asking across the store: memories, and everything that was said, decided and done."""
+    """Verbs of a store that ask across all memories, and across everything that was said, decided and done."""
 
     __slots__ = ()
 
@@ -276,7 +287,7 @@ class AsyncMemoriesAcross(AsyncStoreHandle):
         urls: Iterable[str] = (),
         models: Iterable[str] | None = None,
     ) -> Results[AsyncHit]:
-        """The memories of all sessions and scopes of this tenant that answer a question best; see `session.recall`."""
+        """Return the memories of all sessions and scopes of this tenant that answer a question best; see `session.recall`."""
         asked = {"k": k, "kinds": kinds, "at": at, "tags": tags, "about": about, "since": since}
         return await _recall(self._caller, None, query, asked, checking.looking_at(root, commands, urls, models))
 
@@ -288,10 +299,11 @@ class AsyncMemoriesAcross(AsyncStoreHandle):
         urls: Iterable[str] = (),
         models: Iterable[str] | None = None,
     ) -> list[AsyncChecked]:
-        """Everything of this tenant that carries checks, each with their outcomes now: live memories, newest first, then values,
-        decisions in force and unfinished tasks; and the tasks whose claimer has died.
+        """Return everything of this tenant that carries checks, each with the outcomes of its checks now.
 
-        Looks through all of them, ten seconds at most for the checks of each hundred. The arguments are as in `session.recall`.
+        Live memories come first, newest first, then values, decisions in force and unfinished tasks, and the tasks whose
+        claimer has died. Looks through all of them, for ten seconds at most for the checks of each hundred. The arguments are
+        as in `session.recall`.
         """
         looking = checking.looking_at(root, commands, urls, models, stale.PAGE_SECONDS)
         caller = self._caller
@@ -299,12 +311,13 @@ class AsyncMemoriesAcross(AsyncStoreHandle):
         return [AsyncChecked(caller, each) for each in found]
 
     async def index(self, tell: Callable[[str, int, int], None] | None = None) -> Indexed:
-        """Bring the index up to date, and the vectors where the store has an embedding, however long it takes.
+        """Bring the index up to date, and the vectors if the store has an embedding, however long it takes.
 
-        Nobody has to call it: a search indexes what was said since the last one, and embeds a few texts. It is for large
-        backlogs, for another embedding, and for the background (`perdure index`). Stopped anywhere, the next call continues.
-        tell: called with "events" or "vectors", how many are done, and of how many. Raises ReadOnly, and Unavailable or Invalid
-        when the embedding fails: what was done is kept.
+        You need not call it: a search indexes everything since the last one, and embeds a few texts. It is for large backlogs,
+        for another embedding, and for the background (`perdure index`). If it is stopped anywhere, the next call continues.
+        tell: called with "events" or "vectors", how many are done, and of how many.
+
+        Raises ReadOnly, and Unavailable or Invalid when the embedding fails; work that was done is kept.
         """
         self._caller.check_may_search()
         return await self._caller.work(upkeep.bring_up_to_date, self._caller.core, self._caller.tenant, tell)
@@ -323,11 +336,13 @@ class AsyncMemoriesAcross(AsyncStoreHandle):
         until: Instant | None = None,
         limit: int = 10,
     ) -> Results[Found]:
-        """Everything that was said, decided, done and remembered and shares words with a query, best first.
+        """Return everything that was said, decided, done or remembered and shares words with a query, best first.
 
         kinds: of turn, summary, decision, task, effect, event, result (of calls, effects, steps and runs), memory.
-        session: in this session and its runs. scopes: in these scopes, besides the session if one is named.
-        tags, about: it has all of these; tasks have labels for tags, and what has no tags is not found by them.
+        session: in this session and its runs.
+        scopes: in these scopes, besides the session if one is named.
+        tags, about: only things that have all of these. The labels of a task count as tags.
+
         Everything that was committed before is found; each result says why. Raises as `session.recall` does.
         """
         self._caller.check_may_search()
@@ -339,9 +354,10 @@ class AsyncMemoriesAcross(AsyncStoreHandle):
 
     @filtered(MemoryFilters)
     async def memories(self, asked: MemoryFilters) -> Page[AsyncMemory]:
-        """The memories of all sessions and scopes of this tenant, newest first; the filters as in a session's.
+        """Return the memories of all sessions and scopes of this tenant, newest first. The filters are those of
+        `session.memories`.
 
-        since, until: instants ("2026-01-31", a datetime) or ages ("7d"). The page's `next` goes into `after`.
+        since, until: instants ("2026-01-31", a datetime) or ages ("7d"). The next page is `after=page.next`.
         """
         found = await self._caller.read(memories.memories_of_store, asked)
         return found.each(lambda each: AsyncMemory(self._caller, each[0], "", each[1]))

@@ -1,8 +1,7 @@
-"""Recovery: what those who died left behind. Runs are driven on; effects of sessions are settled as far as rules can.
+"""Recovery of the work of dead processes: their runs are driven on, and effects of sessions are settled as far as rules can.
 
 An effect that no rule can settle, or whose tool is not declared in this process, stays visible. Callers: users, and the worker
-when it
-starts. Keeps P4, P13.
+when it starts. Keeps P4, P13.
 """
 
 from __future__ import annotations
@@ -33,21 +32,20 @@ LOOKED_AT = 1_000  # effects that are read at once
 
 
 class AsyncRecovery(AsyncRuns):
-    """Going on with what others left."""
+    """Verbs of a store for continuing the work of dead processes."""
 
     __slots__ = ()
 
     async def recover(
         self, agents: Iterable[Callable[..., Any]] = (), *, tools: Iterable[Callable[..., Any]] = ()
     ) -> Recovered:
-        """Go on here with what the dead left: drive their runs, and settle the effects of sessions as far as rules can.
+        """Continue the work of dead processes here: drive their runs, and settle the effects of sessions as far as rules can.
 
-        agents, tools: what to do it with, besides those that were declared in this process; what belongs to others is left.
-        Returns the runs as they stand then, the effects that were settled, and those that wait for a person or a later time:
-        they stay visible in `store.asks()` and `store.effects(state="in_doubt")`. One that a probe finds absent is planned
-        again: whoever acts next with its key sends it. A run or effect that cannot be read is named, and keeps nothing else from
-        continuing.
-        Safe to call again and at any time.
+        Returns the runs as they stand afterwards, the effects that were settled, and those that wait for a person or a later
+        time, which stay visible in `store.asks()` and `store.effects(state="in_doubt")`. An effect that a probe finds absent is
+        planned again, and the next caller that acts with its key sends it. A run or effect that cannot be read is named, and
+        does not hold back the others. Safe to call again and at any time.
+        agents, tools: those to use, besides those that were declared in this process. Work of other agents and tools is left.
         """
         known = {**DECLARED, **{found.name: found for found in map(as_tool, tools)}}
         driven, damaged = await self._drive_left(agents)
@@ -63,10 +61,9 @@ class AsyncRecovery(AsyncRuns):
         return Recovered(tuple(driven), tuple(settled), tuple(waiting), tuple(damaged))
 
     async def recoverable(self, agents: Iterable[Callable[..., Any]] = ()) -> Recovered:
-        """The work that `recover` would take, as it stands: runs that it would drive, and (as `waiting`) effects of sessions in
-        doubt.
+        """Return the work that `recover` would take now: runs to drive, and (as `waiting`) effects of sessions in doubt.
 
-        Reads alone. Others may take them first: `recover` decides anew.
+        Only reads. Another process may take it first: `recover` decides anew.
         """
         streams = await self._caller.read(untaken.left_runs, self._known(agents), self._caller.core)
         driven = [await self._caller.read(runs.run, stream) for stream in streams]
@@ -78,12 +75,16 @@ class AsyncRecovery(AsyncRuns):
         return Recovered(tuple(driven), (), tuple(doubts))
 
     async def declare_gone(self, who: str, *, apply: bool = False, force: bool = False) -> list[EffectRecord]:
-        """Say that a machine, or a holder by its id, is gone for good: what it left open is in doubt, and it sends no more.
+        """Declare that a machine, or a holder by its id, is gone for good: its open effects are in doubt, and it sends no more.
 
-        `perdure workers` shows the names that `who` takes. Gives the effects that this is about; without `apply` nothing is
-        changed. After it a probe's Absent is final once `lands_within` has passed, and no person is asked. You are believed: one
-        that lives sends twice. Recorded with each effect, by this actor. NotFound if nothing of it is open; Conflict while it
-        gives signs of life, unless `force`. Idempotent; after a crash say it again.
+        Returns these effects. Afterwards a probe's Absent is final once `lands_within` has passed, and no person is asked.
+        Perdure believes you: a machine that still lives sends twice. Recorded with each effect, by this actor. Idempotent;
+        after a crash, call it again.
+        who: a name that `perdure workers` shows.
+        apply: without it nothing is changed.
+        force: even though it gives signs of life; otherwise that is a Conflict.
+
+        Raises NotFound if nothing that it sent is open.
         """
         found = await self._caller.read(gone_machines.left_by, who)
         if not found:
@@ -94,7 +95,9 @@ class AsyncRecovery(AsyncRuns):
                 self._caller.core.liveness.is_held(holder) or await self._caller.read(presence.is_alive, holder)
             ):
                 raise Conflict(
-                    f"{holder} gives signs of life", path="who", hint="stop it first; force=True if you know better"
+                    f"{holder} gives signs of life",
+                    path="who",
+                    hint="stop it first; or pass force=True (--force) if you know that it is gone",
                 )
         if not apply:
             return [record for _, record in found]

@@ -1,4 +1,4 @@
-"""Handles for requests: work that is done once under a key, and questions to people in a session."""
+"""Handles for requests: work that is carried out once for a key, and questions to people in a session."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ T = TypeVar("T")
 
 
 class AsyncRequests(AsyncStreamHandle):
-    """Requests that a caller may repeat after a lost answer."""
+    """Verbs of a session for requests that a caller may repeat after a lost answer."""
 
     __slots__ = ()
 
     async def once(self, key: str, fn: Callable[[Atomic], T], *, asked: Any = None, about: Iterable[str] = ()) -> T:
-        """Run `fn(tx)` as `store.atomic` does, once for this key: again gives the answer that it gave then.
+        """Run `fn(tx)` as `store.atomic` does, once for this key. A repetition returns the first answer.
 
-        Atomic: the answer is recorded in the commit of the work, so a crash leaves both or neither. asked: what the key
-        stands for; a key that comes again with something else is KeyReused. The answer is plain data (Invalid if it is
-        not), and what `fn` raises is not kept: the same again tries again. Keys belong to the session. about: whom the answer
-        is about, besides those of the session.
+        Atomic: the answer is recorded in the commit of the work, so a crash leaves both or neither. The answer is plain data
+        (Invalid if it is not). An exception of `fn` is not kept: a repetition tries again. Keys belong to the session.
+        asked: the input that the key stands for. The same key with other input raises KeyReused.
+        about: subjects of the answer, besides those of the session.
         """
         work = plain(fn, "fn")
 
@@ -53,13 +53,16 @@ class AsyncRequests(AsyncStreamHandle):
         timeout: Duration | None = None,
         about: Iterable[str] = (),
     ) -> WaitRecord:
-        """Ask a person something. Atomic; two calls ask twice. `store.asks()` lists it, `store.answer(ask.id, …)` answers it.
+        """Ask a person a question. `store.asks()` lists it, `store.answer(ask.id, …)` answers it. Atomic; two calls ask twice.
 
-        choices: what may be answered; without, anything. timeout: after it nobody can answer any more. about: whom
-        the question is about, and so its answer. Raises Invalid.
+        choices: the possible answers; without them, anything.
+        timeout: the time after which it can no longer be answered.
+        about: subjects of the question and its answer.
+
+        Raises Invalid.
         """
         return await self._write(requests.ask, question, choices=choices, detail=detail, timeout=timeout, about=about)
 
     async def asked(self, seq: int) -> WaitRecord:
-        """The question with this number, as it stands now. Raises NotFound."""
+        """Return the question with this number, as it stands now. Raises NotFound."""
         return await self._read(waits.wait, seq)

@@ -1,6 +1,7 @@
-"""The argument of an agent's function: the run. Everything that it does through it is recorded at its place, and done once.
+"""The run, as the function of an agent gets it. Everything that the agent does through it is recorded at its place, and done
+once.
 
-Thin: each verb checks what it is given and runs a generator of `runtime/` through the shell of the run. See docs/decisions/0007
+Thin: each verb checks its arguments and runs a generator of `runtime/` through the shell of the run. See docs/decisions/0007
 and 0031.
 """
 
@@ -40,7 +41,7 @@ NOW = Known("run.now", is_async=False)
 
 
 class AsyncRun(DrivenFacts):
-    """A run, as its agent sees it. Deterministic code goes between its verbs; whatever is not goes into a step."""
+    """A run, as its agent sees it. Code between its verbs must do the same at every replay; everything else goes into a step."""
 
     __slots__ = ("_branch", "_driving", "_shell")
 
@@ -77,15 +78,16 @@ class AsyncRun(DrivenFacts):
         retries: int | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Call a function that changes nothing outside, and keep what it gives: on replay it is not called again.
+        """Call a function that changes nothing in the outside world, and keep its result: on replay it is not called again.
 
-        One commit. It may run again after a crash that came before its result was kept. An exception comes as Failed with its
-        name as `code`, now and at every replay; it is kept when the program continues after it.
-        Raises Refused for a tool that is not `read`, Invalid for what cannot be kept.
+        One commit. The function may run again after a crash that came before its result was kept. An exception is raised as
+        Failed with its name as `code`, now and at every replay; it is kept when the program continues after it.
+        timeout: of one attempt; after it, Failed with the code `Overdue`. A coroutine is then cancelled; a sync function is
+            left behind in its thread and its result is dropped.
+        retries: how often it is tried again, with growing pauses, unless it raised Failed. Attempts are not recorded.
 
-        timeout: of one attempt; Failed with the code `Overdue` after it. A coroutine is cancelled then, a sync function is left
-        behind in its thread and what it gives is dropped. retries: how often it is tried again, with pauses that grow, unless it
-        raised Failed; attempts are not recorded. Both default to what a `read` tool declares.
+        Both default to the declaration of a `read` tool. Raises Refused for a tool that is not `read`, Invalid for a result
+        that cannot be kept.
         """
         known = known_of(self._driving, fn, timeout, retries)
         return await self._shell.run(step(self._driving, self._here(), known, fn, args, kwargs, {}))
@@ -127,19 +129,21 @@ class AsyncRun(DrivenFacts):
         retries: int | None = None,
         **kwargs: Any,
     ) -> Any:
-        """A step that calls a model: its input is kept by reference, with its pins and what its answer says of its `usage`.
+        """Call a model, as a step whose input is kept by reference, with its pins and the `usage` in its answer.
 
-        `store.run(…).input_of(step)` reads it back. Messages that grow cost what they grow by. A call that failed keeps the
-        digest of its input alone. timeout, retries: as for `step`.
+        `store.run(…).input_of(step)` reads the input back. Messages that grow cost only their growth. A call that failed keeps
+        only the digest of its input.
+        timeout, retries: as for `step`.
         """
         known, notes = known_of(self._driving, fn, timeout, retries), {"model": named_args(pins, "pins")}
         return await self._shell.run(step(self._driving, self._here(), known, fn, args, kwargs, notes))
 
     async def atomic(self, fn: Callable[[Atomic], R]) -> R:
-        """Several verbs on sessions and scopes, as `store.atomic`, in the very commit that records them as a step of this run.
+        """Write to sessions and scopes, as `store.atomic`, in the very commit that records it as a step of this run.
 
-        So they land exactly once: `await run.atomic(lambda tx: tx.session("a").say("user", "x").seq)`. Its result is kept:
-        plain data, of what a handle gives its `.seq`, `.id` or `.value`. Raises Failed for anything else: nothing is written.
+        So the writes land exactly once: `await run.atomic(lambda tx: tx.session("a").say("user", "x").seq)`. The result is
+        kept, and so must be plain data: return the `.seq`, `.id` or `.value` of a handle. Raises Failed for anything else;
+        nothing is written then.
         """
         name = check_name(getattr(fn, "__name__", "atomic"), "step")
         about = (run_atomic_step, plain(fn, "fn"), self._shell.caller)
@@ -150,16 +154,16 @@ class AsyncRun(DrivenFacts):
         return done.result
 
     async def now(self) -> datetime:
-        """The time, as it was when this place was first reached."""
+        """Return the time at which this place was first reached: the same at every replay."""
         clock = self._driving.core.clocks.now
         return to_datetime(await self._shell.run(step(self._driving, self._here(), NOW, clock, (), {}, {})))
 
     def uuid(self) -> uuid.UUID:
-        """A UUID that belongs to this place: the same at every replay. Writes nothing."""
+        """Return a UUID that belongs to this place: the same at every replay. Writes nothing."""
         return uuid.UUID(bytes=self._drawn()[:16], version=4)
 
     def random(self) -> float:
-        """A number from 0 to 1 that belongs to this place: the same at every replay. Writes nothing."""
+        """Return a number from 0 to 1 that belongs to this place: the same at every replay. Writes nothing."""
         return int.from_bytes(self._drawn()[:7]) / 2**56
 
     def _drawn(self) -> bytes:
@@ -199,12 +203,14 @@ class AsyncRun(DrivenFacts):
         about: Iterable[str] = (),
         **kwargs: Any,
     ) -> Any:
-        """Do something outside, once, whatever crashes: intent first, then the call, then its result.
+        """Call an external system once, whatever crashes: save the intent, call the tool, save its result. Returns the result.
 
-        approve: ask a person first; the answer binds to this very call. approve_within: no answer by then is a no. Doubt is
-        settled by the tool's rule; where that needs a person, the run waits. about: whom it is about, besides those of the run.
-        Raises Failed when it is known not to have
-        happened.
+        Doubt is settled by the tool's rule (docs/tools.md); where that needs a person, the run waits.
+        approve: ask a person this question first. The answer binds to this very call.
+        approve_within: without an answer by then, the answer is no.
+        about: subjects of the effect, besides those of the run.
+
+        Raises Failed when it is known not to have happened.
         """
         found = as_tool(tool)
         found.check_free(approve=approve, approve_within=approve_within, about=about or None)
@@ -224,29 +230,33 @@ class AsyncRun(DrivenFacts):
         retries: int | None = None,
         **kwargs: Any,
     ) -> Reply:
-        """Call a model as `model` does, and carry out the calls that its answer makes, in order and each once.
+        """Call a model as `model` does, and carry out the calls in its answer, in order and each once.
 
-        Its answer has `calls`: a list of `Call`, or of mappings with id, tool and args. It lands with all of them planned, and
-        each result with the next dispatch: N effects take N + 1 commits. A call that fails, is refused, or means nothing has
-        an error for its answer, and the others go on. Tools that only read are steps. Invalid if `calls` is no such list, or a
-        call has no id of its own: nothing is sent then. timeout, retries: of the model's call, as for `step`.
+        The answer has `calls`: a list of `Call`, or of mappings with id, tool and args. It lands with all of them planned, and
+        each result with the next dispatch: N effects take N + 1 commits. A call that fails, is refused, or fits no tool has an
+        error for its answer, and the others continue. Tools that only read are steps.
+        timeout, retries: of the model's call, as for `step`.
+
+        Raises Invalid if `calls` is no such list, or a call has no id of its own; nothing is sent then.
         """
         known, noted = known_of(self._driving, fn, timeout, retries), named_args(pins, "pins")
         responding = outward.respond(self._driving, self._here(), known, fn, args, kwargs, tools, noted)
         return await self._shell.run(responding)
 
     def saga(self) -> AsyncSaga:
-        """`async with run.saga(): …`: if what is inside fails or is cancelled, what it did outside is undone, newest first.
+        """Undo everything inside, newest first, if the block fails or is cancelled: `async with run.saga(): …`.
 
-        Inside is what is done in this line of work, and in those that begin there; one that was begun before is not.
+        The block covers the effects of this line of work, and of those that begin inside it. A line of work that began before
+        is not covered.
         """
         return AsyncSaga(self)
 
     async def undo(self) -> list[str]:
-        """Undo what this line of work did since the last checkpoint, and those that left it, newest first. Returns what was.
+        """Undo what this line of work, and those that left it, did since the last checkpoint, newest first. Returns what was
+        undone.
 
-        Each undo is an effect of its own; effects without one are left. Doubt is waited for, and what was given up has its
-        time to arrive. Raises Parked when an undo fails: what it was to undo stays `undoing`.
+        Each undo is an effect of its own; effects without an undo are left. Effects in doubt are waited for, and an attempt
+        that was given up has its time to arrive. Raises Parked when an undo fails: its effect stays `undoing`.
         """
         here = self._here()
         return await self._shell.run(undoing.undo_since(self._driving, here, BranchPoint(here.path), sys.exception()))
@@ -263,9 +273,10 @@ class AsyncRun(DrivenFacts):
         detail: Any = None,
         about: Iterable[str] = (),
     ) -> Any:
-        """Ask a person, and wait for the answer for as long as it takes, restarts and deploys included.
+        """Ask a person, and wait for the answer as long as it takes, restarts and deploys included. Returns the answer.
 
-        After `timeout`: the default, or TimedOut if there is none. about: whom the question and its answer are about.
+        timeout: after it, the default is returned, or TimedOut raised if there is none.
+        about: subjects of the question and its answer.
         """
         given = None if default is ... else default
         doc = waits.ask_document(question, choices, given, detail)
@@ -279,13 +290,13 @@ class AsyncRun(DrivenFacts):
         return found.answer
 
     async def sleep(self, duration: Duration) -> None:
-        """Wait for some time, on the store's clock; the run is not held meanwhile."""
+        """Wait for some time, on the store's clock. No process holds the run meanwhile."""
         duration_us(duration, "duration")  # None would be for ever: nobody could wake it
         mark = digest(str(duration), "sleep").hex()
         await self._shell.run(waiting.await_one(self._driving, self._here(), WaitKind.SLEEP, {}, mark, duration))
 
     async def wait(self, name: str, *, timeout: Duration | None = None, default: Any = ...) -> Any:
-        """Wait for a signal of this name; its payload is returned. After `timeout`: the default, or TimedOut if there is none."""
+        """Wait for a signal of this name, and return its payload. After `timeout`: the default, or TimedOut if there is none."""
         check_name(name, "signal")
         return await self._shell.run(waiting.wait(self._driving, self._here(), name, timeout, default))
 
@@ -308,8 +319,9 @@ class AsyncRun(DrivenFacts):
     async def start(
         self, agent: Callable[..., Any], /, *args: Any, about: Iterable[str] = (), **kwargs: Any
     ) -> AsyncChild[Any]:
-        """Start another run of one's own: begun once, whatever crashes. `result` waits for it. about: whom it is about, besides
-        those of this run.
+        """Start another run as a child of this one. It begins once, whatever crashes; `result` waits for it.
+
+        about: subjects of the child, besides those of this run.
         """
         made = as_agent(agent)
         made.check(args, kwargs, about=about or None)
@@ -332,32 +344,36 @@ class AsyncRun(DrivenFacts):
     # -- checkpoints and versions ----------------------------------------------------------------------------------------------
 
     async def add_subjects(self, *subjects: str) -> tuple[str, ...]:
-        """The whole run is about these persons or things: its steps and all else in it, and the runs that it started. Returns all
-        of its subjects. Idempotent, and so safe at every replay.
+        """Say that the whole run, everything in it and the runs that it started are about these persons or things.
+
+        Returns all of its subjects. Idempotent, and so safe at every replay.
         """
         return await self._shell.run(cutting.add_subjects(self._driving, named(subjects)))
 
     async def checkpoint(self, state: Any, *, now: bool = False, about: Iterable[str] = ()) -> bool:
-        """Offer a state to go on from: `run.restored` after a crash, and nothing before it is looked at again.
+        """Offer a state to continue from. After a crash it is `run.restored`, and nothing before it is replayed.
 
-        It is saved when the agent's policy says so, or always if it has none, or `now`. Returns whether it was. Only between
-        the branches of a run, outside its sagas, and when none of its effects and children is open: a policy then waits for
-        another offer, any other is Refused. So is an agent that did not read `run.restored` before it did anything but steps:
-        after a crash it would repeat what came before the checkpoint. about: whom it is about, besides all that is in the run.
+        It is saved when the agent's policy says so, always if there is no policy, or with `now`. Returns whether it was saved.
+        It can be saved only between the branches of a run, outside its sagas, and when none of its effects and children is
+        open: a policy then waits for the next offer, and any other offer is Refused. An agent that acted before it read
+        `run.restored` is Refused too: after a crash it would repeat what came before the checkpoint. Steps alone may come
+        first.
+        about: its subjects, besides those of everything in the run.
         """
         return await self._shell.run(
             cutting.checkpoint(self._driving, self._here(), state, now=now, about=named(about))
         )
 
     async def patched(self, name: str) -> bool:
-        """Whether this run goes the new way: True for runs that reach this place anew, False for those that were past it.
+        """Whether this run takes the new way: True for runs that reach this place for the first time, False for those that were
+        past it.
 
-        Lets a changed program go on with old runs: `if await run.patched("v2"): … else: …`.
+        Lets a changed program continue old runs: `if await run.patched("v2"): … else: …`.
         """
         return await self._shell.run(cutting.patched(self._driving, name))
 
     def branch(self, name: str) -> AsyncRun:
-        """A line of work of its own, known by its name: for threads, and for what is done in no fixed order."""
+        """Return a line of work of its own, identified by its name: for threads, and for work in no fixed order."""
         return AsyncRun(self._shell, self._driving, self._here().named(name))
 
     def _here(self) -> Branch:
@@ -374,7 +390,7 @@ class AsyncRun(DrivenFacts):
 
 
 class AsyncSaga:
-    """Effects inside are undone if it does not come to its end."""
+    """A block whose effects are undone if it does not come to its end."""
 
     __slots__ = ("_branch", "_mark", "_run")
 
@@ -413,7 +429,7 @@ class AsyncChild(Generic[R_co]):
         return self._wait.name
 
     async def result(self) -> R_co:
-        """Its result; the parent waits for it. Failed when it failed, and when it was cancelled (`code` says so)."""
+        """Return its result; the parent waits for it. Raises Failed when it failed or was cancelled (`code` says which)."""
         run = self._run
         ended = await run._shell.run(waiting.until_over(run._driving, run._here(), self._wait))
         return run_replay.told_of(self.id, ended.answer, self._wait.place)

@@ -1,4 +1,4 @@
-"""The handle of one run: its record, its result, and what people say to it."""
+"""The handle of one run: its record, its result, and the verbs with which people steer it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from perdure.stores.tx import Tx
 
 
 class AsyncRunHandle(KnownRunFacts, AsyncEnveloping, Generic[R_co]):
-    """One run, from outside. Shows what was last known of it; `refresh` looks again."""
+    """One run, as it was last read, for code outside its agent. `refresh` reads it again."""
 
     __slots__ = ("_record",)
 
@@ -42,15 +42,15 @@ class AsyncRunHandle(KnownRunFacts, AsyncEnveloping, Generic[R_co]):
         self._record = record
 
     async def refresh(self) -> AsyncRunHandle[R_co]:
-        """Look again; returns itself."""
+        """Read the run again; returns itself."""
         self._record = await self._read(runs.run)
         return self
 
     async def at(self, moment: history.Moment) -> AsyncRunHandle[R_co]:
-        """This run as it was after an event, at an instant, or some time ago ("2h"): for reading only.
+        """Return this run as it was after an event, at an instant, or some time ago ("2h"): for reading only.
 
-        Its steps, effects, waits and timeline, as they stood. Costs a fold of its history up to that point, into memory.
-        Writing raises ReadOnly; Invalid when there was nothing then, and for a moment that has not come yet.
+        It shows steps, effects, waits and timeline as they stood. Costs a fold of its history up to that point, into memory.
+        Writing raises ReadOnly; Invalid when there was nothing then, and for a moment in the future.
         """
         return await self._in(await self._read(history.view, moment, self._caller.core))
 
@@ -60,12 +60,16 @@ class AsyncRunHandle(KnownRunFacts, AsyncEnveloping, Generic[R_co]):
         return AsyncRunHandle(frozen, view.stream, await frozen.read(runs.run, view.stream))
 
     async def fork(self, at: int | str, replace: Any, *, allow_effects: bool = False) -> AsyncRunHandle[R_co]:
-        """Another run that goes on from a place of this one, as if that had given `replace`; this one is left as it is.
+        """Create a what-if run that continues from a place of this one, as if that place had returned `replace`. This run stays
+        as it is.
 
-        at: the place of a step, an effect or an answer, or its number. Recorded work gives what it gave and is not done again; an
-        effect under way stays this run's. The new run asks a person before any external call, and is parked before it undoes,
-        starts runs or writes to sessions, unless `allow_effects`. Atomic; not idempotent. Raises
-        NotFound for no such place, Conflict while that has no result, Invalid for a value that cannot be kept.
+        Recorded work returns what it returned before and is not done again; an effect under way stays this run's. The new run
+        asks a person before any external call, and is parked before it undoes, starts runs or writes to sessions. Atomic; not
+        idempotent.
+        at: the place of a step, an effect or an answer, or its number.
+        allow_effects: let the new run act without asking.
+
+        Raises NotFound for no such place, Conflict while the place has no result, Invalid for a value that cannot be kept.
         """
         made = await self._supposed(at, replace, allow_effects=allow_effects)
         adopt = self._caller.fenced(adopting.adopt)
@@ -78,18 +82,20 @@ class AsyncRunHandle(KnownRunFacts, AsyncEnveloping, Generic[R_co]):
         return await self._read(what_if.supposed, at, replace, witness, acts=acts)
 
     async def diff(self, other: AsyncRunHandle) -> RunDiff:
-        """The differences from this run to another one: `run.at("2h").diff(run)`, or a run and its fork.
+        """Compare this run with another one: `run.at("2h").diff(run)`, or a run and its fork.
 
-        How it stands, and its steps, effects and waits by their place. Reads alone; each side is one state. Costs what both did.
+        The result has the status, and steps, effects and waits by their place. Only reads; each side is one state. Costs what
+        both did.
         """
         if not isinstance(other, AsyncRunHandle):
             raise Invalid(f"expected a run, got {type(other).__name__}", path="other")
         return await self._read(timeline.between, self._beside(other))
 
     async def result(self, timeout: Duration | None = None) -> R_co:
-        """Its result, waiting for its end if need be, from any process. timeout: TimedOut after it; None: do not wait.
+        """Return the result, from any process. Waits for the end of the run if `timeout` is given, and raises TimedOut after
+        it.
 
-        Raises Failed, Cancelled or Parked if that is how it ended, Waiting if it waits and no time is given.
+        Raises Failed, Cancelled or Parked if the run ended so, and Waiting if it waits and no timeout is given.
         """
         patience = self._caller.patience(timeout, "timeout", run=self.id)
         await self.refresh()
@@ -111,76 +117,82 @@ class AsyncRunHandle(KnownRunFacts, AsyncEnveloping, Generic[R_co]):
         raise TimedOut(f"run {self.id} is {self.status}", path="run", hint=hint)
 
     async def waits(self) -> list[WaitRecord]:
-        """The open waits."""
+        """Return the open waits."""
         return await self._read(waits.waiting)
 
     async def effects(self, *, open: bool = False) -> list[AsyncEffect]:  # noqa: A002 - the word of the other lists
-        """Its effects, oldest first. open: those that are not settled."""
+        """Return its effects, oldest first. open: only those that are not settled."""
         after = self._record.cut_seq if open else 0  # a cut leaves nothing open behind it
         found = await self._read(ledger.all_effects, after=after, open_only=open)
         return [AsyncEffect(self._caller, self._stream, "", record) for record in found]
 
     async def steps(self, *, after: int | None = None) -> list[StepRecord]:
-        """Its steps since its last checkpoint, oldest first. after: since that event; 0: all."""
+        """Return its steps since its last checkpoint, oldest first. after: since that event; 0: all."""
         since = self._record.cut_seq if after is None else after
         return await self._read(steps.left, check_seq(since, "after") if since else 0)
 
     async def input_of(self, step: int) -> dict[str, Any]:
-        """The input of the model of a step, by the number of its event: `args` and `kwargs`. NotFound if there is none."""
+        """Return the input of the model in a step (the number of its event): `args` and `kwargs`. NotFound if there is none."""
         return await self._read(steps.input_of, step)
 
     async def signal(
         self, name: str, payload: Any = None, *, key: str | None = None, about: Iterable[str] = ()
     ) -> None:
-        """Send it a signal, which waits there until it is taken. Atomic.
+        """Send it a signal, which stays until a wait takes it. Atomic.
 
-        key: it is sent once however often this is called with it, also after the run has taken it and is over; other input
-        under the key is KeyReused. Without one, two calls send twice. about: whom it is about, besides those of the run.
+        key: send it once, however often this is called with the key, also after the run has taken it and is over; other input
+            under the key raises KeyReused. Without a key, two calls send twice.
+        about: subjects of the signal, besides those of the run.
+
         Raises Conflict when the run is over, or was handed over.
         """
         await self._write(requests.signal, name, payload, key=key, about=about)
 
     async def add_subjects(self, *subjects: str) -> tuple[str, ...]:
-        """The whole run is about these persons or things: everything in it, and the runs that it started. Returns all of its
-        subjects. Idempotent.
+        """Say that the whole run, everything in it and the runs that it started are about these persons or things.
+
+        Returns all of its subjects. Idempotent.
         """
         return await self._write(adding.add_to_run, subjects)
 
     async def cancel(self, why: str = "") -> AsyncRunHandle[R_co]:
         """Ask it to end. Returns itself.
 
-        One that nobody holds is over at once, unless it did what can be undone: then whoever takes it next lets it do so; if
-        it is parked again instead, cancelling it once more ends it as it is. One that runs is told at its next step. Raises
-        Conflict for one that was handed over.
+        A run that no process holds ends at once, unless it did something that can be undone: then the next process that takes
+        it lets it undo that. If it is parked again instead, a second cancel ends it as it is. A running one is told at its next
+        step. Raises Conflict for a run that was handed over.
         """
         await self._write(ending.cancel, why, self._caller.core.epoch)
         return await self.refresh()
 
     async def resume(self, *, vouch: bool = False) -> AsyncRunHandle[R_co]:
-        """Let a waiting or parked run be looked at again: after a deploy, or when what it waits for is known to have come.
+        """Re-check a waiting or parked run: after a deploy, or when the thing that it waits for has come.
 
         An undo that failed is tried again.
+        vouch: after a restore, you state that everything that it did in the outside world is recorded here: no person is asked
+            any more before it does something unsafe.
 
-        vouch: after a restore, say that all it did outside is recorded here: nobody is asked any more before it does
-        something unsafe. Conflict for one that was handed over: see `unpark`.
+        Raises Conflict for a run that was handed over: see `unpark`.
         """
         return await self._told(operator_verbs.resume, self._caller.core.epoch if vouch else None)
 
     async def retry(self) -> AsyncRunHandle[R_co]:
-        """Try it again where it failed: what it did is kept, what failed last is done anew; its time begins anew if it is over.
+        """Try it again where it failed: recorded work is kept, the last failure is done anew, and a timeout that is over begins
+        anew.
 
-        Raises Conflict if it did not fail, was handed over, or undid what it did when it failed.
+        Raises Conflict if it did not fail, was handed over, or undid its work when it failed.
         """
         return await self._told(operator_verbs.retry)
 
     async def unpark(self) -> AsyncRunHandle[R_co]:
-        """Let a parked run go on; one that was handed over only if it was adopted nowhere, and what was handed over with it comes
-        back too. An undo that failed is tried again. Conflict if it is not parked.
+        """Let a parked run continue. An undo that failed is tried again. Conflict if it is not parked.
+
+        Unpark a run that was handed over only if no store has adopted it; the runs that were handed over with it come back too.
         """
         return await self._told(operator_verbs.unpark)
 
     async def pin(self, program: str | None) -> AsyncRunHandle[R_co]:
-        """Let only workers with this very program take it; None: any. Conflict if it is completed.
+        """Let only workers with this very program take the run; None: any. Conflict if it is completed.
 
         A run that failed or was cancelled may be pinned before `retry`.
         """

@@ -1,4 +1,4 @@
-"""Sessions and scopes: one class each, made of what the planes offer."""
+"""Sessions and scopes: one class each, composed of the verbs of the planes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ class AsyncSession(
     AsyncRequests,
     AsyncTime,
 ):
-    """One unit of work of an agent: its conversation, plan, values, decisions, memories, checkpoints, events and artifacts."""
+    """One unit of work of an agent: its conversation, plan, values, decisions, memories, checkpoints, events and artifacts.
+
+    Get one with `store.session(name)`. It holds no state, so it is cheap to make and safe to share.
+    """
 
     __slots__ = ()
 
@@ -50,10 +53,15 @@ class AsyncSession(
 
 
 class AsyncScope(AsyncValues, AsyncMemories, AsyncPast):
-    """Values and memories that outlive a session, under a name such as `user:alice` or `project:acme`."""
+    """Values and memories that outlive a session, under a name such as `user:alice` or `project:acme`.
+
+    Get one with `store.scope(name)`. A session that is labelled with its name recalls its memories.
+    """
 
     __slots__ = ()
 
     async def add_subjects(self, *subjects: str) -> tuple[str, ...]:
-        """Everything in the scope, before and after, is about these persons or things. Returns all of them. Idempotent."""
+        """Say that everything in the scope, before and after, is about these persons or things. Returns all of them.
+        Idempotent.
+        """
         return await self._write(adding.add_to_scope, subjects)

@@ -1,4 +1,4 @@
-"""The store as users hold it: sessions, scopes, and asking across everything."""
+"""The store as users hold it: sessions, scopes, runs, and questions across everything."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class AsyncStore(
     AsyncInterchange,
     AsyncRetaining,
 ):
-    """An open store. Use it as a context manager, or call `close`."""
+    """An open store, as `perdure.open` returns it. Use it as a context manager, or call `close`."""
 
     __slots__ = ("_owner",)
 
@@ -59,9 +59,7 @@ class AsyncStore(
         return self._caller.actor
 
     def as_(self, actor: str) -> AsyncStore:
-        """This store, with another actor. Closing it does nothing: the handle that was opened closes the
-        store.
-        """
+        """Return this store with another actor. Closing it does nothing: the handle that was opened closes the store."""
         return AsyncStore(self._caller.acting_as(check_name(actor, "actor")), owner=False)
 
     # async-only
@@ -87,12 +85,14 @@ class AsyncStore(
         pins: Mapping[str, Any] | None = None,
         about: Iterable[str] = (),
     ) -> AsyncSession:
-        """Get the session of this name, or create it: atomic, and of many who try at once one creates it.
+        """Get the session of this name, or create it. Atomic: of many callers at once, one creates it.
 
-        The options are for its creation. A session that exists is only read: they change nothing about it. about: whom all of
-        it is about, with its runs; a session that exists gets those that it lacks.
-        ttl: after this time it is left out of listings; it can still be opened by its name. pins: software
-        versions, see `session.pin`. Raises Invalid with the path of what is wrong.
+        title, labels, goal, ttl, pins: for its creation. A session that exists is only read, and these change nothing about it.
+        ttl: after this time listings leave it out; it can still be opened by its name.
+        pins: software versions, see `session.pin`.
+        about: subjects of the whole session, with its runs. A session that exists gets those that it lacks.
+
+        Raises Invalid with the path.
         """
         options = {"title": title, "labels": labels, "goal": goal, "ttl": ttl, "pins": pins, "about": about}
         found = None if about else await self._caller.read(sessions.find_session, name)
@@ -100,24 +100,24 @@ class AsyncStore(
         return AsyncSession(self._caller, stream, pin)
 
     async def scope(self, name: str, *, about: Iterable[str] = ()) -> AsyncScope:
-        """Values that outlive a session: `user:alice`, `project:acme`. Opening one that exists writes nothing, but for subjects
-        (about: whom everything in it is about) that it lacks.
+        """Get or create a scope: values and memories that outlive a session, such as `user:alice` or `project:acme`.
+
+        about: subjects of everything in it. Opening a scope that exists writes only the subjects that it lacks.
         """
         found = None if about else await self._caller.read(values.find_scope, name)
         return AsyncScope(self._caller, found or await self._write(values.open_scope, name, about))
 
     async def atomic(self, fn: Callable[[Atomic], T], *, on: Any = None) -> T:
-        """Several verbs in one commit: `fn(tx)` gets the same verbs through `tx.session(…)` and
-        `tx.scope(…)`.
+        """Write with several verbs in one commit: `fn(tx)` gets them through `tx.session(…)` and `tx.scope(…)`. Returns its
+        result.
 
-        All of it or nothing. `fn` is sync and quick, calls nothing outside, and may be run again. Its result
-        is returned. Handles that it made are sync: sync code may go on with them, each verb a commit of its
-        own; in async code they are Refused once `fn` is over. Raises Invalid for an async `fn`, and what `fn`
-        raises; nothing is written then.
+        All of it or nothing. `fn` is sync and quick, calls nothing external, and may be run again. Handles that it made are
+        sync: sync code may keep using them, each verb as a commit of its own; in async code they are Refused once `fn` is over.
+        Raises Invalid for an async `fn`, and what `fn` raises; nothing is written then.
 
-        on: your own psycopg connection to the database of this (PostgreSQL) store, inside a transaction of
-        yours: what `fn` writes goes there, and is durable, or gone, with your rows at your commit or rollback.
-        Keep it short: nobody else writes to these sessions meanwhile. Conflict spoils it: run all of it again.
+        on: your own psycopg connection to the database of this (PostgreSQL) store, inside a transaction of yours. The writes of
+            `fn` go there, and become durable, or are gone, with your rows at your commit or rollback. Keep it short: nobody
+            else writes to these sessions meanwhile. A Conflict spoils the transaction: run all of it again.
         """
         if on is not None:
             return await self._caller.work(run_on, self._caller, self._caller.fenced(run_inside), plain(fn, "fn"), on)
@@ -134,23 +134,23 @@ class AsyncStore(
         limit: int = 10_000,
         timeout: float | None = None,
     ) -> list[dict[str, Any]]:
-        """Ask with SQL of your own: one statement that reads the views (docs/sql.md). Gives rows by column. Changes nothing.
+        """Run SQL of your own: one statement that reads the views (docs/sql.md). Returns rows by column. Changes nothing.
 
-        params: values for `:name` in the statement. The views show this tenant. limit: more rows than that are TooLarge.
-        timeout: seconds, by default the store's; TimedOut after that. Raises Refused for a statement that does anything but
-        read, Invalid for one that the database does not understand.
+        params: values for `:name` in the statement. The views show this tenant.
+        limit: more rows than that raise TooLarge.
+        timeout: seconds, by default the store's; after it, TimedOut.
+
+        Raises Refused for a statement that does anything but read, Invalid for one that the database does not understand.
         """
         core, tenant = self._caller.core, self._caller.tenant
         return await self._caller.work(user_query.ask, core, tenant, sql, params or {}, limit, timeout)
 
     async def beat(self) -> None:
-        """Say now that this store is alive. A thread does it by itself, unless a clock was passed to
-        `open`.
-        """
+        """Send a sign of life now. A thread does it by itself, unless a clock was passed to `open`."""
         await self._caller.work(self._caller.heartbeat.beat)
 
     async def close(self) -> None:
-        """Finish what is queued and let the store go. Calling it again does nothing."""
+        """Finish queued writes and close the store. Calling it again does nothing."""
         if self._owner:
             self._owner = False
             await self._caller.work(self._leave)

@@ -1,4 +1,4 @@
-"""Handles for keeping a store well: verify, anchors, backups, collection."""
+"""Handles for the upkeep of a store: verify, anchors, backups, collection."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class AsyncUpkeep(AsyncStoreHandle):
-    """Looking after a store."""
+    """Verbs of a store for its upkeep."""
 
     __slots__ = ()
 
@@ -35,12 +35,14 @@ class AsyncUpkeep(AsyncStoreHandle):
         *,
         blobs: bool = True,
     ) -> Report:
-        """Look whether everything in this store, of every tenant, is as it was written. Changes nothing.
+        """Check that everything in this store, of every tenant, is as it was written. Changes nothing.
 
-        Follows every chain, folds every stream and compares every row, both ways, and reads every blob (unless
-        `blobs` is False): it costs what the store holds, and others may write meanwhile. With an anchor, also what
-        is gone since then shows; with a public key (PEM) the anchor's signature is checked.
+        It follows every chain, folds every stream and compares every row, both ways, and reads every blob. It costs what the
+        store holds, and others may write meanwhile.
+        anchor: also find what is gone since the anchor was made.
+        public_key: a PEM with which the anchor's signature is checked.
         progress: called with (events done, events in all), on another thread in async code.
+        blobs: False leaves out the blobs.
         """
         task = partial(
             verify.verify_store,
@@ -53,34 +55,35 @@ class AsyncUpkeep(AsyncStoreHandle):
         return await self._caller.work(task)
 
     async def anchor(self, private_key: bytes | None = None) -> Anchor:
-        """State where every chain ends now, signed if an Ed25519 private key (PEM) is given, and record that it was
-        done.
+        """Return a statement of where every chain ends now, signed if an Ed25519 private key (PEM) is given. Recorded.
 
-        Keep `anchor.to_json()` where those who could change the store cannot change it: `verify(anchor)` then finds
-        what was cut off or lost since. Raises Invalid for another kind of key, Refused when the extra `crypto` is
-        missing.
+        Keep `anchor.to_json()` where the administrators of the store cannot change it: `verify(anchor)` then finds what was cut
+        off or lost since. Raises Invalid for another kind of key, Refused when the extra `crypto` is missing.
         """
         caller = self._caller
         return await caller.work(verify.anchor_store, caller.core, private_key, caller.actor)
 
     async def actors(self) -> list[ActorRecord]:
-        """Everybody who has written in this tenant, with the random name that stands for each in the headers of events.
+        """Return every actor that has written in this tenant, with the random name that stands for it in the headers of events.
 
-        Events of before schema 5 name their actors in their headers as they were given: `verify` counts them.
+        Events from before schema 5 have the actors' own names in their headers: `verify` counts them.
         """
         return await self._caller.read(actors.listed)
 
     async def subjects(self, *, limit: int = 100, after: str | None = None) -> Page[SubjectRecord]:
-        """Everybody and everything that records of this tenant are about, by name: how many records, in how many streams, and
-        when the first and the last was. `.next`, for `after=`, is None when that was all.
+        """Return the persons and things that records of this tenant are about, by name.
+
+        Each has the number of its records and streams, and when the first and the last was. The next page is `after=page.next`;
+        None when there are no more.
         """
         return await self._caller.read(subjects.listed, limit=limit, after=after)
 
     async def forget_actor(self, name: str) -> int:
-        """Let the directory forget an actor: headers keep a random name that says nothing any more. Returns how many there were.
+        """Remove an actor from the directory: headers keep a random name that no longer says anything. Returns how many there
+        were.
 
         Rows and documents that name the actor stay as they are. Later writes of the actor go under a new random name; a process
-        that has the store open meanwhile keeps the old one. Atomic; recorded. Raises NotFound when nobody is known by it.
+        that has the store open meanwhile keeps the old one. Atomic; recorded. Raises NotFound for an unknown actor.
         """
         caller = self._caller
         forgotten = await self._write(actors.forget, name)
@@ -89,20 +92,23 @@ class AsyncUpkeep(AsyncStoreHandle):
         return forgotten
 
     async def quarantine(self, stream: str, because: str, *, apply: bool = False) -> list[Problem]:
-        """Record what `verify` finds wrong with a stream (its name or uid) as known damage. Without `apply` it is only shown.
+        """Record the damage that `verify` finds in a stream (its name or uid) as known. Without `apply` it is only shown.
 
         `verify`, `move` and `restore` then pass, and `verify` lists it as `quarantined`. Nothing is mended, deleted or hidden,
-        and new damage in the same stream is a problem again. Costs a `verify`. Raises NotFound when nothing is wrong with it.
+        and new damage in the same stream is a problem again. Costs a `verify`. Raises NotFound when nothing is wrong with the
+        stream.
         """
         caller = self._caller
         task = partial(verify.quarantine_stream, caller.core, stream, because, caller.actor, apply=apply)
         return await caller.work(task)
 
     async def backup(self, path: str | Path, progress: Callable[[int, int], None] | None = None) -> Backup:
-        """Back up the store into a new file, its large blobs into `<path>.blobs/`, while others write.
+        """Back up the store into a new file, and its large blobs into `<path>.blobs/`, while others write.
 
-        SQLite: a copy of the database. PostgreSQL: a logical snapshot of the schema; the result's `note` says what
-        that is not. Atomic: after a crash the file is there complete, or not at all. progress: (done, total).
+        SQLite: a copy of the database. PostgreSQL: a logical snapshot of the schema; the result's `note` says what that is not.
+        Atomic: after a crash the file is there complete, or not at all.
+        progress: called with (done, total).
+
         Raises Conflict when something is there already, Full, Damaged when a blob is not what was written.
         """
         return await self._caller.work(backup.backup, self._caller.core, Path(path), progress)
@@ -116,12 +122,15 @@ class AsyncUpkeep(AsyncStoreHandle):
         dry_run: bool = True,
         progress: Callable[[int, int], None] | None = None,
     ) -> CollectReport:
-        """Remove the blobs of this tenant that nothing refers to, and files in the place without a blob.
+        """Remove the blobs of this tenant that nothing refers to, and files in the place of artifacts without a blob.
 
-        Only with `dry_run=False`. Safe beside any number of writers; after a crash, call it again. grace: how
-        long ago a file must have been put; longer than any upload takes, and than twice the timeout of whoever writes.
-        progress: called with (done, total). Raises Invalid for a grace that the usual timeout may outlast, Damaged when a
-        checkpoint cannot be read whole: then nothing is removed.
+        Safe beside any number of writers; after a crash, call it again.
+        dry_run: the default; pass False to remove them.
+        grace: how long ago a file must have been put: longer than any upload takes, and than twice the timeout of any writer.
+        progress: called with (done, total).
+
+        Raises Invalid for a grace that the usual timeout may outlast, Damaged when a checkpoint cannot be read whole; then
+        nothing is removed.
         """
         before_us = collect.cutoff_us(grace, self._caller.core.blobs)
         marks, dead = await self._caller.read(collect.find_dead)

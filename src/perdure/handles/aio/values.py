@@ -26,7 +26,7 @@ _UPDATE_PAUSE_MAX_SECONDS = 0.05
 
 
 class AsyncValues(AsyncStreamHandle):
-    """Values under names, with versions and an optional time to live."""
+    """Verbs of a session or scope for values under names, with versions and an optional time to live."""
 
     __slots__ = ()
 
@@ -41,16 +41,19 @@ class AsyncValues(AsyncStreamHandle):
         about: Iterable[str] = (),
         derived: bool = False,
     ) -> Entry:
-        """Set a value; returns it with its new version.
+        """Set a value; returns it with its new version. Atomic.
 
-        expect: set it only if this is its version now (0: only if it is not there). ttl: it is gone after
-        this time ("1h", seconds, a timedelta); without, it stays. checks: what must be so for it to hold
-        (`perdure.AtCommit`, `FileHash` …), looked at when a session is booted and by `store.checked`; they go with the
-        next version. about: whom this version is about; the next one says so again. derived: it was computed from the version
-        before, and is about whomever that was about, too. Atomic. Repeating it without `expect` makes
-        another version; with `expect` the repetition is refused, so that it is safe after a crash. Raises
-        Conflict (its `facts` carry the current `version` and `value`), Invalid or TooLarge with the path of
-        what is wrong; nothing is written then.
+        Repeating it without `expect` makes another version; with `expect` the repetition is refused, so it is safe after a
+        crash.
+        expect: set it only if this is its version now (0: only if it is not there).
+        ttl: the value is gone after this time ("1h", seconds, a timedelta). Without one, it stays.
+        checks: conditions under which it holds (`perdure.AtCommit`, `FileHash` …), looked at when a session is booted and by
+            `store.checked`. They belong to this version.
+        about: subjects of this version.
+        derived: the value was computed from the version before, and so is about that version's subjects too.
+
+        Raises Conflict (`facts` has the current `version` and `value`), Invalid or TooLarge with the path; nothing is written
+        then.
         """
         seen = await self._caller.work(checking.observed, checks) if checks else ()
         return await self._write(
@@ -58,24 +61,22 @@ class AsyncValues(AsyncStreamHandle):
         )
 
     async def get(self, name: str, default: Any = None) -> Any:
-        """The value of a name, or `default` if it is not there or its time is over. Writes nothing."""
+        """Return the value of a name, or `default` if it is not there or its time is over. Writes nothing."""
         found = await self.entry(name)
         return default if found is None else found.value
 
     async def entry(self, name: str) -> Entry | None:
-        """The value with its version, age and who set it; None if it is not there. Writes nothing."""
+        """Return the value with its version, age and author; None if it is not there. Writes nothing."""
         return await self._read(values.entry, name)
 
     async def entries(
         self, *, prefix: str | None = None, about: str | None = None, limit: int = 100, after: str | None = None
     ) -> Page[Entry]:
-        """The values that are there, by name; `prefix` is exact text. The page's `next` goes into `after`. about: those that are
-        about a subject.
-        """
+        """Return the values, by name. prefix: exact text. about: those about a subject. The next page is `after=page.next`."""
         return await self._read(values.entries, prefix=prefix, about=about, limit=limit, after=after)
 
     async def unset(self, name: str, *, expect: int | None = None) -> bool:
-        """Let a value go; whether there was one. Its versions go on counting if it is ever set again.
+        """Remove a value; returns whether there was one. Its versions continue to count if it is set again.
 
         Atomic; repeating it changes nothing. Raises Conflict if `expect` is given and is not its version now.
         """
@@ -90,12 +91,14 @@ class AsyncValues(AsyncStreamHandle):
         retries: int = UPDATE_RETRIES,
         about: Iterable[str] = (),
     ) -> Entry:
-        """Read a value (None if it is not there), change it with `fn`, write it; again if others were faster.
+        """Read a value (None if it is not there), change it with `fn`, and write it; again if another caller was faster.
 
-        `fn` runs here, outside any transaction: it may take its time, and it may be called more than once.
-        Nothing is lost between two updates. Like `set`, this ends the time to live unless `ttl` gives a new
-        one. The new value is about whom the old one is, and `about`. Not idempotent: after a crash look at the entry's version.
-        Raises Conflict after so many retries, Invalid for an async `fn`, and whatever `fn` raises.
+            session.update("retries", lambda count: (count or 0) + 1)
+
+        `fn` runs outside any transaction: it may take its time, and it may be called more than once. No update is lost between
+        two callers. Like `set`, this ends the time to live unless `ttl` gives a new one. The new value is about the subjects of
+        the old one, and `about`. Not idempotent: after a crash look at the entry's version. Raises Conflict after so many
+        retries, Invalid for an async `fn`, and whatever `fn` raises.
         """
         change = plain(fn, "fn")
         pause = _UPDATE_PAUSE_SECONDS
@@ -113,10 +116,9 @@ class AsyncValues(AsyncStreamHandle):
         raise AssertionError
 
     def lock(self, name: str, *, ttl: Duration = "30s", wait: Duration | None = None) -> AsyncLock:
-        """A lock for `async with`: one holder at a time, until `ttl` is over.
+        """Return a lock for `async with`: one holder at a time, until `ttl` is over. Nothing happens before it is entered.
 
-        wait: how long to try when somebody holds it; without, Conflict at once. Nothing happens before it is
-        entered.
+        wait: how long to try while another caller holds it. Without it, Conflict at once.
         """
         return AsyncLock(self._caller, self._stream, self._pin, name, ttl, wait)
 
@@ -124,12 +126,13 @@ class AsyncValues(AsyncStreamHandle):
 class AsyncLock(LockFacts, AsyncStreamHandle):
     """A fenced lock: `async with session.lock("deploy") as lock`. Pass `lock.token` on to what you protect.
 
-    Entering raises Conflict, or TimedOut after waiting, with who holds it and until when. After a crash it is
-    free when its time is over, and at once on the machine where its holder died. Every write inside the block,
-    through any handle of this store, is fenced by the token: Stale, and nothing is written, once the lock was lost.
-    The block is that of this thread, or of this async task and the tasks that it starts; a thread that is started
-    inside calls `check` itself. Leaving releases the lock, and raises Stale if it was lost. An exception that is on
-    its way goes before that.
+    Entering raises Conflict, or TimedOut after waiting, with the holder and the time until which it holds. After a crash the
+    lock is free when its time is over, and at once on the machine where its holder died.
+
+    Every write inside the block, through any handle of this store, is fenced by the token: once the lock was lost, writes raise
+    Stale and nothing is written. The block is that of this thread, or of this async task and the tasks that it starts; a thread
+    that is started inside calls `check` itself. Leaving releases the lock, and raises Stale if it was lost; an exception inside
+    the block takes precedence.
     """
 
     __slots__ = ("_block", "_held", "_name", "_ttl", "_wait")
@@ -145,11 +148,11 @@ class AsyncLock(LockFacts, AsyncStreamHandle):
         self._block: fences.LockBlock | None = None
 
     async def check(self) -> None:
-        """Raise Stale if the lock is no longer held. Ask right before each step that must be protected."""
+        """Raise Stale if the lock is no longer held. Call it right before each step that must be protected."""
         await self._read(locks.check, self._name, token=self.token)
 
     async def renew(self, ttl: Duration | None = None) -> None:
-        """Hold it for `ttl` (as at first) from now. Atomic. Raises Stale if it is no longer held."""
+        """Hold it for `ttl` (default: as at first) from now. Atomic. Raises Stale if it is no longer held."""
         lasts = self._ttl if ttl is None else ttl
         self._held = await self._write(locks.renew, self._name, token=self.token, ttl=lasts)
 

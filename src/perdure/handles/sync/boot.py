@@ -1,5 +1,5 @@
 # Generated from handles/aio/boot.py by tools/unasync.py: edit that one.
-"""Handle for booting: the working set of a session, in a budget."""
+"""Handle for booting: the text with which a fresh context window continues a session, within a budget."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Booting(StreamHandle):
-    """How a fresh context window comes back to a session."""
+    """Verbs of a session for a fresh context window."""
 
     __slots__ = ()
 
@@ -34,16 +34,20 @@ class Booting(StreamHandle):
         urls: Iterable[str] = (),
         models: Iterable[str] | None = None,
     ) -> Pack:
-        """The text needed to continue: rules whole, plan, open loops, decisions, lessons, workspace, the last turns, what is
-        recalled for `task` (else for the goal), vocabulary and map; and a list of what was left out.
+        """Return the text that a fresh context window needs to continue this session.
 
-        The text takes at most `budget` tokens and `max_chars` characters. tokenizer: a function from a text to its tokens or
-        their number; without one they are estimated, and the estimate errs upward. profile: "full", "small" (for subagents)
-        or "without-memory". root, commands, urls, models: how checks are run, as in `recall`; with a root, the commit that it is
-        at and what in it is not committed are shown too. The same state gives the same text. Its manifest is kept (see
-        `boots`), and the memories in it count as used; nothing else is changed.
-        Raises TooLarge if the rules alone do not fit: its `facts` say what is `needed`; Invalid for a budget, tokenizer or
-        profile that makes no sense, and Refused inside `atomic`.
+        It holds the rules (whole), plan, open loops, decisions, lessons, workspace, last turns, memories recalled for `task`
+        (else for the goal), vocabulary and map, and a list of what was left out. The same state gives the same text.
+        budget, max_chars: the text takes at most so many tokens and characters.
+        tokenizer: a function from a text to its tokens or their number. Without one, tokens are estimated, rather too high than
+            too low.
+        profile: "full", "small" (for subagents) or "without-memory".
+        root, commands, urls, models: how checks are run, as in `recall`. With a root, its commit and its uncommitted changes
+            are shown too.
+
+        The manifest of the text is kept (see `boots`), and the memories in it count as used; nothing else is changed. Raises
+        TooLarge if the rules alone do not fit (`facts` has `needed`), Invalid for a budget, tokenizer or profile that makes no
+        sense, and Refused inside `atomic`.
         """
         asked = making.asked_for(budget, max_chars, tokenizer, profile)
         looking = checking.looking_at(root, commands, urls, models)
@@ -52,7 +56,9 @@ class Booting(StreamHandle):
         return caller.work(making.boot, caller.core, caller.tenant, self._stream, task, asked, looking)
 
     def boots(self) -> list[PackManifest]:
-        """The manifests of the last boots of this session, the newest first, at most 20: what was shown, by handle, how it
-        stood and what was left out. `perdure.boot.manifest.difference` compares two. Writes nothing.
+        """Return the manifests of the last boots of this session, newest first, at most 20. Writes nothing.
+
+        A manifest lists what was shown, by handle, whether it still held, and what was left out.
+        `perdure.boot.manifest.difference` compares two.
         """
         return self._read(making.manifests)

@@ -15,7 +15,7 @@ from perdure.planes.recovery import checkpoints, keyed
 
 
 class Checkpoints(StreamHandle):
-    """The verbs of a session for checkpoints."""
+    """Verbs of a session for checkpoints."""
 
     __slots__ = ()
 
@@ -23,14 +23,17 @@ class Checkpoints(StreamHandle):
         self, state: Any, *, name: str = "default", key: str | None = None, parent: str | None = None, document: Any = None,
         about: Iterable[str] = (),
     ) -> CheckpointRecord:  # fmt: skip
-        """Save the whole state, any value; it costs what changed since the states that are stored already.
+        """Save a whole state, any value. It costs what changed since the states that are stored already.
 
-        Atomic. Saving the same state again makes a new checkpoint with the same hash and adds no node. After
-        a crash it is there whole or not at all. The state is taken as it is at the call. Raises Invalid or
-        TooLarge with the path inside it. about: whom it is about, besides those of all that is in the session so far.
+        Atomic; after a crash the checkpoint is there whole or not at all. The state is taken as it is at the call. Saving the
+        same state again makes a new checkpoint with the same hash and adds no node.
+        name: a line of checkpoints; `restore` returns the newest of a name.
+        key: your own name for this checkpoint, by which `restore` finds it. An earlier checkpoint with this key is replaced.
+        parent: the key of the checkpoint that it follows.
+        document: anything else to keep with it.
+        about: its subjects, besides those of everything in the session so far.
 
-        key: a name of your own for it, by which `restore` finds it; one that has this key already is replaced. parent: the key
-        of the checkpoint that it follows. document: what else is to be known of it.
+        Raises Invalid or TooLarge with the path inside the state.
         """
         prepared = self._read(checkpoints.prepare, checkpoints.freeze(state), check_name(name, "name"))
         if key is not None:
@@ -40,11 +43,10 @@ class Checkpoints(StreamHandle):
     def restore(
         self, seq: int | None = None, *, name: str = "default", key: str | None = None, default: Any = None
     ) -> Any:
-        """The state of the newest checkpoint of this name, `default` when there is none; with `seq`, of that
-        checkpoint; with `key`, of the one that has it.
+        """Return the state of the newest checkpoint of this name, or `default` when there is none.
 
-        Every node is checked against its hash. Raises NotFound for a `seq` that is none, Damaged with the
-        node's address.
+        seq: of the checkpoint with this number. key: of the checkpoint with this key. Every node is checked against its hash.
+            Raises NotFound for a `seq` without a checkpoint, Damaged with the address of a node.
         """
         if key is not None:
             return self._read(keyed.restore, name, key, default)
@@ -53,20 +55,23 @@ class Checkpoints(StreamHandle):
     def checkpoints(
         self, name: str | None = None, *, about: str | None = None, limit: int = 50, before: int | str | None = None
     ) -> Page[CheckpointRecord]:
-        """The checkpoints, newest first, a fork's parents included. `.next`, for `before=`, is None when that was all. about:
-        those that may hold something about a subject.
+        """Return the checkpoints, newest first; for a fork also those of its origin. The next page is `before=page.next`; None
+        when there are no more.
+
+        about: those that may hold something about a subject.
         """
         return self._read(checkpoints.listing, name=name, about=about, limit=limit, before=before)
 
     def prune_checkpoints(
         self, *, keep: int, name: str | None = None, older_than: Duration | None = None, dry_run: bool = False
     ) -> PruneReport:
-        """Take away all but the newest `keep` of each name (or of one name), if they are older than that.
+        """Remove all but the newest `keep` checkpoints of each name (or of one name), if they are older than `older_than`.
 
-        The others read back as before, and so does the checkpoint that a fork continues. Recorded; atomic in pages of
-        500; after a crash, call it again. It frees no bytes by itself: `store.collect` does. `dry_run`
-        changes nothing and tells the bytes as well, which costs a walk over the session's checkpoints. Raises
-        Invalid.
+        The others read back as before, and so does the checkpoint that a fork continues from. Recorded; atomic in pages of 500;
+        after a crash, call it again. It frees no bytes by itself: `store.collect` does.
+        dry_run: change nothing, and report the bytes as well, which costs a walk over the session's checkpoints.
+
+        Raises Invalid.
         """
         chosen = {"keep": keep, "name": name, "older_than": older_than}
         if dry_run:

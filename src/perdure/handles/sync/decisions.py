@@ -17,7 +17,7 @@ from perdure.runtime.callers import Caller
 
 
 class Decision(DecisionFacts, StreamHandle):
-    """One decision. Shows what was last known of it; each verb and `refresh` bring that up to date."""
+    """One decision, as it was last read. Each verb and `refresh` bring it up to date."""
 
     __slots__ = ("_record",)
 
@@ -26,15 +26,15 @@ class Decision(DecisionFacts, StreamHandle):
         self._record = record
 
     def refresh(self) -> Decision:
-        """Look again; returns itself."""
+        """Read the decision again; returns itself."""
         self._record = self._read(decisions.decision, self.seq)
         return self
 
     def close(self, outcome: str, note: str | None = None, *, about: Iterable[str] = ()) -> Decision:
-        """Say what came of it; returns itself. Atomic; the same outcome and note again change nothing.
+        """Record the outcome; returns itself. Atomic; the same outcome and note again change nothing.
 
-        about: whom the outcome is about besides those of the decision. Raises Conflict if it was closed with another outcome, or
-        superseded.
+        about: subjects of the outcome, besides those of the decision. Raises Conflict if it was closed with another outcome, or
+            superseded.
         """
         self._record = self._write(decisions.close, self.seq, outcome, note=note, about=about)
         return self
@@ -50,10 +50,11 @@ class Decision(DecisionFacts, StreamHandle):
         checks: Iterable[object] = (),
         about: Iterable[str] = (),
     ) -> Decision:
-        """Replace it by a new decision, which is returned; each names the other. Atomic.
+        """Replace it by a new decision, which is returned. Each names the other. Atomic.
 
-        Without `tags` the new one has those of the old. It is about whom the old one is, and `about`. Raises Conflict if it was
-        superseded already (its `facts` say by which): so repeating it after a crash is refused rather than done twice.
+        The new decision has the tags of the old one unless `tags` is given, and the subjects of the old one besides `about`.
+        Raises Conflict if it was superseded already (`facts` says by which), so a repetition after a crash is refused rather
+        than done twice.
         """
         self._record, new = self._write(
             decisions.supersede, self.seq, text, because=because, then=then, refs=refs, tags=tags, about=about,
@@ -62,7 +63,7 @@ class Decision(DecisionFacts, StreamHandle):
         return Decision(self._caller, self._stream, self._pin, new)
 
     def referred_by(self, *, limit: int = 100, after: str | None = None) -> Page[Reference]:
-        """The things that refer to it, in all sessions of this tenant."""
+        """Return everything that refers to it, in all sessions of this tenant."""
         return self._read(decisions.referring, self.ref, limit=limit, after=after)
 
     def __repr__(self) -> str:
@@ -70,7 +71,7 @@ class Decision(DecisionFacts, StreamHandle):
 
 
 class Decisions(StreamHandle):
-    """The decisions of a session, and who refers to what."""
+    """Verbs of a session for decisions and references."""
 
     __slots__ = ()
 
@@ -85,13 +86,18 @@ class Decisions(StreamHandle):
         checks: Iterable[object] = (),
         about: Iterable[str] = (),
     ) -> Decision:
-        """Write a decision down before anything is done about it. Atomic; two calls make two decisions.
+        """Record a decision, before anything is done about it. Atomic; two calls make two decisions.
 
-        then: what is to follow. refs: turns, decisions, tasks, artifacts (anything with a `ref`) or Refs; one
-        to another session is kept as it is, for it may be in another store. checks: what must be so for it to hold
-        (`perdure.FileHash` …), looked at when the session is booted and by `store.checked`. about: whom it is about; it is
-        also about whom its refs are. Raises Invalid, TooLarge, or
-        NotFound (a ref to what this session has not) with the path of what is wrong; nothing is written then.
+        because: the reason.
+        then: the step that is to follow.
+        refs: turns, decisions, tasks, artifacts (anything with a `ref`) or Refs. A ref to another session is kept unchecked,
+            because that session may be in another store.
+        checks: conditions under which the decision holds (`perdure.FileHash` …), looked at when the session is booted and by
+            `store.checked`.
+        about: its subjects, besides those of its refs.
+
+        Raises Invalid, TooLarge, or NotFound (a ref to something that this session does not have) with the path; nothing is
+        written then.
         """
         seen = self._caller.work(checking.observed, checks) if checks else ()
         record = self._write(
@@ -100,33 +106,33 @@ class Decisions(StreamHandle):
         return Decision(self._caller, self._stream, self._pin, record)
 
     def decision(self, seq: int) -> Decision:
-        """The decision with this number. Raises NotFound."""
+        """Return the decision with this number. Raises NotFound."""
         record = self._read(decisions.decision, seq)
         return Decision(self._caller, self._stream, self._pin, record)
 
     @filtered(SessionDecisionFilters)
     def decisions(self, asked: SessionDecisionFilters) -> Page[Decision]:
-        """The decisions of this session, newest first; open=True: those left open, False: the others. about: those about a
+        """Return the decisions of this session, newest first. open: True for open ones, False for the others. about: of a
         subject.
         """
         found = self._read(decisions.decisions, asked)
         return found.each(lambda record: Decision(self._caller, self._stream, self._pin, record))
 
     def referring(self, thing: object, *, limit: int = 100, after: str | None = None) -> Page[Reference]:
-        """The things that refer to a turn, decision, task, artifact or Ref, in all sessions of this tenant."""
+        """Return everything that refers to a turn, decision, task, artifact or Ref, in all sessions of this tenant."""
         return self._read(decisions.referring, thing, limit=limit, after=after)
 
 
 class DecisionsAcross(StoreHandle):
-    """Asking across the store: decisions."""
+    """Verbs of a store that ask across all decisions."""
 
     __slots__ = ()
 
     @filtered(DecisionFilters)
     def decisions(self, asked: DecisionFilters) -> Page[Decision]:
-        """The decisions of all sessions of this tenant, newest first.
+        """Return the decisions of all sessions of this tenant, newest first. The next page is `after=page.next`.
 
-        since, until: instants ("2026-01-31", a datetime) or ages ("7d"). The page's `next` goes into `after`.
+        since, until: instants ("2026-01-31", a datetime) or ages ("7d").
         """
         found = self._caller.read(decisions.decisions_of_store, asked)
         return found.each(lambda each: Decision(self._caller, each[0], "", each[1]))

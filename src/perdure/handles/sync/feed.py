@@ -1,5 +1,5 @@
 # Generated from handles/aio/feed.py by tools/unasync.py: edit that one.
-"""Handles for the feed: a named reader that keeps its place, and the batches that it gets."""
+"""Handles for the feed: a named reader that keeps its position, and its batches."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ FOLLOW_WAIT = "30s"
 
 
 class Batch:
-    """Events of the feed, oldest first, until they are acknowledged. Empty (and false) when there was nothing
-    to take.
+    """Events of the feed, oldest first, until they are acknowledged. Empty (and false) when there was nothing to take.
 
-    `deliveries` says how often these events were delivered, this time included. `held_by` says, for an empty batch, which
-    transaction holds back the feed (PostgreSQL).
+    `deliveries` counts how often these events were delivered, this time included. In an empty batch, `held_by` names the
+    transaction that holds back the feed (PostgreSQL).
     """
 
     __slots__ = ("_caller", "_name", "_token", "deliveries", "events", "held_by")
@@ -35,12 +34,10 @@ class Batch:
         self.held_by = held_by
 
     def ack(self) -> None:
-        """Say that these events are done with: the next batch begins after them. An empty batch needs no
-        acknowledgement.
+        """Mark these events as handled: the next batch begins after them. An empty batch needs no acknowledgement.
 
-        Atomic; a second time it does nothing. Raises Stale, and moves nothing, when it came too late (the batch
-        was delivered again) or after a reset. After a crash before it: the batch is delivered again when its
-        lease has passed.
+        Atomic; a second time it does nothing. Raises Stale, and moves nothing, when it came too late (the batch was delivered
+        again) or after a reset. After a crash before it, the batch is delivered again when its lease has passed.
         """
         if self.events:
             self._caller.write(subscriptions.acknowledge, self._name, self._token)
@@ -48,8 +45,8 @@ class Batch:
     def nack(self) -> None:
         """Give these events back: they are delivered again at once, to any consumer, with `deliveries` one higher.
 
-        Atomic; it does nothing for a batch that is no longer under way. Ask with a smaller `limit` to find the event
-        that cannot be handled.
+        Atomic; it does nothing for a batch that is no longer under way. To find an event that cannot be handled, use a smaller
+        `limit`.
         """
         if self.events:
             self._caller.write(subscriptions.give_back, self._name, self._token)
@@ -65,9 +62,7 @@ class Batch:
 
 
 class Subscription:
-    """A reader of the feed under a name. Any number of processes may share the name: each batch goes to one
-    of them.
-    """
+    """A reader of the feed under a name. Any number of processes may share the name: each batch goes to one of them."""
 
     __slots__ = ("_caller", "name")
 
@@ -76,12 +71,15 @@ class Subscription:
         self.name = name
 
     def next(self, limit: int = 100, wait: Duration | None = None, lease: Duration = "30s") -> Batch:
-        """The next batch, oldest first; empty if there is nothing, or while as many batches of this name are
-        under way as it has consumers.
+        """Return the next batch, oldest first. It is empty if there is nothing, or if as many batches are under way as there
+        are consumers.
 
-        Atomic. At least once: what is not acknowledged within `lease` is delivered again, to any consumer that asks.
-        `wait` asks again for so long, with growing pauses; when nothing came and another transaction holds back the feed,
-        the log and `batch.held_by` name it. Raises Stale after a restore of the store (see `reset`), NotFound, Invalid.
+        Atomic. Delivery is at least once: events that are not acknowledged within `lease` are delivered again, to any consumer
+        that asks.
+        wait: when there is nothing, ask again for so long, with growing pauses. If another transaction then holds back the
+            feed, the log and `batch.held_by` name it.
+
+        Raises Stale after a restore of the store (see `reset`), NotFound, Invalid.
         """
         patience = self._caller.patience(wait)
         delivery = self._take(limit, lease)
@@ -101,12 +99,15 @@ class Subscription:
                 return delivery
 
     def follow(self, limit: int = 1, lease: Duration = "30s", wait: Duration | None = None) -> Iterator[EventRecord]:
-        """Events as they come, without end: `for event in subscription.follow()`, or `for event in subscription`.
+        """Iterate over events as they come, without end: `for event in subscription.follow()`, or `for event in
+        subscription`.
 
-        Asking for the next event acknowledges the one before. An event whose handling fails or dies is delivered again
-        when `lease` has passed, and so is the one at which a loop is left. limit: how many are taken and acknowledged at
-        once, which is faster and repeats up to so many. wait: end when nothing came for so long. Raises what `next` and
-        `ack` raise: Stale when handling took longer than `lease` and another consumer has the event.
+        Asking for the next event acknowledges the one before. An event whose handling fails or dies is delivered again when
+        `lease` has passed, and so is the event at which a loop is left.
+        limit: how many are taken and acknowledged at once. More is faster, and repeats up to so many after a crash.
+        wait: end when nothing came for so long.
+
+        Raises what `next` and `ack` raise: Stale when handling took longer than `lease` and another consumer has the event.
         """
         while True:
             batch = self.next(limit, FOLLOW_WAIT if wait is None else wait, lease)
@@ -119,7 +120,7 @@ class Subscription:
         return self.follow()
 
     def reset(self, start: str) -> None:
-        """Go to the "beginning" or the "end". Atomic; batches under way can no longer be acknowledged."""
+        """Move to the "beginning" or the "end". Atomic; batches under way can no longer be acknowledged."""
         self._caller.write(subscriptions.reset, self.name, start)
 
     def cancel(self) -> None:

@@ -15,7 +15,7 @@ from perdure.runtime.callers import Caller, FrozenCaller
 
 
 class Past(StreamHandle):
-    """Time travel: of a session, or of a scope."""
+    """Time travel in a session or a scope."""
 
     __slots__ = ("_moment",)
 
@@ -24,13 +24,15 @@ class Past(StreamHandle):
         self._moment = moment  # the argument of `at`, if this is the past
 
     def at(self, moment: history.Moment) -> Self:
-        """This session or scope as it was after an event (its sequence number), at an instant, or some time ago
-        ("2h"): for reading only.
+        """Return this session or scope as it was, for reading only.
 
-        Every verb that reads works on it, and time stands still: what had not expired then is there, and who held something
-        holds it. Costs a
-        fold of the history up to that point, into memory. Writing raises ReadOnly. Inside `atomic` it is good
-        until the function returns. Raises Invalid when there was nothing then, and for a moment that has not come yet.
+            session.at(12)      after event 12
+            session.at("2h")    two hours ago
+            session.at(datetime(2026, 1, 31, tzinfo=UTC))
+
+        Every reading verb works on it. Its clock stands still: values that had not expired then are there, and locks and claims
+        are held as they were. Costs a fold of the history up to that point, into memory. Inside `atomic` it is valid until the
+        function returns. Writing raises ReadOnly. Raises Invalid when there was nothing then, and for a moment in the future.
         """
         view = self._read(history.view, moment, self._caller.core)
         frozen = FrozenCaller(view.core, self._caller.actor, view.tenant)
@@ -42,34 +44,33 @@ class Past(StreamHandle):
 
 
 class Time(Past):
-    """The verbs of a session for forks."""
+    """Verbs of a session for forks."""
 
     __slots__ = ()
 
     def fork(self, at: history.Moment | None = None, *, name: str) -> Self:
-        """Another session that goes on from a point of this one (None: from now) and leaves it as it is.
+        """Create another session that continues from a point of this one (None: from now). This session stays as it is.
 
-        Turns, summaries, checkpoints, artifacts and events up to there are shared, not copied; values, tasks
-        and decisions are restated; locks and claims stay behind. Atomic; not idempotent: a name that is taken
-        raises Conflict. Raises Invalid when there is no such point. Costs what the session has in values,
-        tasks and decisions.
+        Turns, summaries, checkpoints, artifacts and events up to there are shared, not copied; values, tasks and decisions are
+        restated; locks and claims stay behind. Atomic; not idempotent: a name that is taken raises Conflict. Raises Invalid
+        when there is no such point. Costs what the session has in values, tasks and decisions.
         """
         plan = self._read(history.plan_fork, at)
         stream, pin = self._caller.run(self._caller.fenced(history.fork), (plan, name), {}, self._pin)
         return type(self)(self._caller, stream, pin)
 
     def origin(self) -> Origin | None:
-        """The session that this one was forked from, or stands beside since a merge, and the last event that both have.
+        """Return the session that this one was forked from, or stands beside since a merge, and the last event that both have.
 
         None if it began by itself.
         """
         return self._read(lineage.origin)
 
     def diff(self, other: Self) -> SessionDiff:
-        """The differences from this session to another one: `session.at("2h").diff(session)`, or a session and its fork.
+        """Compare this session with another one: `session.at("2h").diff(session)`, or a session and its fork.
 
-        Goal, values, plan, decisions, checkpoints, artifacts, and what was said since they parted. Reads alone; each side is one
-        state. Costs what both have in values, tasks and decisions, and what was said since.
+        The result has goal, values, plan, decisions, checkpoints, artifacts, and the turns since they parted. Only reads; each
+        side is one state. Costs what both have in values, tasks and decisions, and what was said since.
         """
         if not isinstance(other, Time):
             raise Invalid(f"expected a session, got {type(other).__name__}", path="other")

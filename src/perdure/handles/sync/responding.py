@@ -1,5 +1,5 @@
 # Generated from handles/aio/responding.py by tools/unasync.py: edit that one.
-"""Carrying out what a model answered, in a session: its turn and its calls, each once. See `effects.batch`. Keeps P2, P14."""
+"""Carrying out a model's answer in a session: its turn and its calls, each once. See `effects.batch`. Keeps P2, P14."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from perdure.runtime.shells import acting_in
 
 
 class Responding(Effects):
-    """A model's answers, carried out in a session."""
+    """Verbs of a session for carrying out a model's answers."""
 
     __slots__ = ()
 
@@ -28,14 +28,17 @@ class Responding(Effects):
         key: str | None = None,
         about: Iterable[str] = (),
     ) -> list[Answer]:
-        """Say what a model answered and carry out its calls, in order and each once. Returns an Answer for each.
+        """Add a model's answer as a turn, and carry out its calls, in order and each once. Returns an Answer for each call.
 
         The turn lands with all calls planned, and each result with the next dispatch: N effects take N + 1 commits. A call that
-        fails, is refused, or means nothing has an error for its answer, in the conversation too, and the others go on. Tools
-        that only read are called where they stand. The same calls again, after a crash or after InDoubt or Waiting, go on where
-        they were, known by the id of the first: `turn = session.pending().turn` has them. key: of the turn, as for `say`. calls:
-        each a Call, or a mapping of id, tool and args. about: whom the answer is about, and so its calls and their results.
-        Raises KeyReused when they were part of another turn, Invalid when one has no id of its own.
+        fails, is refused, or fits no tool has an error for its answer, in the conversation too, and the others continue. Tools
+        that only read are called directly. After a crash, InDoubt or Waiting, the same calls again continue where they were;
+        they are known by the id of the first (`turn = session.pending().turn` has them).
+        calls: each a Call, or a mapping of id, tool and args.
+        key: of the turn, as for `say`.
+        about: subjects of the answer, its calls and their results.
+
+        Raises KeyReused when the calls were part of another turn, Invalid when a call has no id of its own.
         """
         self._caller.check_may_send()
         acting = acting_in(self._caller, self._stream)

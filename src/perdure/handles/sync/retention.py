@@ -1,5 +1,5 @@
 # Generated from handles/aio/retention.py by tools/unasync.py: edit that one.
-"""Handles for retention: what may go, goes."""
+"""Handles for retention: removing old state by rule."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from perdure.planes.reading.durations import Duration
 
 
 class Retaining(Upkeep):
-    """Letting old state go."""
+    """Verbs of a store for removing old state."""
 
     __slots__ = ()
 
@@ -25,14 +25,17 @@ class Retaining(Upkeep):
         grace: Duration = "1h",
         progress: Callable[[int, int], None] | None = None,
     ) -> RetainReport:
-        """Let old checkpoints, covered turns, replaced values and emitted events of this tenant go, and what ended long ago, by
-        rule; then the blobs that nothing needs any more.
+        """Remove old state of this tenant by rule: checkpoints, covered turns, replaced values, emitted events, and what ended
+        long ago.
 
-        Only with `dry_run=False`; without, the report says what would go. The rest reads back as before, in forks too; the
-        emptied bodies are recorded, the chain stays, and `verify` lists it; of a files store the lines that said it are written
-        anew without it. Atomic in pages of 500; safe beside writers and forks; after a crash, call it again.
-        grace: as in `collect`. progress: called with (done, total) for streams.
-        Raises Invalid for a rule or a grace that is none, Damaged when a checkpoint cannot be read whole.
+        Blobs that nothing needs any more go too. Everything else reads back as before, in forks too. The emptied bodies are
+        recorded, the chain stays, and `verify` lists it; a files store rewrites the lines that held the bodies. Atomic in pages
+        of 500; safe beside writers and forks; after a crash, call it again.
+        dry_run: the default; the report says what would go. Pass False to remove it.
+        grace: as in `collect`.
+        progress: called with (done, total) for streams.
+
+        Raises Invalid for a rule or a grace that makes no sense, Damaged when a checkpoint cannot be read whole.
         """
         checked = retain.check_rules(rules)
         collect.check_grace(grace, self._caller.core.blobs)
@@ -47,12 +50,12 @@ class Retaining(Upkeep):
         return RetainReport(gone, collected.blobs, size, dry_run=False, lingering=left)
 
     def delete(self, session: str, *, dry_run: bool = True) -> RetainReport:
-        """Let go of what a session said, by retention's rules for it alone; only with `dry_run=False`, and then it is archived.
+        """Remove what a session said, by retention's rules for it alone, and archive it. Only with `dry_run=False`.
 
         Its turns, checkpoints, emitted events and replaced values go, and the steps and checkpoints of its runs. Its row,
-        tasks, decisions, values, artifacts and effects stay: they are the record of what was done. Nothing goes of a session that
-        was forked or has a run that is not over. After a crash, call it again.
-        Raises NotFound if there is none of this name, Conflict while it is open.
+        tasks, decisions, values, artifacts and effects stay: they are the record of what was done. Nothing goes of a session
+        that was forked or has an unfinished run. After a crash, call it again.
+        Raises NotFound if there is no session of this name, Conflict while it is open.
         """
         found = self._caller.read(sessions.find_session, session)
         if found is None:

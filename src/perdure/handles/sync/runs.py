@@ -1,5 +1,5 @@
 # Generated from handles/aio/runs.py by tools/unasync.py: edit that one.
-"""Handles for runs: starting, driving and recovering them, and what people say to them."""
+"""Handles for runs: starting, driving and recovering them, and answering their questions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from perdure.runtime.shells import Shell
 
 
 class Runs(StoreHandle):
-    """Agents: starting, driving, recovering, and what people answer."""
+    """Verbs of a store for runs of agents, and for the answers of people."""
 
     __slots__ = ()
 
@@ -84,10 +84,11 @@ class Runs(StoreHandle):
         about: Iterable[str] = (),
         **kwargs: Any,
     ) -> RunHandle:
-        """Begin a run and leave it to the workers. The same key and arguments again: the same run. Atomic. about: whom all of it
-        is about, besides those of its session.
+        """Begin a run and leave it to the workers. Returns its handle. Atomic; the same key and arguments again return the same
+        run.
 
-        Raises KeyReused for the same key with other arguments, Invalid for what cannot be kept or does not fit the function.
+        about: subjects of the whole run, besides those of its session. Raises KeyReused for the same key with other arguments,
+            Invalid for arguments that cannot be kept or do not fit the function.
         """
         made = as_agent(agent)
         made.check(args, kwargs, key=key, session=session, about=about or None)
@@ -152,12 +153,17 @@ class Runs(StoreHandle):
         about: Iterable[str] = (),
         **kwargs: Any,
     ) -> Any:
-        """Begin a run, or go on with the one under this key, here and now; gives its result.
+        """Begin a run, or continue the one under this key, in this process. Returns its result.
 
-        Children are driven in place, and a sleep is waited for if it ends within a minute. wait: within that time; True: however
-        long it is; False: not at all. about: as for `start`. Raises Waiting when a person, a signal or a later time must come
-        first (call it again afterwards), Failed, Cancelled or Parked if that is how it ends, Conflict while somebody else drives
-        it.
+            store.drive(fix, "issue-42", key="issue-42")
+
+        After a crash, the same call continues the run. Children are driven in this process too, and a sleep that ends within a
+        minute is waited for.
+        wait: wait for sleeps that end within this time; True: however long; False: not at all.
+        about: as for `start`.
+
+        Raises Waiting when a person, a signal or a later time must come first (call it again afterwards), Failed, Cancelled or
+        Parked if it ends so, Conflict while another process drives it.
         """
         self._caller.check_may_drive()
         made = as_agent(agent)
@@ -198,9 +204,10 @@ class Runs(StoreHandle):
     def run(
         self, name: str | None = None, *, agent: Callable[..., Any] | str | None = None, key: str | None = None
     ) -> RunHandle:
-        """The run of this name, or the one that was started with a `key`: keys are an agent's own, so name the agent too.
+        """Return the run with this id, or the one that was started with a `key`. Keys belong to an agent, so name the agent
+        too.
 
-        NotFound if there is none; Invalid unless it is one of the two.
+        Raises NotFound if there is none; Invalid unless you give one of the two.
         """
         if name is not None and agent is None and key is None:
             return self._handle(self._caller.read(runs.find, name))
@@ -212,33 +219,39 @@ class Runs(StoreHandle):
         return self._handle(self._caller.read(runs.find_by_key, named, key))
 
     def run_id(self, short: str) -> str:
-        """The whole id of the run whose id begins so, at least four digits: for people, who type it. Reads alone.
+        """Return the whole id of the run whose id begins with these digits, at least four. Only reads.
 
-        NotFound if there is none; Conflict, with the candidates, if there are several.
+        Raises NotFound if there is none; Conflict, with the candidates, if there are several.
         """
         return self._caller.read(runs.whole_name, short)
 
     @filtered(RunFilters)
     def runs(self, asked: RunFilters) -> Page[RunHandle]:
-        """The runs of this tenant, newest first. errors: those that failed or are parked, the last trouble first; `since` and
-        `until` are then of when a run went wrong. about: those in which anything is about a subject.
+        """Return the runs of this tenant, newest first.
+
+        errors: those that failed or are parked, the latest trouble first; `since` and `until` then mean when a run went wrong.
+        about: those in which anything is about a subject.
         """
         found = self._caller.read(runs.runs_of_store, asked)
         return found.each(lambda each: RunHandle(self._caller, each[0], each[1]))
 
     @filtered(AskFilters)
     def asks(self, asked: AskFilters) -> Page[WaitRecord]:
-        """The questions to people, and approvals, newest first: the open ones, unless `state` says otherwise (None: all).
-        `.next`, for `after=`, is None when that was all.
+        """Return the questions to people, and approvals, newest first: the open ones, unless `state` says otherwise (None:
+        all).
+
+        The next page is `after=page.next`; None when there are no more.
         """
         return self._caller.read(waits.asks, asked)
 
     def answer(self, ask: str, value: Any, *, by: str | None = None, about: Iterable[str] = ()) -> WaitRecord:
-        """Answer an ask or an approval, once. by: who says so; default: the actor of this store. about: whom
-        the answer is about, besides those of the question.
+        """Answer a question or an approval, once.
 
-        Raises Conflict if it was answered, expired or withdrawn, or its run was handed over, Invalid if it is no choice,
-        NotFound if there is none.
+        by: the person who answers. Default: the actor of this store.
+        about: subjects of the answer, besides those of the question.
+
+        Raises Conflict if it was answered, expired or withdrawn, or its run was handed over; Invalid if the answer is none of
+        the choices, NotFound if there is no such question.
         """
         stream, seq = self._caller.read(operator_verbs.locate, ask, "ask")
         who = self._caller.actor if by is None else by
@@ -251,7 +264,7 @@ class Runs(StoreHandle):
         (self.run(run)).signal(name, payload, key=key, about=about)
 
     def effect(self, name: str) -> Effect:
-        """The effect that people call so: `run:4f1c/12`."""
+        """Return an effect by the name that people use: `run:4f1c/12`."""
         stream, seq = self._caller.read(operator_verbs.locate, name, "effect")
         return Effect(self._caller, stream, "", self._caller.read(ledger.effect, stream, seq))
 

@@ -1,5 +1,5 @@
 # Generated from handles/aio/session.py by tools/unasync.py: edit that one.
-"""Sessions and scopes: one class each, made of what the planes offer."""
+"""Sessions and scopes: one class each, composed of the verbs of the planes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ class Session(
     Requests,
     Time,
 ):
-    """One unit of work of an agent: its conversation, plan, values, decisions, memories, checkpoints, events and artifacts."""
+    """One unit of work of an agent: its conversation, plan, values, decisions, memories, checkpoints, events and artifacts.
+
+    Get one with `store.session(name)`. It holds no state, so it is cheap to make and safe to share.
+    """
 
     __slots__ = ()
 
@@ -44,10 +47,15 @@ class Session(
 
 
 class Scope(Values, Memories, Past):
-    """Values and memories that outlive a session, under a name such as `user:alice` or `project:acme`."""
+    """Values and memories that outlive a session, under a name such as `user:alice` or `project:acme`.
+
+    Get one with `store.scope(name)`. A session that is labelled with its name recalls its memories.
+    """
 
     __slots__ = ()
 
     def add_subjects(self, *subjects: str) -> tuple[str, ...]:
-        """Everything in the scope, before and after, is about these persons or things. Returns all of them. Idempotent."""
+        """Say that everything in the scope, before and after, is about these persons or things. Returns all of them.
+        Idempotent.
+        """
         return self._write(adding.add_to_scope, subjects)

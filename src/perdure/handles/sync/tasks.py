@@ -20,11 +20,11 @@ from perdure.runtime.callers import Caller
 
 
 class Task(TaskFacts, StreamHandle):
-    """One task. Shows what was last known of it; each verb brings that up to date, and so does `refresh`.
+    """One task, as it was last read. Each verb and `refresh` bring it up to date.
 
-    A handle that claimed the task moves it as its holder: Stale if the claim was lost. Any other handle is
-    refused (Conflict) while somebody holds the task, except for `cancel`. All verbs are atomic; repeating one
-    whose state is reached already changes nothing, so that they are safe after a crash.
+    A handle that claimed the task moves it as its holder: Stale if the claim was lost. Any other handle gets Conflict while the
+    task is held, except for `cancel`. All verbs are atomic; repeating a verb whose state is reached already changes nothing, so
+    verbs are safe after a crash.
     """
 
     __slots__ = ("_record", "_token")
@@ -37,16 +37,15 @@ class Task(TaskFacts, StreamHandle):
         self._token = token
 
     def refresh(self) -> Task:
-        """Look again; returns itself."""
+        """Read the task again; returns itself."""
         self._record = self._read(tasks.task, self.id)
         return self
 
     def claim(self, ttl: Duration | None = None) -> Task:
-        """Take it; returns itself. Of several who try at once, one gets it.
+        """Take the task; returns itself. Of several callers at once, one gets it.
 
-        It is free again when `ttl` is over (if one is given), when this store is closed, or when its process
-        dies. Raises Conflict if somebody holds it (and names them), if it waits for other tasks, or if it is
-        not to be done.
+        It is free again when `ttl` is over (if one is given), when this store is closed, or when its process dies. Raises
+        Conflict if it is held (and names the holder), if it waits for other tasks, or if it is not to be done.
         """
         holder = self._caller.core.holder
         self._record = self._take(self._caller.fenced(tasks.claim), tasks.give_back, self.id, holder=holder, ttl=ttl)
@@ -54,31 +53,31 @@ class Task(TaskFacts, StreamHandle):
         return self
 
     def release(self) -> Task:
-        """Give it back: it is todo again. Raises Stale or Conflict if it is not this handle's to give."""
+        """Give it back: it is todo again. Raises Stale or Conflict if this handle does not hold it."""
         return self._move("release")
 
     def done(self, note: str | None = None, *, about: Iterable[str] = ()) -> Task:
-        """Say that it is done; what needs it may become ready. Raises Stale or Conflict."""
+        """Mark it as done; tasks that need it may become ready. Raises Stale or Conflict."""
         return self._move("done", note, about)
 
     def fail(self, note: str | None = None, *, about: Iterable[str] = ()) -> Task:
-        """Say that it failed; what needs it is stuck until it is reopened. Raises Stale or Conflict."""
+        """Mark it as failed; tasks that need it are stuck until it is reopened. Raises Stale or Conflict."""
         return self._move("fail", note, about)
 
     def block(self, reason: str, *, about: Iterable[str] = ()) -> Task:
-        """Put it aside until something outside happens; a claim on it ends. Raises Stale or Conflict."""
+        """Put it aside until an obstacle is gone; a claim on it ends. Raises Stale or Conflict."""
         return self._move("block", reason, about)
 
     def unblock(self, note: str | None = None, *, about: Iterable[str] = ()) -> Task:
-        """Its obstacle is gone: it is todo again. Raises Conflict if it is not blocked."""
+        """Mark its obstacle as gone: it is todo again. Raises Conflict if it is not blocked."""
         return self._move("unblock", note, about)
 
     def cancel(self, note: str | None = None, *, about: Iterable[str] = ()) -> Task:
-        """It is not to be done any more. Anybody may say so; who is at it is told by Stale."""
+        """Mark it as not to be done any more. Anybody may do so; its holder is told by Stale."""
         return self._move("cancel", note, about)
 
     def reopen(self, note: str | None = None, *, about: Iterable[str] = ()) -> Task:
-        """Try again what failed or was cancelled: it is todo. Raises Conflict if it is neither."""
+        """Make a failed or cancelled task todo again. Raises Conflict if it is neither."""
         return self._move("reopen", note, about)
 
     def _move(self, verb: str, note: str | None = None, about: Iterable[str] = ()) -> Task:
@@ -95,22 +94,22 @@ class Task(TaskFacts, StreamHandle):
         detail: Any = ...,
         about: Iterable[str] = (),
     ) -> Task:
-        """Change what it says; what is not given stays. Atomic; repeating it changes nothing.
+        """Change its title, priority, labels or detail; anything not given stays. Atomic; a repetition changes nothing.
 
-        A `key` goes on standing for what the task was first written down with. about: whom it is about from here on too. Raises
-        Stale or Conflict as the moves do, and Invalid with the path of what is wrong.
+        Its `key` continues to stand for the input with which the task was first added. about: further subjects from here on.
+        Raises Stale or Conflict as the moves do, and Invalid with the path.
         """
         given = {"title": title, "priority": priority, "labels": labels, "detail": detail}
         self._record = self._write(tasks.edit, self.id, token=self._token, about=about, **given)
         return self
 
     def need(self, other: Task | TaskRecord | int) -> Task:
-        """Let it wait for another task of this session too. Raises Invalid that spells out a cycle."""
+        """Make it wait for another task of this session. Raises Invalid that spells out a cycle."""
         self._record = self._write(needing.need, self.id, other, token=self._token)
         return self
 
     def unneed(self, other: Task | TaskRecord | int) -> Task:
-        """Let it no longer wait for another task: the way out when that one failed for good."""
+        """Let it no longer wait for another task: the way out when that task failed for good."""
         self._record = self._write(needing.unneed, self.id, other, token=self._token)
         return self
 
@@ -124,7 +123,7 @@ class Task(TaskFacts, StreamHandle):
 
 
 class Work(StreamHandle):
-    """The plan of a session: tasks, what they wait for, and who is at them."""
+    """Verbs of a session for its plan: tasks, their dependencies, and their claims."""
 
     __slots__ = ()
 
@@ -141,14 +140,19 @@ class Work(StreamHandle):
         checks: Iterable[object] = (),
         about: Iterable[str] = (),
     ) -> Task:
-        """Write a task down. Atomic; without a key two calls make two tasks.
+        """Add a task. Atomic; without a key two calls make two tasks.
 
-        needs: tasks of this session that must be done before. priority: higher comes first. detail: any
-        value. key: makes it idempotent, also after a crash: the same key, title, priority, labels and detail
-        give the task that stands, as it is by now; others raise KeyReused. checks: what must be so for it to make sense
-        (`perdure.GitRef` …), looked at when the session is booted and by `store.checked`. about: whom it is about;
-        all that becomes of it is about them too. Raises Invalid, TooLarge or NotFound with the path of what is wrong; nothing is
-        written then.
+        needs: tasks of this session that must be done before.
+        parent: the task that it is a part of.
+        priority: higher comes first.
+        detail: any value.
+        key: makes it idempotent, also after a crash: the same key, title, priority, labels and detail return the task as it is
+            by now; others raise KeyReused.
+        checks: conditions under which it makes sense (`perdure.GitRef` …), looked at when the session is booted and by
+            `store.checked`.
+        about: subjects of the task and of everything that becomes of it.
+
+        Raises Invalid, TooLarge or NotFound with the path; nothing is written then.
         """
         record = self._write(
             tasks.add, title, needs=needs, parent=parent, priority=priority, labels=labels, detail=detail, key=key, about=about,
@@ -157,24 +161,25 @@ class Work(StreamHandle):
         return Task(self._caller, self._stream, self._pin, record)
 
     def get_task(self, task: int, *, token: int | None = None) -> Task:
-        """The task with this number. token: of a claim that another handle made, to move the task as its holder; Stale if
-        that claim was lost. Raises NotFound.
+        """Return the task with this number. Raises NotFound.
+
+        token: of a claim that another handle made, to move the task as its holder; Stale if that claim was lost.
         """
         return Task(self._caller, self._stream, self._pin, self._read(tasks.task, task), token=token)
 
     @filtered(SessionTaskFilters)
     def tasks(self, asked: SessionTaskFilters) -> Page[Task]:
-        """The tasks of this session, newest first. stuck: those that need a failed or cancelled one."""
+        """Return the tasks of this session, newest first. stuck: those that need a failed or cancelled task."""
         found = self._read(tasks.tasks, asked)
         return found.each(lambda record: Task(self._caller, self._stream, self._pin, record))
 
     def ready(self, *, limit: int = 20, label: str | None = None) -> list[Task]:
-        """The tasks that can be begun now: todo or abandoned, with all needs done; most urgent first."""
+        """Return the tasks that can be begun now: todo or abandoned, with all needs done. The most urgent come first."""
         found = self._read(tasks.ready, limit=limit, label=label)
         return [Task(self._caller, self._stream, self._pin, record) for record in found]
 
     def claim_next(self, *, ttl: Duration | None = None, label: str | None = None) -> Task | None:
-        """Take the first task that is ready; None if none is. Atomic: no two callers get the same one."""
+        """Claim the first task that is ready; None if none is. Atomic: no two callers get the same one."""
         holder = self._caller.core.holder
         record = self._take(self._caller.fenced(tasks.claim_next), tasks.give_back, holder=holder, ttl=ttl, label=label)
         if record is None:
@@ -183,15 +188,16 @@ class Work(StreamHandle):
 
 
 class WorkAcross(StoreHandle):
-    """Asking across the store: tasks."""
+    """Verbs of a store that ask across all tasks."""
 
     __slots__ = ()
 
     @filtered(TaskFilters)
     def tasks(self, asked: TaskFilters) -> Page[Task]:
-        """The tasks of all sessions of this tenant, newest first. actor: who wrote them down.
+        """Return the tasks of all sessions of this tenant, newest first. The next page is `after=page.next`.
 
-        since, until: instants ("2026-01-31", a datetime) or ages ("7d"). The page's `next` goes into `after`.
+        actor: the author of the tasks.
+        since, until: instants ("2026-01-31", a datetime) or ages ("7d").
         """
         found = self._caller.read(tasks.tasks_of_store, asked)
         return found.each(lambda each: Task(self._caller, each[0], "", each[1]))

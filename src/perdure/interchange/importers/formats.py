@@ -77,14 +77,14 @@ def _declared() -> dict[str, EntryPoint]:
 
 def _loaded(declared: EntryPoint) -> ImportFormat:
     """The format that a package declares. Refused if it cannot be loaded, or is none."""
-    hint = "reinstall it or take it away; --from FORMAT says what the files are"
+    hint = "reinstall or remove its package; --from FORMAT names the format of the files"
     try:
         found: Any = declared.load()
     except Exception as error:
         said = f"the package that declares the format {declared.name} cannot be loaded: {type(error).__name__}: {error}"
         raise Refused(said, path="from", hint=hint) from error
     if not isinstance(found, ImportFormat) or found.name != declared.name:
-        raise Refused(f"{declared.value} is no format of the name {declared.name}", path="from", hint=hint)
+        raise Refused(f"{declared.value} is not a format named {declared.name}", path="from", hint=hint)
     return found
 
 

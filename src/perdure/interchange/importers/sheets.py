@@ -144,7 +144,7 @@ def _headings(rows: Iterator[list[str]], source: Source) -> list[str]:
     except csv.Error as error:
         raise Invalid(f"its headings cannot be read: {error}", path=source.name) from None
     if found is None:
-        raise Invalid("there is nothing in it", path=source.name)
+        raise Invalid("the file is empty", path=source.name)
     return found
 
 

@@ -1,4 +1,4 @@
-"""Actors as people read them."""
+"""Records of actors."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class ActorRecord(msgspec.Struct, frozen=True):
-    """An actor: `actor` is the random name in the headers of events, `name` the one that was given to `perdure.open`."""
+    """An actor: `name` is the name that was given to `perdure.open`, `actor` the random name in the headers of events."""
 
     actor: str
     name: str

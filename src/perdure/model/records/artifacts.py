@@ -1,4 +1,4 @@
-"""Records of artifacts, and of collecting what nothing refers to any more."""
+"""Records of artifacts, and of the collection of unused blobs."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from perdure.model.refs import Ref
 
 
 class ArtifactRecord(msgspec.Struct, frozen=True):
-    """One version of an artifact. `hash` is the sha256 of its content, in hex: equal content is stored
-    once."""
+    """One version of an artifact. `hash` is the sha256 of its content, in hex: equal content is stored once."""
 
     seq: int
     session: str
@@ -25,11 +24,12 @@ class ArtifactRecord(msgspec.Struct, frozen=True):
 
 
 class CollectReport(msgspec.Struct, frozen=True):
-    """The blobs that a collection removed, or with `dry_run` would.
+    """The blobs that a collection removed, or with `dry_run` would remove.
 
-    blobs, bytes: rows that nothing referred to, and the size of their content. files: what lay in the
-    artifact place without a row. leftovers: remains of writes that died. addresses: of all blobs and files,
-    in hex.
+    blobs, bytes: rows that nothing referred to, and the size of their content.
+    files: files in the place of artifacts without a row.
+    leftovers: remains of writes whose process died.
+    addresses: of all blobs and files, in hex.
     """
 
     blobs: int

@@ -1,4 +1,4 @@
-"""Records of bundles: what is in one, and what became of it."""
+"""Records of bundles: the contents of one, and the outcome of its export or import."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ KIND = "perdure.bundle"
 
 
 class Listed(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A stream in a bundle: its events from `first` to `last`, and the hash of that one, which proves all before it.
+    """A stream in a bundle: its events from `first` to `last`, and the hash of the last, which proves all before it.
 
-    session, session_uid: what the session of a run is called in the store that it comes from, and which one it is.
+    session, session_uid: the name and the uid of a run's session in the store that the bundle comes from.
     """
 
     uid: str
@@ -65,8 +65,9 @@ class Exported(msgspec.Struct, frozen=True):
 
 
 class Arrived(msgspec.Struct, frozen=True):
-    """The outcome of an import for one stream: `added` events, and its name here. without: the session that a run had where it
-    comes from, if that is not here.
+    """The outcome of an import for one stream: its name here, and how many events were `added`.
+
+    without: the name of a run's session where it comes from, if that session is not here.
     """
 
     uid: str
@@ -79,7 +80,7 @@ class Arrived(msgspec.Struct, frozen=True):
 
 
 class Imported(msgspec.Struct, frozen=True):
-    """A finished import, or with `dry_run` what one would do."""
+    """A finished import, or with `dry_run` a preview of one."""
 
     digest: str
     tenant: str

@@ -1,4 +1,4 @@
-"""Records of checkpoints: what the verbs of `planes.recovery.checkpoints` return."""
+"""Records of checkpoints, as the verbs of `planes.recovery.checkpoints` return them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from perdure.model.refs import Ref
 class CheckpointRecord(msgspec.Struct, frozen=True):
     """One checkpoint. `hash` is the root of its state: equal states have equal hashes, on every store.
 
-    parent: the sequence number of the checkpoint of that name before it. size: bytes of the whole state,
-    shared or not. key, parent_key: its own and its parent's name, if a caller gave them.
+    parent: the sequence number of the checkpoint of that name before it.
+    size: bytes of the whole state, shared or not.
+    key, parent_key: its own name and its parent's, if the caller gave them.
     """
 
     seq: int
@@ -29,11 +30,12 @@ class CheckpointRecord(msgspec.Struct, frozen=True):
 
 
 class PruneReport(msgspec.Struct, frozen=True):
-    """The checkpoints that a prune took away, or with `dry_run` would.
+    """The checkpoints that a prune removed, or with `dry_run` would remove.
 
-    pruned: the sequence numbers, oldest first. kept: how many remain in this session.
-    bytes: of the nodes that only they reach in this session, of which `store.collect` frees what nobody else
-    shares; None when it was not a dry run.
+    pruned: their sequence numbers, oldest first.
+    kept: how many remain in this session.
+    bytes: of the nodes that only they reach in this session; `store.collect` frees those that nothing else shares. None unless
+        it was a dry run.
     """
 
     pruned: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""Records of checks: what must be so for a memory, value, decision or task to hold, and what came of looking.
+"""Records of checks: the conditions under which a memory, value, decision or task holds, and the outcome of looking.
 
 A check is data. `boot.checking` decides what is looked at, and whether a program may be run or a page asked for.
 """
@@ -14,9 +14,9 @@ from perdure.model.records.memories import Validity
 
 
 class FileHash(msgspec.Struct, frozen=True, tag="file", tag_field="check", omit_defaults=True):
-    """A file has this content: the content that it has when the memory is written, unless `sha256` is given.
+    """Holds while a file has this content. Without `sha256`, the content when the memory is written.
 
-    folder: what a relative path starts from; the working folder of the writer, unless the reader names another.
+    folder: the start of a relative path. Default: the working folder of the writer, unless the reader names another.
     """
 
     path: str
@@ -25,7 +25,7 @@ class FileHash(msgspec.Struct, frozen=True, tag="file", tag_field="check", omit_
 
 
 class GitRef(msgspec.Struct, frozen=True, tag="git", tag_field="check", omit_defaults=True):
-    """A branch, tag or commit exists in the repository at `folder`, and is at `commit`, if one is given."""
+    """Holds while a branch, tag or commit exists in the repository at `folder`, and is at `commit`, if one is given."""
 
     name: str
     commit: str = ""
@@ -33,7 +33,7 @@ class GitRef(msgspec.Struct, frozen=True, tag="git", tag_field="check", omit_def
 
 
 class Command(msgspec.Struct, frozen=True, tag="command", tag_field="check", omit_defaults=True):
-    """A program with these arguments ends with `exit`. It is run only for readers that allow this very command."""
+    """Holds while a program with these arguments ends with `exit`. It is run only for readers that allow this very command."""
 
     argv: tuple[str, ...]
     exit: int = 0
@@ -41,28 +41,29 @@ class Command(msgspec.Struct, frozen=True, tag="command", tag_field="check", omi
 
 
 class Age(msgspec.Struct, frozen=True, tag="age", tag_field="check", omit_defaults=True):
-    """It was written, changed or confirmed no longer ago than this: "30d"."""
+    """Holds for so long after it was written, changed or confirmed: "30d"."""
 
     limit: str
 
 
 class ValueIs(msgspec.Struct, frozen=True, tag="value", tag_field="check", omit_defaults=True):
-    """A value of the same session or scope is still this one."""
+    """Holds while a value of the same session or scope is still this one."""
 
     name: str
     value: Any
 
 
 class AtCommit(msgspec.Struct, frozen=True, tag="commit", tag_field="check", omit_defaults=True):
-    """The repository at `folder` is still at this commit: the one that it is at when this is written, unless one is given."""
+    """Holds while the repository at `folder` is at this commit. Without `commit`, the commit when this is written."""
 
     commit: str = ""
     folder: str = ""
 
 
 class UrlEtag(msgspec.Struct, frozen=True, tag="url", tag_field="check", omit_defaults=True):
-    """A page has this ETag: the one that it has when this is written, unless one is given. It is asked for only by readers that
-    allow its address.
+    """Holds while a page has this ETag. Without `etag`, the ETag when this is written.
+
+    The page is asked for only by readers that allow its address.
     """
 
     url: str
@@ -70,13 +71,13 @@ class UrlEtag(msgspec.Struct, frozen=True, tag="url", tag_field="check", omit_de
 
 
 class ModelOffered(msgspec.Struct, frozen=True, tag="model", tag_field="check", omit_defaults=True):
-    """A model is still offered: it is among those that the reader names."""
+    """Holds while a model is offered: it is among those that the reader names."""
 
     model: str
 
 
 class ClaimerAlive(msgspec.Struct, frozen=True, tag="claimer", tag_field="check", omit_defaults=True):
-    """A task of the same session is claimed by somebody who lives. A task's own: 0."""
+    """Holds while a task of the same session is claimed by a living holder. 0: the task that carries the check."""
 
     task: int = 0
 
@@ -91,7 +92,7 @@ Check: TypeAlias = (
 
 
 class CheckResult(msgspec.Struct, frozen=True):
-    """The outcome of one check: whether its statement holds, and why not or why this is not known."""
+    """The outcome of one check: whether it holds, and if not, or if this is unknown, why."""
 
     check: Check
     standing: Validity
@@ -99,7 +100,7 @@ class CheckResult(msgspec.Struct, frozen=True):
 
 
 def standing_of(outcomes: Sequence[CheckResult]) -> Validity:
-    """Stale if one check says so, unknown if one could not tell or there are none, else it holds."""
+    """Return stale if one check is, unknown if one could not tell or there are none, else holds."""
     found = {verdict.standing for verdict in outcomes}
     if Validity.STALE in found:
         return Validity.STALE

@@ -1,6 +1,4 @@
-"""The records of the conversation plane: sessions, turns, summaries, pins. Frozen; instants are aware, in
-UTC.
-"""
+"""The records of the conversation plane: sessions, turns, summaries, pins. Frozen; instants are aware, in UTC."""
 
 from __future__ import annotations
 
@@ -15,12 +13,11 @@ from perdure.model.registered_types import registered
 
 
 class Status(enum.StrEnum):
-    """The state of a session. CRASHED is never stored: it is how an open session reads when who was at it has
-    died.
+    """The state of a session. CRASHED is never stored: an open session reads so when the process at work in it has died.
 
-        active ⇄ waiting        mark_waiting, mark_active
-        active, waiting ──▶ completed | failed        close
-        completed, failed ──▶ active                  reopen
+    active ⇄ waiting        mark_waiting, mark_active
+    active, waiting ──▶ completed | failed        close
+    completed, failed ──▶ active                  reopen
     """
 
     ACTIVE = "active"
@@ -34,7 +31,7 @@ StatusName: TypeAlias = Literal["active", "waiting", "completed", "failed", "cra
 
 
 class Role(enum.StrEnum):
-    """The speaker of a turn. TOOL turns are made by `result` only."""
+    """The speaker of a turn. Only `session.result` makes TOOL turns."""
 
     SYSTEM = "system"
     USER = "user"
@@ -49,8 +46,11 @@ Shape: TypeAlias = Literal["openai", "anthropic"]  # of a transcript
 
 @registered("perdure.Call")
 class Call(msgspec.Struct, frozen=True, dict=True):
-    """A tool call that an assistant turn makes. `id` names it until it has its result. A value like any other, so that steps
-    give it.
+    """A tool call in an assistant turn. `id` names it until it has its result.
+
+        perdure.Call("call_1", "open_pr", {"title": "Fix login"})
+
+    It is a value like any other, so steps may return it.
     """
 
     id: str
@@ -59,20 +59,22 @@ class Call(msgspec.Struct, frozen=True, dict=True):
 
 
 class Native(msgspec.Struct, frozen=True):
-    """A turn as the framework that wrote it has it: the name of its form, and the body. For what the turn cannot say itself."""
+    """A message in its framework's own form: the name of the form, and the body. For parts that a turn cannot express."""
 
     form: str
     body: Any
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """One turn. `call` and `error` belong to tool turns: which call this is the result of, and whether it
-    failed.
+    """One message of a conversation.
 
-    `ref` is what decisions, tasks and others refer to it by. `origin` is where an imported turn came from: its format
-    there, its id and its instant. `shown` refers to what its speaker was shown before: memories, turns, decisions.
-    `native` is its form in the framework that wrote it. `usage` and `model`: what saying it took, and of which model.
-    `parent`: the turn that it follows, where that is not the one before it.
+    call, error: of a tool turn: the call that it is the result of, and whether that failed.
+    ref: the reference by which decisions, tasks and others name it.
+    origin: of an imported turn: its format, id and instant in the other program.
+    shown: references to what its speaker was shown before: memories, turns, decisions.
+    native: its form in the framework that wrote it.
+    usage, model: the tokens that it took, and the model that said it.
+    parent: the turn that it follows, if not the one before it.
     """
 
     seq: int
@@ -94,9 +96,9 @@ class Turn(msgspec.Struct, frozen=True):
 
 
 class Cover(msgspec.Struct, frozen=True):
-    """A summary that stands for the turns from first_seq to last_seq; they stay readable.
+    """A summary that stands for the turns from first_seq to last_seq. The turns stay readable.
 
-    keys: identifiers of what it covers that its text does not say.
+    keys: identifiers in these turns that its text does not mention.
     """
 
     seq: int
@@ -110,8 +112,9 @@ class Cover(msgspec.Struct, frozen=True):
 
 
 class Due(msgspec.Struct, frozen=True):
-    """The range to summarise next: the turns from `first_seq` to `last_seq`. covers: the summaries among them, which the new
-    one swallows; without any, it is the turns themselves that are to be read.
+    """The range to summarise next: the turns from `first_seq` to `last_seq`.
+
+    covers: the summaries among them, which the new one covers. Without any, read the turns themselves.
     """
 
     first_seq: int
@@ -120,7 +123,7 @@ class Due(msgspec.Struct, frozen=True):
 
 
 class PendingKind(enum.StrEnum):
-    """The kind of thing that a session waits for."""
+    """The thing that a conversation waits for."""
 
     ANSWER = "answer"  # the assistant's
     RESULTS = "results"  # of tool calls
@@ -135,7 +138,7 @@ class Pending(msgspec.Struct, frozen=True):
 
 
 class Pins(msgspec.Struct, frozen=True):
-    """The software versions in force. `prompt` is the sha256 of its text; `digest` is what events carry."""
+    """The software versions in force. `prompt` is the sha256 of its text; events carry the `digest`."""
 
     model: str | None
     prompt: str | None
@@ -145,8 +148,9 @@ class Pins(msgspec.Struct, frozen=True):
 
 
 class SessionHeader(msgspec.Struct, frozen=True):
-    """A session as listings show it. `last_seq` and `last_at` are of its newest event. archived_at: since when listings leave it
-    out, unless they are asked for it.
+    """A session as listings show it. `last_seq` and `last_at` are those of its newest event.
+
+    archived_at: since when listings leave it out, unless they are asked for it.
     """
 
     name: str
@@ -172,7 +176,7 @@ class SessionHeader(msgspec.Struct, frozen=True):
 class Origin(msgspec.Struct, frozen=True):
     """The session that a session continues: its name (None: it is not here), its uid, and the last event that both have.
 
-    branch: whose way on this is, if it came by a merge; "" for a fork.
+    branch: the branch that a merge brought it from; "" for a fork.
     """
 
     session: str | None

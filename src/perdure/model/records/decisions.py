@@ -1,4 +1,4 @@
-"""Records of decisions: what the verbs of `planes.execution.decisions` return."""
+"""Records of decisions, as the verbs of `planes.execution.decisions` return them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from perdure.model.refs import Ref
 
 
 class DecisionStatus(enum.StrEnum):
-    """See the drawing in `planes.execution.decisions`."""
+    """A decision is open until it is closed with an outcome, or superseded by another decision."""
 
     OPEN = "open"
     CLOSED = "closed"
@@ -23,10 +23,11 @@ DecisionStatusName: TypeAlias = Literal["open", "closed", "superseded"]
 
 
 class DecisionRecord(msgspec.Struct, frozen=True):
-    """A decision: what was decided, why, what is to follow, and what came of it.
+    """A decision: what was decided, why, what is to follow, and the outcome.
 
-    `supersedes`, `superseded_by`: sequence numbers of the decisions before and after it in the same session.
-    changed_at: when it was last changed; closed_at: when it ceased to be open, unless an older Perdure did that.
+    supersedes, superseded_by: sequence numbers of the decisions before and after it in the same session.
+    changed_at: when it was last changed.
+    closed_at: when it ceased to be open, unless an older Perdure closed it.
     """
 
     seq: int
@@ -49,7 +50,7 @@ class DecisionRecord(msgspec.Struct, frozen=True):
 
 
 class Reference(msgspec.Struct, frozen=True):
-    """Something that refers to a thing: the event in which it does so, and where that is."""
+    """Something that refers to a thing: the event with the reference, and its place."""
 
     kind: str
     session: str

@@ -1,4 +1,4 @@
-"""Records of differences between two points of a session or run, or two of them: what `planes.audit.diff` gives."""
+"""Records of differences between two points of a session or run, or between two of them, as `planes.audit.diff` returns them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from perdure.model.records.conversation import Turn
 
 
 class How(enum.StrEnum):
-    """The change of a thing from the one point to the other."""
+    """How a thing changed from the first point to the second."""
 
     ADDED = "added"
     REMOVED = "removed"
@@ -19,9 +19,9 @@ class How(enum.StrEnum):
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """One thing that is not the same at both points. before, after: what it says; None where it is not there.
+    """One thing that differs between the two points. before, after: its content; None where it does not exist.
 
-    Of a thing with fields (a task, a decision) that changed, both hold only the fields that differ.
+    If a thing with fields (a task, a decision) changed, both hold only the fields that differ.
     """
 
     how: How
@@ -31,7 +31,7 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 class RunDiff(msgspec.Struct, frozen=True):
-    """The difference from one run to another, or from one point of a run to another.
+    """The differences from one run to another, or from one point of a run to another.
 
     about: status, arguments, result, program and the like. steps, effects, waits: by their place in the run.
     """
@@ -48,10 +48,11 @@ class RunDiff(msgspec.Struct, frozen=True):
 
 
 class SessionDiff(msgspec.Struct, frozen=True):
-    """The difference from one point of a session to another, or from one session to another.
+    """The differences from one point of a session to another, or from one session to another.
 
-    about: goal, status, title, labels, pins. checkpoints: the newest of each name. turns_added, turns_removed: what was said
-    only there.
+    about: goal, status, title, labels, pins.
+    checkpoints: the newest of each name.
+    turns_added, turns_removed: turns that only the second, or only the first, has.
     """
 
     about: tuple[Difference, ...]
@@ -70,7 +71,7 @@ class SessionDiff(msgspec.Struct, frozen=True):
 
 
 class Repeated(msgspec.Struct, frozen=True):
-    """One recorded thing that a fork of a run does not keep. then: what becomes of it there (see `effects.what_if.forecast`)."""
+    """One recorded thing that a fork of a run does not keep. then: its fate there (see `effects.what_if.forecast`)."""
 
     seq: int
     place: str
@@ -80,7 +81,7 @@ class Repeated(msgspec.Struct, frozen=True):
 
 
 class Forecast(msgspec.Struct, frozen=True):
-    """The consequences of forking a run at a place: how much is kept as it was recorded, and what would be done anew."""
+    """The consequences of forking a run at a place: how much is kept as recorded, and what would be done anew."""
 
     seq: int
     place: str

@@ -1,4 +1,4 @@
-"""Records of the effect ledger: what an effect is and how it stands, and the verdicts that settle it."""
+"""Records of the effect ledger: an effect and its state, and the verdicts that settle it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MESSAGE_MAX_CHARS = 4_000
 
 
 class EffectState(enum.StrEnum):
-    """See docs/decisions/0006: planned, dispatched and committed are different facts, and doubt is a state."""
+    """The state of an effect (docs/decisions/0006). Planned, dispatched and committed are different facts; doubt is a state."""
 
     PLANNED = "planned"
     DISPATCHED = "dispatched"
@@ -39,7 +39,7 @@ SETTLED = frozenset({EffectState.COMMITTED, EffectState.FAILED, EffectState.WITH
 
 
 class ToolKind(enum.StrEnum):
-    """The kind of a tool, which decides what happens to doubt about it (DESIGN §5)."""
+    """The kind of a tool. It decides how doubt about a call is settled after a crash (docs/tools.md)."""
 
     READ = "read"  # changes nothing in the world: run again
     IDEMPOTENT = "idempotent"  # twice is as good as once: call again
@@ -52,7 +52,7 @@ ToolKindName: TypeAlias = Literal["read", "idempotent", "keyed", "probed", "unsa
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """The outcome of an effect, as a probe or a person says it. Never true or false: there are three answers."""
+    """The statement of a probe or a person about an effect in doubt. Never true or false: there are more than two answers."""
 
     def __bool__(self) -> NoReturn:
         raise Invalid(
@@ -63,25 +63,25 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 class Happened(Verdict, frozen=True):
-    """It happened, with this result."""
+    """The call took effect, with this result."""
 
     result: Any = None
 
 
 class Absent(Verdict, frozen=True):
-    """It did not happen."""
+    """The call did not take effect. It may be tried again."""
 
     reason: str = ""
 
 
 class Unknown(Verdict, frozen=True):
-    """It cannot be told now."""
+    """The other side cannot tell. A person settles the effect."""
 
     reason: str = ""
 
 
 class Declined(Verdict, frozen=True):
-    """It did not happen and shall not: the effect failed. Only a person says so."""
+    """The call did not take effect and shall not: the effect failed. Only a person says so."""
 
     reason: str = ""
 
@@ -89,7 +89,8 @@ class Declined(Verdict, frozen=True):
 class Rule(msgspec.Struct, frozen=True, omit_defaults=True):
     """The declaration of a tool when its effect was planned, kept with the plan: how doubt about it may be settled.
 
-    Times are in microseconds. undo: the name of the tool that undoes it. undo_idempotent: its undo may start from doubt.
+    Times are in microseconds. undo: the name of the tool that undoes it. undo_idempotent: the undo may run even while it is in
+    doubt whether the effect happened.
     """
 
     timeout: int | None = None
@@ -101,12 +102,12 @@ class Rule(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def sent_key_of(stream_uid: str, key: str) -> str:
-    """The key that is sent for an effect with this key of a stream."""
+    """Return the key that is sent to the other side for an effect with this key of a stream."""
     return hashlib.sha256(f"{stream_uid} {key}".encode()).hexdigest()[:32]
 
 
 def text_of(said: object) -> str:
-    """Anything as text that every database takes; what cannot be printed is named by its type."""
+    """Return anything as text that every database takes; an object that cannot be printed is named by its type."""
     try:
         text = str(said)
     except Exception:  # noqa: BLE001 - whatever an odd object raises
@@ -116,9 +117,9 @@ def text_of(said: object) -> str:
 
 @registered("perdure.EffectError")
 class EffectError(msgspec.Struct, frozen=True, dict=True):
-    """Why an effect failed or is in doubt: a short code (mostly the exception's name) and what was said.
+    """Why an effect failed or is in doubt: a short code (mostly the exception's name) and a message.
 
-    It can be kept, whatever it is made of: text, bounded, without what no database takes.
+    It can always be stored: both are bounded text, without characters that no database takes.
     """
 
     code: str
@@ -135,7 +136,7 @@ class EffectError(msgspec.Struct, frozen=True, dict=True):
 
 @registered("perdure.Answer")
 class Answer(msgspec.Struct, frozen=True, dict=True):
-    """The outcome of one call of a model's batch: a result, or an error (it failed, was refused, or meant nothing)."""
+    """The outcome of one call in a model's answer: a result, or an error if it failed, was refused, or fitted no tool."""
 
     call: str
     tool: str
@@ -145,7 +146,7 @@ class Answer(msgspec.Struct, frozen=True, dict=True):
 
 @registered("perdure.Reply")
 class Reply(msgspec.Struct, frozen=True, dict=True):
-    """A model's answer in a run, and the outcome of the calls that it made."""
+    """A model's answer in a run, and the outcomes of its calls."""
 
     value: Any
     answers: list[Answer]
@@ -154,11 +155,16 @@ class Reply(msgspec.Struct, frozen=True, dict=True):
 class EffectRecord(msgspec.Struct, frozen=True):
     """One effect. `id` names it on its store: the kind and name of its stream, and its number there.
 
-    attempt: dispatches so far. mishaps: those of them that ended by no doing of its tool. quiet_at: since when its caller is
-    known to be unable to send. place: where in its run. unkept: why its result is not the one that its tool gave. doubtful: an
-    attempt before the last one may have happened. sent_key: the key that its tool gets, and so the one that the other side
-    saw: one for this effect in all the world, where `key` is one in its stream. what_if: a what-if fork copied it, and nothing
-    was done here. outcome_at: when what became of it was recorded last: a result, a failure, doubt.
+    key, sent_key: `key` is unique in its stream; its tool, and so the other side, gets `sent_key`, which is unique in all the
+        world.
+    attempt: dispatches so far.
+    mishaps: attempts that ended through no fault of the tool.
+    quiet_at: since when its caller is known to be unable to send.
+    place: where in its run it stands.
+    unkept: why its result is not the one that its tool returned.
+    doubtful: an attempt before the last one may have happened.
+    what_if: a what-if fork copied it, and nothing was done here.
+    outcome_at: when its latest outcome was recorded: a result, a failure, doubt.
     """
 
     seq: int
@@ -196,15 +202,15 @@ class EffectRecord(msgspec.Struct, frozen=True):
 
     @property
     def failures(self) -> int:
-        """How often its tool has failed by itself, when the last attempt is over: what uses up retries."""
+        """How often its tool has failed by itself, once the last attempt is over. These use up its retries."""
         return self.attempt - self.mishaps
 
     @property
     def id(self) -> str:
-        """How people name it: `perdure settle` takes it."""
+        """The name that people use: `perdure settle` takes it."""
         return f"{self.stream_kind}:{self.stream}/{self.seq}"
 
     @property
     def settled(self) -> bool:
-        """Whether nothing is left to be done or found out."""
+        """Whether nothing is left to do or to find out."""
         return self.state in SETTLED

@@ -25,13 +25,18 @@ class EventContent(msgspec.Struct, frozen=True):
 
 
 class EventRecord(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """One event of the log. Emitted ones (`session.emit`) have no `table`; the others say what changed a row.
+    """One event of the log. Emitted ones (`session.emit`) have no `table`; the others record a change of a row.
 
-    session, uid: name and identity of the stream that holds it; stream_kind: whether that is a session, a run, a scope.
-    data: what was emitted, or the document of the change. about: whom it is about. refs: what it refers to. body: all that it
-    says, as plain JSON. ref: how others refer to it. emptied: its body was pruned or erased; the header stays.
+    session, uid: the name and identity of its stream.
+    stream_kind: whether that is a session, a run or a scope.
+    data: the emitted data, or the document of the change.
+    about: its subjects.
+    refs: the things that it refers to.
+    body: all of its content, as plain JSON.
+    ref: the reference by which others name it.
+    emptied: its body was pruned or erased; the header stays.
 
-    A list of events is mostly looked at by its headers, so what each says is read when it is first asked for.
+    Listings mostly need headers only, so the content of an event is read when it is first asked for.
     """
 
     SHOWN: ClassVar = ("seq", "kind", "table", "actor", "at", "data", "about", "refs", "session", "stream_kind", "uid",
@@ -55,16 +60,16 @@ class EventRecord(msgspec.Struct, frozen=True, eq=False, dict=True):
         try:
             return to_datetime(self._at_us)
         except OverflowError:
-            raise Damaged("the stored instant is none", path=f"{self.session} seq {self.seq}") from None
+            raise Damaged("the stored instant cannot be read", path=f"{self.session} seq {self.seq}") from None
 
     @property
     def ref(self) -> Ref:
-        """How others refer to it."""
+        """The reference by which others name it."""
         return Ref(self.uid, self.seq)
 
     @cached_property
     def said(self) -> EventContent:
-        """All that it says; read once (or, by several threads at once, to the same)."""
+        """All of its content; read once (or, by several threads at once, to the same)."""
         return self._read(self)
 
     @property
@@ -74,7 +79,7 @@ class EventRecord(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @property
     def about(self) -> tuple[str, ...]:
-        """Whom it is about."""
+        """Its subjects: the persons or things that it is about."""
         return self.said.about
 
     @property
@@ -84,7 +89,7 @@ class EventRecord(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @property
     def body(self) -> dict[str, Any]:
-        """All that it says, as plain JSON."""
+        """All of its content, as plain JSON."""
         return self.said.body
 
     @property

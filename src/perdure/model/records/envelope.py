@@ -1,7 +1,8 @@
-"""The recoverable state envelope: the least that is needed to continue a run, as data (DESIGN §2). See docs/decisions/0009.
+"""The envelope: the least state that is needed to continue a run, as data (DESIGN §2). See docs/decisions/0009.
 
-Its parts are rows as they stand and documents as they are stored; what a document of more than 8 KiB says lies in a blob, and
-the envelope names it. `to_json` and `from_json` carry it to another store: what was altered on the way is refused (P10).
+Its parts are rows as they stand and documents as they are stored; a document of more than 8 KiB lies in a blob, and the
+envelope names it. `to_json` and `from_json` carry it to another store: an envelope that was altered on the way is refused
+(P10).
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Standing(enum.StrEnum):
 
 
 class RunVerdict(msgspec.Struct, frozen=True):
-    """How a run stands, and a sentence about it. Never true or false: there are five answers."""
+    """The standing of a run, and a sentence about it. Never true or false: there are five answers."""
 
     standing: Standing
     says: str
@@ -56,8 +57,8 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
 
 
 class Document(Part, frozen=True, kw_only=True):
-    """The part that an event keeps besides its row: in place, or the address of the blob that holds it. subjects: whom it is
-    about.
+    """The part that an event keeps besides its row: in place, or the address of its blob. subjects: the persons or things that
+    it is about.
     """
 
     doc: Any = None
@@ -94,7 +95,7 @@ class RunPart(Part, frozen=True, kw_only=True):
 
 
 class Cursor(Part, frozen=True, kw_only=True):
-    """Where the run stands in its journal: its head, its last cut, and what came after that.
+    """The place of the run in its journal: its head, its last cut, and the entries after that.
 
     done: how many places have an entry; last: the place and the name of the newest step.
     """
@@ -127,7 +128,7 @@ class StepPart(Part, frozen=True, kw_only=True):
 
 
 class EffectPart(Part, frozen=True, kw_only=True):
-    """An effect as it stands. meant: its arguments and its rule; became: what came of it.
+    """An effect as it stands. meant: its arguments and its rule; became: its outcome.
 
     quiet_at: since when its sender is known to be unable to send, if that is known.
     """
@@ -176,7 +177,7 @@ class WaitPart(Part, frozen=True, kw_only=True):
 
 
 class SignalPart(Part, frozen=True, kw_only=True):
-    """A signal that nobody has taken yet."""
+    """A signal that no wait has taken yet."""
 
     seq: Number
     name: Word
@@ -184,10 +185,12 @@ class SignalPart(Part, frozen=True, kw_only=True):
 
 
 class PendingEffect(Part, frozen=True, kw_only=True):
-    """An effect that is not settled, and what is recommended about it. For people: continuing does not need it.
+    """An effect that is not settled, and a recommendation. For people: continuing does not need it.
 
-    handed: the key that its tool gets. undo: the tool that undoes it, once it happened; undo_idempotent: also from doubt.
-    until: when to look again, in microseconds. settle: the command with which a person settles it.
+    handed: the key that its tool gets.
+    undo: the tool that undoes it, once it happened; undo_idempotent: even while that is in doubt.
+    until: when to look again, in microseconds.
+    settle: the command with which a person settles it.
     """
 
     id: str
@@ -207,12 +210,15 @@ class PendingEffect(Part, frozen=True, kw_only=True):
 
 
 class Envelope(Part, frozen=True, kw_only=True):
-    """All that is needed to continue a run, and how it stands.
+    """Everything that is needed to continue a run, and its standing. See `run.envelope`, `run.hand_over` and `store.adopt`.
 
-    sealed: it was handed over, so that it does not continue where it came from. steps, effects, waits: since the last cut, and
-    what is still open from before it; signals: those that nobody took. pins: of the newest model step. workspace: what the
-    last cut noted. artifacts: the blobs that it names; a checkpoint's tree is found from its root. children: the runs that
-    it waits for.
+    sealed: it was handed over, so it does not continue where it came from.
+    steps, effects, waits: since the last cut, and those that are still open from before it.
+    signals: those that no wait has taken.
+    pins: of the newest model step.
+    workspace: what the last cut noted about it.
+    artifacts: the blobs that it names; a checkpoint's tree is found from its root.
+    children: the runs that it waits for.
     """
 
     store: Digits
@@ -234,7 +240,7 @@ class Envelope(Part, frozen=True, kw_only=True):
     children: tuple[Envelope, ...] = ()
 
     def to_json(self) -> bytes:
-        """The envelope as ASCII text that `from_json` reads on any store, with its digest."""
+        """Return the envelope as ASCII text, with its digest. `from_json` reads it on any store."""
         body = json.dumps(msgspec.to_builtins(self), separators=(",", ":")).encode()
         digest = hashlib.sha256(body).hexdigest()
         head = f'{{"format":"{FORMAT}","version":{VERSION},"digest":"{digest}","envelope":'
@@ -242,7 +248,7 @@ class Envelope(Part, frozen=True, kw_only=True):
 
     @classmethod
     def from_json(cls, data: bytes | str) -> Envelope:
-        """Read an envelope. Invalid (or TooLarge) for what is none, or of another version; Damaged if it was altered."""
+        """Read an envelope. Raises Invalid (or TooLarge) for another text or another version, Damaged if it was altered."""
         raw = _opened(data.encode("utf-8", "replace") if isinstance(data, str) else data)
         try:
             return _decode_envelope(raw)

@@ -38,8 +38,7 @@ class ProblemKind(enum.StrEnum):
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """One thing that is not as it was written, and where: `seq` is the event that says what is right, or is
-    wrong itself."""
+    """One thing that is not as it was written, and its place. `seq` is the event that is wrong, or that says what is right."""
 
     kind: ProblemKind
     stream: str
@@ -91,9 +90,7 @@ class Counts(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """The findings of verify. `signature` is what is known about the anchor's: "", "unsigned", "unchecked",
-    "good" or "bad".
-    """
+    """The findings of verify. `signature` is the state of the anchor's: "", "unsigned", "unchecked", "good" or "bad"."""
 
     problems: list[Problem]
     unverifiable: list[Unverifiable]
@@ -105,12 +102,12 @@ class Report(msgspec.Struct, frozen=True):
 
     @property
     def ok(self) -> bool:
-        """Whether everything is as it was written, but for damage that somebody looked at and put into quarantine."""
+        """Whether everything is as it was written, except damage that was looked at and put into quarantine."""
         return not self.problems and not self.left_out
 
 
 class Backup(msgspec.Struct, frozen=True):
-    """A finished backup. `note` says what it is and what it is not."""
+    """A finished backup. `note` says what it holds and what it does not."""
 
     path: str
     store: str

@@ -1,4 +1,4 @@
-"""Records of memories and of what a search finds: what the verbs of `planes.memory` return."""
+"""Records of memories and of search results, as the verbs of `planes.memory` return them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from perdure.model.refs import Ref
 
 
 class MemoryKind(enum.StrEnum):
-    """The kind of a memory; `rule` is never left to be found by chance, `correction` is what made a rule."""
+    """The kind of a memory. A boot always shows every `rule`; a `correction` is the reason of a rule."""
 
     FACT = "fact"
     PREFERENCE = "preference"
@@ -28,7 +28,7 @@ class MemoryKind(enum.StrEnum):
 
 
 class MemoryStatus(enum.StrEnum):
-    """See the drawing in `planes.memory.memories`."""
+    """A memory is live until it is superseded by another one, or forgotten."""
 
     LIVE = "live"
     SUPERSEDED = "superseded"
@@ -67,10 +67,12 @@ class ByVectors(enum.StrEnum):
 
 
 class MemoryRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A memory: what is known, where it came from, and for which time it holds.
+    """A memory: its text, its sources, and the time for which it holds.
 
-    `scope` is the name of the stream that holds it, a session's or a scope's (`scope_kind`). `sources` are texts such as
-    `file:Makefile`; `refs` are turns, decisions and events. `note` says why it was last confirmed, superseded or forgotten.
+    scope, scope_kind: the name of the session or scope that holds it, and which of the two it is.
+    sources: texts such as `file:Makefile`.
+    refs: turns, decisions and events.
+    note: why it was last confirmed, superseded or forgotten.
     """
 
     seq: int
@@ -100,9 +102,13 @@ class MemoryRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Why(msgspec.Struct, frozen=True):
-    """Why something was found: the words that it shares with the query (as stems), its own and those that the turns around it
-    lent, how old it is, and where it came from. vector: how near it is in meaning (a cosine), where that was asked; user_said:
-    it counts for more, because a user said it.
+    """Why something was found.
+
+    words: the words that it shares with the query (as stems).
+    lent: the words that the turns around it share with the query.
+    age, source: how old it is, and where it came from.
+    vector: how near it is in meaning (a cosine), if that was asked.
+    user_said: it counts for more, because a user said it.
     """
 
     words: tuple[str, ...]
@@ -129,7 +135,7 @@ def _shown(age: timedelta) -> str:
 
 
 class Indexed(msgspec.Struct, frozen=True):
-    """The state of an index: how many texts, how many of them as vectors too, and by which embedding (None: by none)."""
+    """The state of an index: the number of texts, how many of them have vectors, and the embedding (None: there is none)."""
 
     texts: int
     vectors: int
@@ -137,7 +143,7 @@ class Indexed(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """One thing that a search found. `seq` is its number in its stream, `text` the part of it that was found."""
+    """One search result. `seq` is its number in its stream, `text` the part of it that was found."""
 
     kind: SearchKind
     stream_kind: str

@@ -1,4 +1,4 @@
-"""Records of moves: a store that goes from one database into another."""
+"""Records of moves of a store from one database into another."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import msgspec
 
 
 class Held(msgspec.Struct, frozen=True):
-    """Something that a living process has: a run that it drives, an effect that it sends."""
+    """Something that a living process holds: a run that it drives, an effect that it sends."""
 
     what: str
     holder: str
 
 
 class Moved(msgspec.Struct, frozen=True):
-    """A finished move, or with `dry_run` what one would do. fenced: somebody held something, and what was open is doubt."""
+    """A finished move, or with `dry_run` a preview of one. fenced: a process held something, so open work is in doubt."""
 
     source: str
     target: str

@@ -9,8 +9,10 @@ from perdure.model.records.runs import RunRecord
 
 
 class Recovered(msgspec.Struct, frozen=True):
-    """The work that was resumed. runs: those that were driven, as they stand now. settled, waiting: effects of sessions.
+    """The work that a recovery continued.
 
+    runs: the runs that were driven, as they stand now.
+    settled, waiting: effects of sessions that were settled, and that wait for a person or a later time.
     damaged: what is wrong with runs and effects that cannot be read.
     """
 

@@ -1,4 +1,4 @@
-"""Records of retention: the rules of what may go, and what went. Read and returned by `store.retain`."""
+"""Records of retention: the rules of what may go, and a report of what went. See `store.retain`."""
 
 from __future__ import annotations
 
@@ -8,19 +8,22 @@ import msgspec
 class Retention(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One rule of what may go. Everything else stays.
 
-    checkpoints: how many of each name are kept, of sessions and of runs that are over (also what models were given).
-    turns: turns that a summary stands for go, but for the newest so many turns of the session.
+        perdure.Retention(checkpoints=5, turns=50, older_than="30d")
+
+    checkpoints: keep so many of each name, of sessions and of runs that are over (and of the inputs of their models).
+    turns: turns that a summary covers go, except the newest so many turns of the session.
     sessions: all turns, checkpoints and emitted events of sessions that are closed, or whose `ttl` is over, go. The session
-    itself, its tasks, decisions, values, artifacts and effects stay; so does a session that was
-    forked, or has a run that is not over. One that is opened again begins anew.
-    values: of the history of each value the newest so many versions are kept, at least 1, of sessions and scopes; the value
-    that stands is never touched. `at` a moment between what went and what came after it refuses to tell values.
-    emitted: of the events that were emitted the newest so many of each session, scope, or run that is over are kept.
-    runs: all checkpoints and steps of runs that are over go; what a run was given, its result and its effects stay.
-    older_than: only what is older ("30d"); of values, those that were replaced before that; of whole sessions and
-    runs, those that ended and last changed before that.
-    session: only this one, and its runs. label, except_label: only sessions, and runs of sessions, that have it, or have it
-    not. larger_than: only sessions and runs that take more bytes than this.
+        itself, its tasks, decisions, values, artifacts and effects stay. A session that was forked, or has an unfinished run,
+        is not touched. A session that is opened again begins anew.
+    values: keep the newest so many versions of each value, at least 1, of sessions and scopes. The present value is never
+        touched. `at` refuses to tell values at a moment whose versions went.
+    emitted: keep the newest so many emitted events of each session, scope, or run that is over.
+    runs: all checkpoints and steps of runs that are over go; arguments, result and effects of a run stay.
+    older_than: only what is older ("30d"); values that were replaced before that; whole sessions and runs that ended and last
+        changed before that.
+    session: only this session, and its runs.
+    label, except_label: only sessions, and runs of sessions, with this label, or without it.
+    larger_than: only sessions and runs that take more bytes than this.
     """
 
     checkpoints: int | None = None
@@ -37,7 +40,7 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Retained(msgspec.Struct, frozen=True):
-    """The parts of one session or run that went: sequence numbers, oldest first, and the bytes of what their events said."""
+    """The parts of one session or run that went: sequence numbers, oldest first, and the bytes of their content."""
 
     kind: str
     name: str
@@ -49,12 +52,14 @@ class Retained(msgspec.Struct, frozen=True):
 
 
 class RetainReport(msgspec.Struct, frozen=True):
-    """The parts that retention took away, or with `dry_run` would: of each session and run, and the blobs that nothing needs
-    then.
+    """The parts that retention removed, or with `dry_run` would remove: of each session and run, and the blobs that nothing
+    needs then.
 
-    bytes: of all of it. lingering: bodies that went and still stand in the lines of a files store's log, because a retention was
-    interrupted (the next one takes them out) or a file is damaged. Headers and hashes stay: the chain verifies, and `verify`
-    lists what it can no longer compare.
+    bytes: of all of it.
+    lingering: bodies that went and still stand in the lines of a files store's log, because a retention was interrupted (the
+        next one takes them out) or a file is damaged.
+
+    Headers and hashes stay: the chain verifies, and `verify` lists what it can no longer compare.
     """
 
     streams: tuple[Retained, ...]

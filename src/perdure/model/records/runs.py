@@ -1,4 +1,4 @@
-"""Records of runs: how a run stands, what it waits for, what it did. See docs/decisions/0007."""
+"""Records of runs, of their waits and of their steps. See docs/decisions/0007."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from perdure.model.refs import Ref
 
 
 class RunStatus(enum.StrEnum):
-    """How a run stands."""
+    """The status of a run."""
 
     READY = "ready"
     RUNNING = "running"
@@ -32,7 +32,7 @@ ENDED = frozenset({RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED})
 
 
 class WaitKind(enum.StrEnum):
-    """The kind of thing that a run can wait for."""
+    """The things that a run can wait for: a person's answer or approval, a time, a signal, a child run."""
 
     ASK = "ask"
     APPROVAL = "approval"
@@ -54,10 +54,10 @@ WaitStateName: TypeAlias = Literal["open", "met", "expired", "withdrawn"]
 
 
 class WhatIf(msgspec.Struct, frozen=True):
-    """The supposition of a run: that another run had another result at a place (`seq`: its entry there).
+    """The supposition of a what-if run: that another run had another result at a place (`seq`: its entry there).
 
-    uid: of the run by which both draw random numbers. acts: it may act like any other run; else a person approves of
-    whatever it would do.
+    uid: of the run from which both draw random numbers.
+    acts: it may act like any other run. Otherwise a person approves of every act.
     """
 
     run: str
@@ -68,12 +68,15 @@ class WhatIf(msgspec.Struct, frozen=True):
 
 
 class RunRecord(msgspec.Struct, frozen=True):
-    """One run. `id` is unique in its tenant. reason: why it is parked or what it waits for, as a short code.
+    """One run. `id` is unique in its tenant.
 
-    program: the digest of the code that drove it last. deaths: processes that died with it without any progress.
-    abandoned: it is running, but its holder's heartbeat has lapsed. what_if: it was forked from another run, to see.
-    hint: what can be decided about one that is parked, if what parked it said so. outcome_at: when its result, its failure or
-    why it is parked was recorded.
+    reason: why it is parked, or what it waits for, as a short code.
+    program: the digest of the code that drove it last.
+    deaths: processes that died with it without any progress.
+    abandoned: it is running, but its holder's heartbeat has lapsed.
+    what_if: it was forked from another run, to see what would happen.
+    hint: what can be decided about a parked run, if that is known.
+    outcome_at: when its result, its failure or the reason of its parking was recorded.
     """
 
     id: str
@@ -117,8 +120,10 @@ class RunRecord(msgspec.Struct, frozen=True):
 class WaitRecord(msgspec.Struct, frozen=True):
     """A wait of a run, open or over. `id` names it on its store: `perdure answer` takes it.
 
-    question: what a person is asked. choices: what may be answered; any text when there are none. name: of the signal or
-    the child. effect: the number of the effect that an approval is for.
+    question: the question to a person.
+    choices: the possible answers; any text when there are none.
+    name: of the signal or the child.
+    effect: the number of the effect that an approval is for.
     """
 
     seq: int
@@ -144,16 +149,18 @@ class WaitRecord(msgspec.Struct, frozen=True):
 
     @property
     def id(self) -> str:
-        """How people name it."""
+        """The name that people use."""
         return f"{self.stream_kind}:{self.stream}/{self.seq}"
 
 
 class StepRecord(msgspec.Struct, frozen=True):
-    """One step that was done, as the journal has it. notes: of a model, its pins and its usage.
+    """One recorded step of a run.
 
-    input: the address of what a model was given (`RunHandle.input_of` reads it). gave: the digest of its value, if only
-    that is kept. shape: the names, types and lengths of its arguments, and nothing of what they say; empty if it had none.
-    took_us: how long its call took, in microseconds; 0 if that was less than a millisecond, or nobody said it.
+    notes: of a model step, its pins and its usage.
+    input: the address of a model's input (`RunHandle.input_of` reads it).
+    gave: the digest of its value, if only that is kept.
+    shape: the names, types and lengths of its arguments, without their contents; empty if it had none.
+    took_us: how long its call took, in microseconds; 0 if it took less than a millisecond, or this is unknown.
     """
 
     seq: int

@@ -1,4 +1,4 @@
-"""Subjects as people read them."""
+"""Records of subjects."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 
 class SubjectRecord(msgspec.Struct, frozen=True):
-    """A person or thing that records are about: how many records, in how many streams, and when the first and the last was made.
+    """A person or thing that records are about: the number of records and streams, and when the first and the last was made.
 
     A session, run or scope that is about it as a whole counts with all of its records.
     """

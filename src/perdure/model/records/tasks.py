@@ -1,4 +1,4 @@
-"""Records of tasks: what the verbs of `planes.execution.tasks` return."""
+"""Records of tasks, as the verbs of `planes.execution.tasks` return them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from perdure.model.refs import Ref
 
 
 class TaskStatus(enum.StrEnum):
-    """See the drawing in `planes.execution.tasks`."""
+    """The status of a task. `planes.execution.tasks` draws how it moves."""
 
     TODO = "todo"
     DOING = "doing"
@@ -28,10 +28,12 @@ TaskStatusName: TypeAlias = Literal["todo", "doing", "blocked", "done", "failed"
 class TaskRecord(msgspec.Struct, frozen=True):
     """A task. `id`, `needs` and `parent` are sequence numbers in its session.
 
-    note: what was said when it was last moved (done, failed, blocked …). holder: the open store that holds
-    the claim, `claimed_by` who acted through it. abandoned: the claim is void, because its time is over or
-    its holder has died; the task is then as good as todo. changed_at: when it was last changed; closed_at: when it
-    was done, failed or cancelled, unless an older Perdure did that. key: what makes writing it down idempotent.
+    note: the note of its last move (done, failed, blocked …).
+    holder, claimed_by: the open store that holds the claim, and the actor that claimed through it.
+    abandoned: the claim is void, because its time is over or its holder has died; the task is then as good as todo.
+    changed_at: when it was last changed.
+    closed_at: when it was done, failed or cancelled, unless an older Perdure did that.
+    key: the key that makes adding it idempotent.
     """
 
     id: int

@@ -1,4 +1,4 @@
-"""Records of timelines: what a run did, one line an event."""
+"""Records of timelines: what a run did, one line for each event."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import msgspec
 
 
 class TimelineRecord(msgspec.Struct, frozen=True):
-    """One event of a run, for people. about: the step, the tool, or what is waited for; of: the entry that it changes.
+    """One event of a run, for people. about: the step, the tool or the wait; of: the entry that it changes.
 
-    said: what the event keeps, if that is small; its values as they are stored.
+    said: the content of the event, if that is small; its values as they are stored.
     """
 
     seq: int

@@ -1,4 +1,4 @@
-"""Records of values and locks: what the verbs of `planes.memory.values` and `planes.recovery.locks` return."""
+"""Records of values and locks, as the verbs of `planes.memory.values` and `planes.recovery.locks` return them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """A value under its name. `version` only grows, over deletion and expiry too; `age` is as of reading."""
+    """A value under its name. `version` only grows, over deletion and expiry too; `age` is that at the time of reading."""
 
     name: str
     value: Any
@@ -21,7 +21,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class LockRecord(msgspec.Struct, frozen=True):
-    """A lock as it was acquired: whoever shows a smaller `token` than this one had it before."""
+    """A lock as it was acquired. A holder with a smaller `token` had the lock before."""
 
     name: str
     token: int

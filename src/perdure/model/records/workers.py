@@ -1,4 +1,4 @@
-"""Records of workers: who lives, who runs what, and what waits for somebody to take it."""
+"""Records of workers, of the runs that they hold, and of the runs that wait for a worker."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import msgspec
 
 
 class About(msgspec.Struct, frozen=True):
-    """A worker's description of itself. supervisor: the process that started it; 0 when it stands alone.
+    """A worker's description of itself.
 
-    agents: names of what it can drive, and programs: their versions.
+    supervisor: the process that started it; 0 when it stands alone.
+    agents, programs: the names of the agents that it can drive, and their versions.
     suspects: whether it takes only runs whose process died, one at a time.
     """
 
@@ -23,7 +24,7 @@ class About(msgspec.Struct, frozen=True):
 
 
 class HeldRecord(msgspec.Struct, frozen=True):
-    """A run that somebody has. doing: the last thing that it recorded; quiet_seconds: how long ago that was."""
+    """A run that a process holds. doing: the last thing that it recorded; quiet_seconds: how long ago that was."""
 
     run: str
     agent: str
@@ -39,7 +40,7 @@ class HeldRecord(msgspec.Struct, frozen=True):
 
 
 class WorkerRecord(msgspec.Struct, frozen=True):
-    """One worker, or anybody else who has runs. about: None for who never introduced itself as a worker."""
+    """One worker, or another process that holds runs. about: None for a process that did not register as a worker."""
 
     holder: str
     actor: str
@@ -51,7 +52,7 @@ class WorkerRecord(msgspec.Struct, frozen=True):
 
 
 class QueueRecord(msgspec.Struct, frozen=True):
-    """The runs of one agent by how they stand. known: whether a living worker can drive it."""
+    """The runs of one agent by status. known: whether a living worker can drive it."""
 
     agent: str
     known: bool
@@ -63,7 +64,7 @@ class QueueRecord(msgspec.Struct, frozen=True):
 
 
 class StrandedRecord(msgspec.Struct, frozen=True):
-    """A run that is ready, or due, and pinned to a program that no living worker has: nobody takes it."""
+    """A run that is ready, or due, and pinned to a program that no living worker has: no worker takes it."""
 
     run: str
     agent: str
@@ -77,7 +78,7 @@ class StrandedRecord(msgspec.Struct, frozen=True):
 
 
 class WorkersRecord(msgspec.Struct, frozen=True):
-    """The living tree at one instant, on the store's clock."""
+    """All workers and queues at one instant, on the store's clock."""
 
     at: datetime
     workers: tuple[WorkerRecord, ...]

@@ -44,7 +44,7 @@ def limits_of(reads: Reads, tenant: str) -> TenantLimits:
     try:
         return msgspec.convert(entry.value, TenantLimits)
     except msgspec.ValidationError as error:
-        raise Damaged(f"the stored limits are none: {error}", path=f"limits of {tenant}") from None
+        raise Damaged(f"the stored limits cannot be read: {error}", path=f"limits of {tenant}") from None
 
 
 def set_limits(tx: Tx, tenant: str, given: dict[str, Any]) -> TenantLimits:

@@ -146,7 +146,7 @@ def _kept(value: Any, name: str) -> _Kept:
     try:
         return msgspec.convert(value, _Kept)
     except msgspec.ValidationError as error:
-        raise Damaged(f"the stored token is none: {error}", path=f"token {name}") from None
+        raise Damaged(f"the stored token cannot be read: {error}", path=f"token {name}") from None
 
 
 def _record(name: str, kept: _Kept, made_by: str, used_us: Any, now_us: int) -> TokenRecord:
@@ -172,5 +172,5 @@ def digest(text: str) -> str:
 def unknown() -> Unauthenticated:
     """The one answer to every text that opens nothing."""
     return Unauthenticated(
-        "this token opens nothing", path="authorization", hint="`perdure token create` makes one; it may have expired"
+        "this token is unknown, expired or revoked", path="authorization", hint="`perdure token create` makes a new one"
     )

@@ -141,7 +141,7 @@ def _not_after(reads: Reads, line: list[Stream], instant: int, path: str) -> int
         if seq is not None:
             return seq
         upto = stream.fork_seq
-    raise Invalid("it had not begun then", path=path)
+    raise Invalid("there was nothing at that time yet", path=path)
 
 
 def _holder(reads: Reads, line: list[Stream], seq: int) -> tuple[Stream, int]:

@@ -151,7 +151,11 @@ def _checked_after(given: int | str) -> int:
 
 def _flag(emitted: bool | None) -> int | None:
     if emitted is False:
-        raise Invalid("emitted events can be asked for, not left out", path="emitted", hint="leave it out")
+        raise Invalid(
+            "emitted=False is not possible: events are all or only the emitted ones",
+            path="emitted",
+            hint="leave it out",
+        )
     return 1 if emitted else None
 
 
@@ -376,7 +380,7 @@ def fold(
     folded, last = 0, after
     for event in _emitted(reads, stream, after, upto):
         if event.emptied:
-            hint = "events() gives those that are left"
+            hint = "events() returns those that are left"
             raise NotFound(f"the event {event.seq} was pruned by retention", path="at", hint=hint)
         state = add(state, event)
         folded, last = folded + 1, event.seq

@@ -42,7 +42,7 @@ class TranscriptFormat(enum.StrEnum):
 
 
 class Transcript(list[Message]):
-    """Messages, ready to be sent. `system` holds what Anthropic takes apart from them; "" for OpenAI."""
+    """Messages, ready to be sent to a provider. `system` holds the system text for Anthropic; "" for OpenAI."""
 
     __slots__ = ("system",)
 

@@ -161,7 +161,7 @@ def answer(tx: Tx, stream: Stream, seq: int, value: Any, by: str, about: Iterabl
     check_name(by, "by")
     found = wait(tx, stream, seq)
     if found.kind not in PEOPLE:
-        raise NotFound(f"{found.id} asks nobody anything", path="ask")
+        raise NotFound(f"{found.id} is not a question", path="ask")
     if stream.kind == "run":
         runs.check_here(tx, stream)
     if found.state is WaitState.OPEN and is_over(tx, found):

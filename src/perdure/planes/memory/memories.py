@@ -142,7 +142,7 @@ def forget(tx: Tx, stream: Stream, seq: int, *, because: str, about: Iterable[st
     if found.status is FORGOTTEN:
         return found
     if found.status is SUPERSEDED:
-        hint = f"forget {found.superseded_by}, or leave it: it is shown only to who asks for the past"
+        hint = f"forget {found.superseded_by}, or leave it: only recalls of the past (at=) show it"
         raise Conflict(f"memory {seq} was superseded by {found.superseded_by}", path="memory", hint=hint)
     _change(tx, stream, seq, "memory.forgotten", reason, about, status=FORGOTTEN.value)
     return replace(found, status=FORGOTTEN, note=reason)
@@ -170,7 +170,7 @@ def _draft(
     }
     start, end = columns["valid_from"], columns["valid_to"]
     if start is not None and end is not None and end <= start:
-        raise Invalid("it would end before it begins to hold", path="valid_to")
+        raise Invalid("valid_to lies before valid_from", path="valid_to")
     doc: dict[str, Any] = {"text": _prose(text, "text")} | ({"sources": named} if named else {})
     if confidence is not None:
         doc["confidence"] = _confidence(confidence)
@@ -229,7 +229,7 @@ def _named_source(text: str, path: str) -> str:
     name = check_name(text, path, SOURCE_MAX_CHARS)
     if not name.startswith(_SOURCES):
         hint = "name a file, a commit or a page: 'file:src/auth.py', 'commit:1a2b3c', 'https://…'; or pass a turn"
-        raise Invalid(f"{name[:60]!r} does not say what it is", path=path, hint=hint)
+        raise Invalid(f"{name[:60]!r} is no known kind of source", path=path, hint=hint)
     return name
 
 

@@ -61,8 +61,10 @@ _decode_terms = msgspec.json.Decoder(list[str]).decode
 
 
 class Results(list[T]):
-    """The hits, best first. complete: whether everything was searched; a store that is only read may have an index that lags
-    behind, and cannot bring it up to date. vectors: how far it went by meaning, too.
+    """The hits of a search or recall, best first, as a list.
+
+    complete: whether everything was searched. The index of a read-only store may lag behind, and cannot be brought up to date.
+    vectors: how far the search went by meaning, too.
     """
 
     def __init__(self, found: Iterable[T] = (), *, complete: bool = True, vectors: ByVectors = ByVectors.OFF) -> None:
@@ -479,7 +481,7 @@ def _stream(reads: Reads, known: dict[int, Stream], number: int) -> Stream:
 def _query(query: object) -> list[str]:
     text = check_text(query, "query", QUERY_MAX_CHARS)
     if not text.strip():
-        raise Invalid("a query cannot be empty", path="query", hint="say what you look for, in words")
+        raise Invalid("a query cannot be empty", path="query", hint="give the words to look for")
     return sorted(set(words(text)))
 
 

@@ -29,7 +29,7 @@ def check_seq(seq: object, path: str) -> int:
     if type(seq) is not int:
         raise Invalid(f"expected a sequence number, got {type(seq).__name__}", path=path)
     if not 0 < seq < MAX_SEQ:
-        raise NotFound(f"there is no {seq}", path=path)
+        raise NotFound(f"there is no event {seq}", path=path)
     return seq
 
 

@@ -32,8 +32,11 @@ class DamagedRow(msgspec.Struct, frozen=True):
 
 
 class Page(list[T]):
-    """The rows of one page. `next` is the cursor of the one that follows, None if none does: pass it as `after=`, or as
-    `before=` where a listing was read back. `damaged`: rows of this page that cannot be read, and are not among the others.
+    """The rows of one page, as a list.
+
+    next: the cursor of the next page; None if there is none. Pass it as `after=`, or as `before=` where a listing was read
+        backwards.
+    damaged: rows of this page that cannot be read, and are not in the list.
     """
 
     __slots__ = ("damaged", "next")

@@ -144,7 +144,7 @@ def check_grace(grace: Duration, blobs: Blobs) -> int:
     grace_us, least_us = duration_us(grace, "grace"), least_grace_us(blobs)
     if grace_us < least_us:
         raise Invalid(
-            f"within {grace!r} others may still be writing: a file has no row until it commits, and would be taken for garbage",
+            f"a grace of {grace!r} is too short: a file that is still being written would be taken for garbage",
             path="grace", hint=f"{least_us // SECOND_US}s or more",
         )  # fmt: skip
     return grace_us

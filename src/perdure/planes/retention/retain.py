@@ -100,8 +100,8 @@ def check_rules(rules: object) -> list[Retention]:
 def _check(rule: Retention, path: str) -> None:
     counts = (rule.checkpoints, rule.turns, rule.values, rule.emitted)
     if all(count is None for count in counts) and not (rule.sessions or rule.runs):
-        hint = "say checkpoints= (how many to keep), turns=, values=, emitted=, sessions= or runs="
-        raise Invalid("it lets nothing go", path=path, hint=hint)
+        hint = "give checkpoints= (how many to keep), turns=, values=, emitted=, sessions= or runs="
+        raise Invalid("the rule removes nothing", path=path, hint=hint)
     for name in ("sessions", "runs"):
         if type(getattr(rule, name)) is not bool:
             raise Invalid("expected True or False", path=f"{path}.{name}")

@@ -116,7 +116,7 @@ class Layout:
         if found is None or stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode):
             return
         what = "a link" if stat.S_ISLNK(found.st_mode) else "no regular file"
-        raise Invalid(f"{path} is {what}", path="store", hint="remove it: a store of files goes through none")
+        raise Invalid(f"{path} is {what}", path="store", hint="remove it: a files store follows no links")
 
     def numbers(self) -> list[int]:
         """The numbers of the segments that are there, in order."""

@@ -501,8 +501,8 @@ SAID_BY_LIBPQ = [  # as psycopg 3.3 and libpq 18 say it
     ("failed to resolve host 'db.exampel': [Errno -2] Name or service not known", Unavailable, "no such host: correct its name"),
     ("connection timeout expired", Unavailable, "firewalls on the way (tried db.exampel, port 6543)"),
     ('connection to server at "10.0.0.1", port 6543 failed: Connection timed out', Unavailable, "firewalls on the way"),
-    ('connection to server at "10.0.0.1", port 6543 failed: Connection refused\n\tIs the server running on that host and '
-     "accepting TCP/IP connections?", Unavailable, "start the server, or correct host and port (tried db.exampel, port 6543)"),
+    ('connection to server at "10.0.0.1", port 6543 failed: Connection refused\n\tIs the server running?', Unavailable,
+     "start the server, or correct host and port (tried db.exampel, port 6543)"),
     ('FATAL:  password authentication failed for user "ada"', Refused, "correct user or password; PGPASSWORD"),
     ("fe_sendauth: no password supplied", Refused, "correct user or password; PGPASSWORD"),
     ('FATAL:  database "agents" does not exist', Refused, "or make it: createdb agents"),

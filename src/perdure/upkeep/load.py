@@ -178,7 +178,7 @@ def leases(connection: Connection, advice: Remedy, tenant: int | None = None) ->
             fixes[kind],
         )
     if not lapsed:
-        yield ok("leases", "no leases held by dead processes")
+        yield ok("leases", "no leases held by silent processes")
 
 
 def stuck(connection: Connection, advice: Remedy, tenant: int | None = None) -> Findings:

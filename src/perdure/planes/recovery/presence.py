@@ -3,8 +3,8 @@ none.
 
 A holder is one open store (`core.holder`). It has one heartbeat row for all that it holds, and one attendance
 row for each session that it has written in. Both are ephemeral. The proof of its lock file (`stores/liveness.py`) is kept as long
-as something names it, and a lapsed heartbeat for a day at least (`tidy`). Callers: the handles (first write, heartbeat thread, close), and
-the planes that lease things (tasks, locks) through `is_alive` and `touch_holder`. Keeps P8, P15.
+as something names it, and a lapsed heartbeat for a day at least (`tidy`). Callers: the handles (first write, heartbeat thread,
+close), and the planes that lease things (tasks, locks) through `is_alive` and `touch_holder`. Keeps P8, P15.
 """
 
 from __future__ import annotations

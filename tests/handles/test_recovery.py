@@ -123,7 +123,7 @@ def test_a_lock_file_goes_once_its_death_needs_no_proof(url, world, monkeypatch,
         for lapse in (False, True):
             if lapse:
                 store._caller.write(_lapse, *left_one)
-            assert presence.tidy(store._caller.core) == 0
+            assert presence.tidy(store._caller.core, "me", [store._caller.tenant]) == 0
             assert lock_files(store) == left_one  # its effect is open: that its sender died must be proved yet
         recovered = store.recover()
         (effect,) = recovered.settled or recovered.waiting
@@ -136,7 +136,7 @@ def test_control_what_nobody_asks_for_would_be_lost(url, world, monkeypatch) -> 
     monkeypatch.setattr(presence, "needed", lambda _reads: set())
     leave(url, world, "left_probed", "effect.call.before")
     with perdure.open(url, actor="me") as store:
-        assert presence.tidy(store._caller.core) == 1
+        assert presence.tidy(store._caller.core, "me", [store._caller.tenant]) == 1
         assert store.recover().settled == ()  # nobody can prove any more that its sender does not send
 
 

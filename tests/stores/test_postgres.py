@@ -27,6 +27,7 @@ from perdure.planes.conversation import sessions, turns
 from perdure.stores.core import open_core
 from perdure.stores.lane import Lane
 from perdure.stores.postgres import PostgresEngine
+from perdure.stores.postgres_faults import dial_fault
 from perdure.testing.faults import Cut, Proxy
 from stores.verbs import (
     Called,
@@ -475,14 +476,17 @@ def test_no_such_database(postgres_url):
     with pytest.raises(Refused, match="does not exist") as caught:
         open_core(postgres_url.replace("/postgres?", "/nowhere?"))
     assert caught.value.path == "store"
+    assert "createdb nowhere" in caught.value.hint
 
 
 def test_refused_connection():
     with socket.socket() as taken:  # a port that nobody else gets meanwhile, and at which nobody listens
         taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
         with pytest.raises(Unavailable, match="refused") as caught:
-            open_core(f"postgresql://me@127.0.0.1:{taken.getsockname()[1]}/postgres")
+            open_core(f"postgresql://me@127.0.0.1:{port}/postgres")
     assert caught.value.path == "store"
+    assert caught.value.hint == f"start the server, or correct host and port (tried 127.0.0.1, port {port})"
 
 
 def test_a_host_that_never_answers_is_given_up_on():
@@ -490,6 +494,47 @@ def test_a_host_that_never_answers_is_given_up_on():
         with pytest.raises(Unavailable) as caught:
             open_core(f"postgresql://me@127.0.0.1:{listener.getsockname()[1]}/postgres", timeout_seconds=0.1)
     assert caught.value.path == "store"
+    assert "firewalls on the way" in caught.value.hint
+
+
+SAID_BY_LIBPQ = [  # as psycopg 3.3 and libpq 18 say it
+    ("failed to resolve host 'db.exampel': [Errno -2] Name or service not known", Unavailable, "no such host: correct its name"),
+    ("connection timeout expired", Unavailable, "firewalls on the way (tried db.exampel, port 6543)"),
+    ('connection to server at "10.0.0.1", port 6543 failed: Connection timed out', Unavailable, "firewalls on the way"),
+    ('connection to server at "10.0.0.1", port 6543 failed: Connection refused\n\tIs the server running?', Unavailable,
+     "start the server, or correct host and port (tried db.exampel, port 6543)"),
+    ('FATAL:  password authentication failed for user "ada"', Refused, "correct user or password; PGPASSWORD"),
+    ("fe_sendauth: no password supplied", Refused, "correct user or password; PGPASSWORD"),
+    ('FATAL:  database "agents" does not exist', Refused, "or make it: createdb agents"),
+    ('FATAL:  role "ada" does not exist', Refused, "or make the role: createuser ada"),
+    ('FATAL:  no pg_hba.conf entry for host "10.0.0.9", user "ada"', Refused, "see its pg_hba.conf"),
+    ("received invalid response to SSL negotiation: H", Unavailable, "something else may answer there"),
+    ("server does not support SSL, but SSL was required", Unavailable, "host, port and sslmode"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("said", "kind", "way_out"), SAID_BY_LIBPQ)
+def test_a_connection_that_fails_names_the_next_step(said, kind, way_out) -> None:
+    fault = dial_fault(
+        psycopg.OperationalError(said), "host=db.exampel port=6543 user=ada password=sesame dbname=agents"
+    )
+    error = fault.as_error()
+    assert type(error) is kind
+    assert way_out in error.hint
+    assert "sesame" not in str(error)
+    assert "Is the server running" not in str(error)
+
+
+def test_an_address_that_nobody_has_is_named(tmp_path) -> None:
+    """The whole way, with a real libpq: where it was tried, the cause and the next step, for a host, a port and a socket."""
+    for place, says in (
+        ("ada:sesame@no-such-host.invalid:6543/agents", "tried no-such-host.invalid, port 6543"),
+        (f"/agents?host={tmp_path}&port=6543", f"tried {tmp_path}, port 6543"),
+    ):
+        with pytest.raises(Unavailable, match="the database does not answer") as caught:
+            open_core(f"postgresql://{place}")
+        assert says in caught.value.hint
+        assert "sesame" not in str(caught.value)
 
 
 def test_an_unknown_setting_in_the_address(postgres_url):

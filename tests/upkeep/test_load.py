@@ -271,6 +271,20 @@ def test_leases_of_the_dead(left) -> None:
     assert "runs" not in found  # nobody holds it alive: it is a lease, not a run that stands still
 
 
+@pytest.mark.parametrize("lapsed_us", [-60_000_000, 60_000_000, 30 * 60_000_000])
+def test_a_lease_is_reported_when_listings_call_its_run_abandoned(tmp_path, lapsed_us) -> None:
+    """For an hour after a death the console's first page said abandoned, and its health that nothing was held by the dead."""
+    url, environment = f"sqlite:///{tmp_path}/a.db", {**os.environ, "PYTHONPATH": BESIDE}
+    subprocess.run([sys.executable, "-m", "stores.strained", url], env=environment, check=False)
+    database = apsw.Connection(str(tmp_path / "a.db"))
+    database.execute("UPDATE holders SET expires_at = ?", (system_clock() - lapsed_us,))
+    database.close()
+    with perdure.open(url, read_only=True) as store:
+        abandoned = any(each.record.abandoned for each in store.runs())
+    said = [finding.says for finding in complaints(url).get("leases", [])]
+    assert any(each.startswith("runs held by processes") for each in said) is abandoned is (lapsed_us > 0)
+
+
 def test_an_effect_in_doubt_waits_for_a_person(left) -> None:
     with perdure.open(left) as store:
         store.recover([])

@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from reprlib import repr as brief
 from typing import TypeAlias
 
 from perdure.errors import Invalid
@@ -49,7 +50,7 @@ def duration_us(value: str | float | timedelta, path: str = "duration") -> int:
     else:
         raise Invalid(f"expected a duration such as '90s' or '2h', got {type(value).__name__}", path=path)
     if not 0 < us < 2**62:
-        raise Invalid(f"a duration must be positive and finite, got {value!r}", path=path)
+        raise Invalid(f"a duration must be positive and finite, got {brief(value)}", path=path)
     return us
 
 
@@ -57,7 +58,7 @@ def _seconds_us(value: float, path: str) -> int:
     try:
         return round(value * SECOND_US)
     except (OverflowError, ValueError):
-        raise Invalid(f"a duration must be positive and finite, got {value!r}", path=path) from None
+        raise Invalid(f"a duration must be positive and finite, got {brief(value)}", path=path) from None
 
 
 def _spelled_us(value: str, path: str) -> int:
@@ -118,7 +119,7 @@ def _iso_us(value: object, path: str) -> int:
         parsed = datetime.fromisoformat(value)  # type: ignore[arg-type]
     except (ValueError, TypeError):
         raise Invalid(
-            f"expected an instant such as '2026-01-31', '2026-01-31T12:00Z' or an age such as '7d', got {value!r}",
+            f"expected an instant such as '2026-01-31', '2026-01-31T12:00Z' or an age such as '7d', got {brief(value)}",
             path=path,
         ) from None
     return ((parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)) - _EPOCH) // timedelta(microseconds=1)

@@ -6,6 +6,7 @@ Code that accepts input calls the checkers here; nobody else compares lengths.
 from __future__ import annotations
 
 import enum
+from reprlib import repr as brief
 from typing import TypeVar
 
 from perdure.errors import Invalid, TooLarge
@@ -71,13 +72,13 @@ def check_one_of(words: type[E], value: object, path: str) -> E:
     try:
         return words(value)
     except ValueError:
-        raise Invalid(f"expected one of {', '.join(words)}; got {value!r}", path=path) from None
+        raise Invalid(f"expected one of {', '.join(words)}; got {brief(value)}", path=path) from None
 
 
 def check_page(limit: int, path: str = "limit") -> int:
     """Accept the size of a page. One that is too large is refused: cut in silence it would read as all there is."""
     if type(limit) is not int or limit < 1:
-        raise Invalid(f"expected a positive number of rows, got {limit!r}", path=path)
+        raise Invalid(f"expected a positive number of rows, got {brief(limit)}", path=path)
     if limit > PAGE_MAX_ROWS:
         hint = "perdure.every(listing, …) iterates over all of them; a page's `next` goes into `after`"
         raise Invalid(f"a page has at most {PAGE_MAX_ROWS:,} rows, not {limit:,}", path=path, hint=hint)

@@ -266,11 +266,13 @@ class Worker:
         return seen
 
     async def _tidy(self) -> None:
-        """Now and then, remove the lock files of the dead that prove nothing any more."""
+        """Now and then, remove the heartbeats and lock files of the dead that prove nothing any more."""
         now = time.monotonic()
         if now >= self._tidy_at:
             self._tidy_at = now + TIDY_SECONDS
-            await self._caller.work(presence.tidy, self._core)
+            await self._caller.work(
+                presence.tidy, self._core, self._caller.actor, [each.tenant for each in self._callers]
+            )
 
     def _begin_to_index(self) -> None:
         """With nothing to drive, index what waits: beside the looks, so that a run that comes is taken at once."""

@@ -28,7 +28,7 @@ from perdure.log.table import Table
 from perdure.model.ids import new_uid
 from perdure.model.limits import BLOB_IN_DATABASE_MAX_BYTES
 from perdure.stores.dialect import BLOB_COLUMNS, EVENT_COLUMNS, STREAM_COLUMNS, conflict_key, listed, upsert_tail
-from perdure.stores.postgres_faults import fault_of
+from perdure.stores.postgres_faults import dial_fault, fault_of
 from perdure.stores.postgres_listener import PostgresListener
 from perdure.stores.postgres_session import AskedFor, options_in, refuses_options
 from perdure.stores.postgres_types import type_of
@@ -49,8 +49,6 @@ from perdure.stores.store import (
 )
 
 # While connecting there is no SQLSTATE, only the server's words. A failure that is not recognised may pass by itself.
-_REFUSALS = re.compile(r"authentication failed|no password supplied|does not exist|no pg_hba\.conf entry|permission denied|"
-                       r"not permitted to log in|certificate")  # fmt: skip
 _COMING = re.compile(r"the database system is (starting up|in recovery|not yet accepting)")  # says the server itself
 _CUT = re.compile(r"server closed the connection unexpectedly|Connection reset by peer")
 _CUTS_MAX = 3  # in a row: a server that recovers ends whoever is about to be told so; the next one is
@@ -536,12 +534,8 @@ class PostgresEngine(WithoutLines, WithoutQuickReads):
     def _connect_now(self, name: str) -> NewConnection:
         try:
             raw = self._dialled(name)
-        except psycopg.OperationalError as error:
-            if error.sqlstate is None and _REFUSALS.search(str(error)):
-                raise Fault(FaultKind.REFUSED, error) from error
-            raise fault_of(error) from error
         except psycopg.Error as error:
-            raise fault_of(error) from error
+            raise dial_fault(error, self._conninfo) from error
         try:
             return self._looked_at(raw, name)
         except psycopg.Error as error:

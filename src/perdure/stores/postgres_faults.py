@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import re
+
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 
 from perdure.stores.store import Fault, FaultKind
 
@@ -42,6 +46,47 @@ _HINTS = {
     "25006": "open it without read_only; if it was, this server is a standby: name the primary, or all of them with"
     " target_session_attrs=read-write",
 }
+
+
+# What a server, or nobody, says to a new connection: whether it may be tried again, and the next step.
+_DIALLED: tuple[tuple[str, FaultKind, str], ...] = (
+    ("failed to resolve host|could not translate host name", FaultKind.LOST,
+     "no such host: correct its name (tried {where})"),
+    ("password authentication failed|no password supplied", FaultKind.REFUSED,
+     "correct user or password; PGPASSWORD or ~/.pgpass keeps it out of URLs"),
+    ("database .* does not exist", FaultKind.REFUSED, "correct the database's name, or make it: createdb {dbname}"),
+    ("role .* does not exist", FaultKind.REFUSED, "correct the user's name, or make the role: createuser {user}"),
+    (r"no pg_hba\.conf entry", FaultKind.REFUSED,
+     "the server lets this user in from other addresses or with other means only: see its pg_hba.conf"),
+    ("permission denied|not permitted to log in|does not exist|authentication failed", FaultKind.REFUSED,
+     "check user, database and the role's rights"),
+    ("certificate", FaultKind.REFUSED, "check sslmode and sslrootcert, and the server's certificate"),
+    ("timeout expired|timed out", FaultKind.LOST, "check host and port, and firewalls on the way (tried {where})"),
+    ("Connection refused|No such file or directory", FaultKind.LOST,
+     "start the server, or correct host and port (tried {where})"),
+    ("invalid response|does not support SSL|unexpected message", FaultKind.LOST,
+     "check host, port and sslmode: something else may answer there (tried {where})"),
+)  # fmt: skip
+_LIBPQ_ASKS = re.compile(r"\s*Is the server running[^?]*\?")  # our hint says it
+
+
+def dial_fault(error: psycopg.Error, conninfo: str) -> Fault:
+    """The failure of a new connection, with the next step: where it was tried, never with which password."""
+    known = fault_of(error)
+    said = _LIBPQ_ASKS.sub("", str(error))
+    for pattern, kind, hint in _DIALLED:
+        if re.search(pattern, said):
+            return Fault(known.kind if error.sqlstate else kind, said, hint.format(**_tried(conninfo)))
+    return Fault(known.kind, said, known.hint)
+
+
+def _tried(conninfo: str) -> dict[str, str]:
+    """The address and names of a connection that failed, as libpq takes them."""
+    given = conninfo_to_dict(conninfo)
+    host = str(given.get("host") or given.get("hostaddr") or os.environ.get("PGHOST") or "the local socket")
+    port = str(given.get("port") or os.environ.get("PGPORT") or 5432)
+    user = str(given.get("user") or os.environ.get("PGUSER") or "NAME")
+    return {"where": f"{host}, port {port}", "user": user, "dbname": str(given.get("dbname") or user)}
 
 
 def fault_of(error: psycopg.Error) -> Fault:

@@ -163,8 +163,8 @@ def growing(event_bytes: float, events: int, span_us: int, free_bytes: int | Non
 
 
 def leases(connection: Connection, advice: Remedy, tenant: int | None = None) -> Findings:
-    """Whether something is held by somebody whose heartbeat stopped long ago."""
-    rows = _ask(connection, Q.leases_lapsed, quiet=QUIET_US, limit=ROWS_MAX, tenant=tenant)
+    """Whether something is held by somebody whose heartbeat has lapsed, by the rule of the listings."""
+    rows = _ask(connection, Q.leases_lapsed, limit=ROWS_MAX, tenant=tenant)
     lapsed = {kind: (count, name) for kind, count, name in rows if count}
     fixes = {
         "runs": f"{advice.command('worker MODULE')} takes them over, store.recover() in a program",
@@ -174,11 +174,11 @@ def leases(connection: Connection, advice: Remedy, tenant: int | None = None) ->
     for kind, (count, name) in lapsed.items():
         yield warning(
             "leases",
-            f"{kind} held by processes that have ended, or were silent for an hour: {count}, such as {name!r}",
+            f"{kind} held by processes that have ended, or give no sign of life: {count}, such as {name!r}",
             fixes[kind],
         )
     if not lapsed:
-        yield ok("leases", "no leases held by dead processes")
+        yield ok("leases", "no leases held by silent processes")
 
 
 def stuck(connection: Connection, advice: Remedy, tenant: int | None = None) -> Findings:

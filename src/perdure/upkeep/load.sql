@@ -12,21 +12,21 @@ SELECT last.pos, early.pos, early.at, :now, pg_total_relation_size('events')
 FROM (SELECT pos FROM events ORDER BY pos DESC LIMIT 1) AS last,
   (SELECT pos, at FROM events WHERE pos >= (SELECT max(pos) FROM events) - :span ORDER BY pos LIMIT 1) AS early
 
--- leases_lapsed: runs, tasks and sessions of holders whose heartbeat stopped long ago.
+-- leases_lapsed: runs, tasks and sessions of holders whose heartbeat has lapsed: those that listings call abandoned or crashed.
 SELECT 'runs', count(*), min(name) FROM (
   SELECT r.name FROM runs r WHERE r.holder IS NOT NULL
     AND r.tenant = :tenant --? tenant
-    AND NOT EXISTS (SELECT 1 FROM holders h WHERE h.tenant = r.tenant AND h.holder = r.holder AND h.expires_at > :now - :quiet) LIMIT :limit) AS held
+    AND NOT EXISTS (SELECT 1 FROM holders h WHERE h.tenant = r.tenant AND h.holder = r.holder AND h.expires_at > :now) LIMIT :limit) AS held
 UNION ALL
 SELECT 'tasks', count(*), min(title) FROM (
   SELECT t.title FROM tenants n CROSS JOIN tasks t WHERE t.tenant = n.id AND t.status = 'doing'
     AND n.id = :tenant --? tenant
-    AND NOT EXISTS (SELECT 1 FROM holders h WHERE h.tenant = t.tenant AND h.holder = t.holder AND h.expires_at > :now - :quiet)
-    AND (t.claim_expires_at IS NULL OR t.claim_expires_at < :now - :quiet) LIMIT :limit) AS claimed
+    AND NOT EXISTS (SELECT 1 FROM holders h WHERE h.tenant = t.tenant AND h.holder = t.holder AND h.expires_at > :now)
+    AND (t.claim_expires_at IS NULL OR t.claim_expires_at < :now) LIMIT :limit) AS claimed
 UNION ALL
 SELECT 'sessions', count(*), min(name) FROM (
   SELECT DISTINCT v.name FROM attendance a JOIN sessions v ON v.stream = a.stream AND v.ended_at IS NULL
-  WHERE NOT EXISTS (SELECT 1 FROM holders h WHERE h.tenant = a.tenant AND h.holder = a.holder AND h.expires_at > :now - :quiet)
+  WHERE NOT EXISTS (SELECT 1 FROM holders h WHERE h.tenant = a.tenant AND h.holder = a.holder AND h.expires_at > :now)
     AND a.tenant = :tenant --? tenant
   LIMIT :limit) AS attended
 
@@ -35,7 +35,7 @@ SELECT r.name, (:now - e.at) / 1000000 FROM runs r JOIN streams s ON s.id = r.st
 JOIN events e ON e.stream = r.stream AND e.seq = s.seq
 WHERE r.holder IS NOT NULL AND e.at < :now - :quiet
   AND r.tenant = :tenant --? tenant
-  AND EXISTS (SELECT 1 FROM holders h WHERE h.tenant = r.tenant AND h.holder = r.holder AND h.expires_at > :now - :quiet)
+  AND EXISTS (SELECT 1 FROM holders h WHERE h.tenant = r.tenant AND h.holder = r.holder AND h.expires_at > :now)
 ORDER BY e.at LIMIT :limit
 
 -- runs_untaken: agents whose runs are ready or due for long, and nobody takes them.

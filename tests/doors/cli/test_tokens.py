@@ -23,3 +23,37 @@ def test_what_writes_says_it_as_json_too(run, ask, url, words) -> None:
     said = run(*words, "--store", url, "--json")
     assert said.exit_code == 0
     assert json.loads(said.stdout) == {words[0]: words[-1]}
+
+
+IN_NO_STORE = (
+    ("token", "create"), ("token", "list"), ("token", "revoke", "3eaa702685e3"),
+    ("tenant", "create"), ("tenant", "show"), ("tenant", "limit", "--runs", "3"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("words", IN_NO_STORE)
+@pytest.mark.parametrize("name", ["mispelt.db", "tenants/{tenant}.db"])
+def test_a_store_that_is_not_there_is_not_made(run, tmp_path, name, words) -> None:
+    said = run(*words, "--store", f"sqlite:///{tmp_path}/{name}")
+    assert said.exit_code == 3
+    assert f"there is no store at {tmp_path}" in said.stderr
+    assert "perdure init" in said.stderr
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_a_schema_that_is_not_there_is_not_made(run, postgres_store) -> None:
+    said = run("token", "create", "--store", f"{postgres_store}_misspelt")
+    assert said.exit_code == 3
+    assert "there is no store yet at" in said.stderr
+    assert "create --new" in said.stderr
+    assert run("sessions", "--store", f"{postgres_store}_misspelt").exit_code == 3
+
+
+@pytest.mark.parametrize("command", ["token", "tenant"])
+@pytest.mark.parametrize("name", ["a.db", "{tenant}.db"])
+def test_a_user_who_says_so_gets_a_store(run, tmp_path, command, name) -> None:
+    url = f"sqlite:///{tmp_path}/{name}"
+    assert run(command, "create", "--new", "--store", url).exit_code == 0
+    for tenant in ("default", "acme"):  # the second one in a store that is there
+        made = run("token", "create", "--store", url, "--tenant", tenant, "--json")
+        assert json.loads(made.stdout)["record"]["tenant"] == tenant

@@ -28,6 +28,17 @@ PAGES = (
 )
 
 
+# On a small screen: tables that are wider than their card, and cells without a head or out of sight.
+HIDDEN = """() => [
+  ...[...document.querySelectorAll(".table-box")].filter((box) => box.scrollWidth > box.clientWidth).map(() => "a table goes on"),
+  ...[...document.querySelectorAll(".table td + td")].filter((cell) => cell.textContent.replace("–", "")).flatMap((cell) => {
+    const head = getComputedStyle(cell, "::before").content;
+    const named = [...cell.closest("table").tHead.rows[0].cells].some((each) => `"${each.textContent}"` === head);
+    return named && cell.getBoundingClientRect().right <= innerWidth ? [] : [`a cell without its head: ${cell.outerHTML}`];
+  }),
+]"""
+
+
 def all_pages(url: str) -> list[str]:
     """The fixed addresses, and the run with a story."""
     with perdure.open(url, read_only=True) as store:
@@ -64,6 +75,7 @@ def test_every_page_is_accessible_in_light_and_dark_and_fits_a_small_screen(show
         page.set_viewport_size({"width": 320, "height": 640})
         wide, screen = page.evaluate("() => [document.documentElement.scrollWidth, innerWidth]")
         wrong += [f"{path}: {wide} pixels wide on a screen of {screen}"] if wide > screen else []
+        wrong += [f"{path}: {hidden}" for hidden in page.evaluate(HIDDEN)]
         page.set_viewport_size({"width": 1280, "height": 720})
     assert not wrong, "\n".join(wrong)
 

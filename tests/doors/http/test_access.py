@@ -178,6 +178,13 @@ def test_a_change_by_cookie_comes_from_our_own_pages(single, headers, status) ->
         assert http.get("/v1/sessions").status_code == 200
 
 
+def test_a_method_that_a_path_does_not_have_is_told_those_that_it_has(single) -> None:
+    with client(single) as http:
+        answer = http.request("DELETE", "/v1/sessions/s/turns")
+        assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD, POST")
+        assert http.request("PATCH", "/v1/tokens").headers["allow"] == "GET, HEAD, POST"
+
+
 # -- the document --------------------------------------------------------------------------------------------------
 
 

@@ -7,7 +7,9 @@ import pytest
 import perdure
 from perdure.effects import ledger
 from perdure.model.records.effects import EffectError
-from perdure.planes.recovery import leases, presence
+from perdure.model.records.workers import About
+from perdure.planes.execution import tasks, workers
+from perdure.planes.recovery import leases, locks, presence
 from perdure.testing.clock import FakeClock
 from planes.test_plans import database, plan_of  # noqa: F401 - a fixture
 
@@ -80,3 +82,83 @@ def test_too_many_are_not_told_apart(store, monkeypatch):
 def test_plans(database, expected):  # noqa: F811
     plan = plan_of(database, presence.Q.holders_needed)
     assert any(expected in line for line in plan), plan
+
+
+# -- heartbeats that are long over -----------------------------------------------------------------------------
+
+
+def heartbeats(store):
+    rows = store._caller.read(lambda reads: reads.query(presence.Q.holders_under, tenant=reads.tenant, prefix=""))
+    return {holder for holder, _ in rows}
+
+
+def forget_after(store, age):
+    store._caller.core.clocks.now.advance(age)
+    return store._caller.write(presence.forget_lapsed)
+
+
+def test_a_heartbeat_that_is_long_over_is_forgotten_and_a_younger_one_is_not(store):
+    store._caller.write(presence.touch_holder, OTHER)
+    assert forget_after(store, "23h") == 0
+    store._caller.write(presence.touch_holder, "c" * 32)
+    assert forget_after(store, "2h") == 1
+    assert heartbeats(store) == {"c" * 32}
+    store._caller.write(presence.beat, OTHER, ())  # it was only stopped
+    assert heartbeats(store) == {OTHER, "c" * 32}
+
+
+def with_run(store):
+    store._caller.write(leases.claim, store.start(needing)._stream, holder=OTHER, program="p", epoch=0)
+
+
+def with_task(store):
+    session = store.session("s")
+    store._caller.write(tasks.claim, session._stream, session.task("t").id, ttl=None, holder=OTHER)
+
+
+def with_lock(store):
+    store._caller.write(presence.touch_holder, OTHER)
+    store._caller.write(locks.acquire, store.session("s")._stream, "l", ttl="3d", holder=OTHER)
+
+
+def with_worker(store):
+    store._caller.write(workers.introduce, OTHER, About(pid=1, agents=(), concurrency=1))
+
+
+def with_session(store):
+    store._caller.write(presence.attend, store.session("s")._stream, OTHER, begin=True)
+
+
+def with_effect(store):
+    store._caller.write(presence.touch_holder, OTHER)
+    session = store.session("s")
+    effect = session.begin("send", {}, key="k")
+    store._caller.write(
+        ledger.dispatch_planned, session._stream, effect.record.seq, ledger.Sender(OTHER, effect.record.epoch)
+    )
+
+
+@pytest.mark.parametrize("needs", [with_run, with_task, with_lock, with_worker, with_session, with_effect])
+def test_a_heartbeat_that_something_names_stays(store, needs):
+    needs(store)
+    assert OTHER in heartbeats(store)
+    forget_after(store, "2d")
+    assert OTHER in heartbeats(store)
+
+
+def test_a_session_that_ended_needs_no_heartbeat(store):
+    with_session(store)
+    store.session("s").close()
+    forget_after(store, "2d")
+    assert OTHER not in heartbeats(store)
+
+
+def test_recover_forgets_heartbeats_of_its_own_tenant(store, url):
+    clock = store._caller.core.clocks.now
+    with perdure.open(url, clock=clock, tenant="acme") as other:
+        for each in (store, other):
+            each._caller.write(presence.touch_holder, OTHER)
+        clock.advance("2d")
+        store.recover()
+        assert OTHER not in heartbeats(store)
+        assert OTHER in heartbeats(other)

@@ -73,9 +73,21 @@ def serve(
     if not one_tenant:
         _check_walled(asked)
     exporting.begin("perdure-server")
+    _say_if_new(asked)
     note(f"serving {without_password(asked.store)} at {at.address}; `perdure token create` makes a token")
     serving = Serving(asked.store, tenant=asked.tenant, actor=asked.actor, alone=one_tenant, lease_seconds=lease)
     run(serving, at, [*pages(serving, Links()), *_a2a_routes(asked, serving, a2a_agents, base_url or at.address)])
+
+
+def _say_if_new(asked: StoreOptions) -> None:
+    """A server makes the store that it serves. One whose name is misspelt would answer every token with 401: say so."""
+    from perdure.doors.http.places import url_of  # noqa: PLC0415 - help must not load this
+    from perdure.planes.access.tokens import CONTROL  # noqa: PLC0415
+
+    try:
+        StoreOptions(url_of(asked.store, CONTROL), CONTROL, as_json=False).check_exists()
+    except NotFound as missing:
+        note(f"{missing.message}: this server makes a new one")
 
 
 def undriven(asked: StoreOptions, agents: tuple[str, ...]) -> list[str]:

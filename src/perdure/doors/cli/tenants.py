@@ -6,7 +6,7 @@ import click
 
 from perdure.doors.cli.options import StoreOptions, command, writes
 from perdure.doors.cli.output import note, say_facts, say_json
-from perdure.doors.cli.tokens import control
+from perdure.doors.cli.tokens import control, make_tenant, new_option
 from perdure.errors import Invalid
 
 
@@ -22,19 +22,18 @@ from perdure.errors import Invalid
 @click.option("--runs", type=click.IntRange(0), metavar="N", help="With limit: runs that are not over.")
 @click.option("--bytes", "stored", type=click.IntRange(0), metavar="N", help="With limit: bytes that are stored.")
 @click.option("--none", "lifted", is_flag=True, help="With limit: no limits at all.")
+@new_option
 @writes
 def tenant(
     asked: StoreOptions, *, action: str, requests: int | None, streams: int | None, runs: int | None,
-    stored: int | None, lifted: bool,
+    stored: int | None, lifted: bool, new: bool,
 ) -> None:  # fmt: skip
     """Make a tenant, or set how much of a server it may take. A request beyond a limit is answered with 429 and the time to
     come back.
 
     Servers read limits every few seconds.
     """
-    import perdure  # noqa: PLC0415 - help must not load the stores
-    from perdure.doors.http.places import url_of  # noqa: PLC0415
-    from perdure.planes.access import limits  # noqa: PLC0415
+    from perdure.planes.access import limits  # noqa: PLC0415 - help must not load this
 
     named = {"requests": requests, "streams": streams, "runs": runs, "bytes": stored}
     given = named if lifted else {name: most for name, most in named.items() if most is not None}
@@ -45,7 +44,7 @@ def tenant(
             hint="--requests, --streams, --runs, --bytes",
         )
     if action == "create":
-        perdure.open(url_of(asked.store, asked.tenant), actor=asked.actor, tenant=asked.tenant).close()
+        make_tenant(asked, new=new)
         if asked.as_json:
             say_json({"tenant": asked.tenant})
             return

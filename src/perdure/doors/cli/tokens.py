@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -30,9 +30,18 @@ COLUMNS = (
 )
 
 
+def new_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """--new, of the commands that make a tenant."""
+    text = "With create: make the store, if there is none."
+    return click.option("--new", "new", is_flag=True, help=text)(function)
+
+
 @contextmanager
 def control(asked: StoreOptions, *, looks: bool = False) -> Iterator[Caller]:
-    """The caller of the tenant that holds tokens and limits, in the store or, with {tenant}, in a file of its own."""
+    """The caller of the tenant that holds tokens and limits, in the store or, with {tenant}, in a file of its own.
+
+    NotFound where there is no store. One that has no tokens yet gets that tenant, unless the caller only looks.
+    """
     import perdure  # noqa: PLC0415 - help must not load the stores
     from perdure.doors.http.places import url_of  # noqa: PLC0415
     from perdure.planes.access.tokens import CONTROL  # noqa: PLC0415
@@ -40,8 +49,41 @@ def control(asked: StoreOptions, *, looks: bool = False) -> Iterator[Caller]:
     url = url_of(asked.store, CONTROL)
     if looks:
         StoreOptions(url, CONTROL, as_json=False).check_exists()
+    else:
+        _check_there(asked)
     with perdure.open(url, actor=asked.actor, tenant=CONTROL, read_only=looks) as store:
         yield store._caller
+
+
+def make_tenant(asked: StoreOptions, *, new: bool) -> None:
+    """Make the tenant that the user names, unless it is there. NotFound for a store that is not there: its name may be misspelt.
+
+    new: the user wants that store made.
+    """
+    import perdure  # noqa: PLC0415 - help must not load the stores
+    from perdure.doors.http.places import url_of  # noqa: PLC0415
+
+    if not new:
+        _check_there(asked)
+    perdure.open(url_of(asked.store, asked.tenant), actor=asked.actor, tenant=asked.tenant).close()
+
+
+def _check_there(asked: StoreOptions) -> None:
+    """NotFound where there is no store. With {tenant}, a file of the tenant or that of the tokens is one."""
+    from perdure.doors.http.places import url_of  # noqa: PLC0415 - help must not load this
+    from perdure.planes.access.tokens import CONTROL  # noqa: PLC0415
+
+    missing: NotFound | None = None
+    for tenant in (CONTROL, asked.tenant):
+        try:
+            StoreOptions(url_of(asked.store, tenant), tenant, as_json=False).open().close()
+            return
+        except NotFound as error:
+            if error.path == "tenant":
+                return
+            missing = error
+    assert missing is not None
+    raise NotFound(missing.message, path="store", hint=f"{missing.hint}, and so does `create --new`")
 
 
 @command(
@@ -59,6 +101,7 @@ def control(asked: StoreOptions, *, looks: bool = False) -> Iterator[Caller]:
 @click.option("--for", "holder", metavar="ACTOR", help="With create: the actor that its events name. Default: yours.")
 @click.option("--expires", metavar="TIME", help="With create: when it ends, such as 90d. Default: never.")
 @click.option("--all", "every", is_flag=True, help="With list: of all tenants.")
+@new_option
 @writes
 def token(
     asked: StoreOptions,
@@ -69,6 +112,7 @@ def token(
     holder: str | None,
     expires: str | None,
     every: bool,
+    new: bool,
 ) -> None:
     """Make, list and revoke the tokens that `perdure serve` asks for.
 
@@ -78,6 +122,7 @@ def token(
     if (name is None) == (action == "revoke"):
         raise Invalid("only `revoke` takes a TOKEN, by its id", path="token")
     if action == "create":
+        make_tenant(asked, new=new)  # so that the token opens something
         _create(asked, role, holder or asked.actor, expires)
     elif action == "list":
         _list(asked, every=every)
@@ -86,12 +131,8 @@ def token(
 
 
 def _create(asked: StoreOptions, role: str, holder: str, expires: str | None) -> None:
-    import perdure  # noqa: PLC0415 - help must not load the stores
-    from perdure.doors.http.places import url_of  # noqa: PLC0415
-    from perdure.planes.access import tokens  # noqa: PLC0415
+    from perdure.planes.access import tokens  # noqa: PLC0415 - help must not load this
 
-    # Opening a tenant makes it, so that the token opens something.
-    perdure.open(url_of(asked.store, asked.tenant), actor=asked.actor, tenant=asked.tenant).close()
     with control(asked) as caller:
         text, made = caller.write(tokens.create, asked.tenant, tokens.TokenRole(role), holder, expires)
     if asked.as_json:

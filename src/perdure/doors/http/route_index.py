@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Match, Route
 from starlette.types import Receive, Scope, Send
 
@@ -29,19 +30,22 @@ class RouteIndex(BaseRoute):
             node.setdefault(_END, []).append((number, route))
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """The first route that matches whole, else the first that matches but for its method."""
-        partial: tuple[Match, Scope] = (Match.NONE, {})
+        """The first route that matches whole, else the methods of those that match but for theirs."""
+        allowed: set[str] = set()
         for _, route in sorted(_under(self._tree, scope["path"].split("/"), 0), key=lambda each: each[0]):
             match, child = route.matches(scope)
             if match is Match.FULL:
                 return match, {**child, FOUND: route}
-            if match is Match.PARTIAL and partial[0] is Match.NONE:
-                partial = (match, {**child, FOUND: route})
-        return partial
+            if match is Match.PARTIAL:
+                allowed |= route.methods or set()
+        return (Match.PARTIAL, {FOUND: allowed}) if allowed else (Match.NONE, {})
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on to the route that was found."""
-        await scope[FOUND].handle(scope, receive, send)
+        """Pass a request on to the route that was found. 405 names every method that its path has."""
+        found = scope[FOUND]
+        if isinstance(found, set):
+            raise HTTPException(405, headers={"Allow": ", ".join(sorted(found))})
+        await found.handle(scope, receive, send)
 
 
 def _under(node: dict[str, Any], parts: list[str], at: int) -> Iterator[tuple[int, Route]]:

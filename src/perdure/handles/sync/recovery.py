@@ -58,7 +58,7 @@ class Recovery(Runs):
             found = self._settled(stream, record, known.get(record.tool))
             if found.state is not EffectState.DISPATCHED:
                 (waiting if found.state is EffectState.IN_DOUBT else settled).append(found)
-        self._caller.work(presence.tidy, self._caller.core)
+        self._caller.work(presence.tidy, self._caller.core, self._caller.actor, [self._caller.tenant])
         return Recovered(tuple(driven), tuple(settled), tuple(waiting), tuple(damaged))
 
     def recoverable(self, agents: Iterable[Callable[..., Any]] = ()) -> Recovered:

@@ -3,8 +3,8 @@ none.
 
 A holder is one open store (`core.holder`). It has one heartbeat row for all that it holds, and one attendance
 row for each session that it has written in. Both are ephemeral. The proof of its lock file (`stores/liveness.py`) is kept as long
-as something names it (`tidy`). Callers: the handles (first write, heartbeat thread, close), and
-the planes that lease things (tasks, locks) through `is_alive` and `touch_holder`. Keeps P8, P15.
+as something names it, and a lapsed heartbeat for a day at least (`tidy`). Callers: the handles (first write, heartbeat thread,
+close), and the planes that lease things (tasks, locks) through `is_alive` and `touch_holder`. Keeps P8, P15.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ Q = Statements("perdure.planes.recovery", "presence.sql")
 
 TTL_SECONDS = LEASE_TTL_SECONDS
 NEEDED_MAX = 10_000  # holders that one tidying can tell apart
+FORGET_US = 24 * 3_600 * SECOND_US  # after its lapse, a heartbeat is there for people who look for what went wrong
+FORGET_MAX = 1_000  # heartbeats that one tidying removes
 
 
 def is_alive(reads: Reads, holder: str) -> bool:
@@ -146,13 +148,28 @@ def needed(reads: Reads) -> set[str] | None:
     return None if len(rows) == NEEDED_MAX else {holder for (holder,) in rows}
 
 
-def tidy(core: Core) -> int:
-    """Remove the lock files of dead processes that nothing names any more; returns how many. Bounded, and safe at any time.
+def forget_lapsed(tx: Tx) -> int:
+    """Remove heartbeats that lapsed long ago and whose holders nothing names any more; returns how many. Bounded.
+
+    A heartbeat that is not there says what a lapsed one says. A process that was only stopped begins anew.
+    """
+    given = {"tenant": tx.tenant, "age": FORGET_US, "limit": FORGET_MAX}
+    over = tx.query(Q.holders_over, touches=[(HOLDERS, tx.tenant)], **given)
+    for (holder,) in over:
+        tx.touch(HOLDERS, {"holder": holder}, None)
+    return len(over)
+
+
+def tidy(core: Core, actor: str, tenants: Iterable[int]) -> int:
+    """Remove what the dead left and nothing names any more: heartbeats of these tenants, and lock files; returns how many files.
+    Bounded, and safe at any time.
 
     A holder that could not be looked at now is looked at another time: nothing rests on it.
     """
     try:
+        for tenant in tenants:
+            core.write(forget_lapsed, actor=actor, tenant=tenant)
         return core.liveness.tidy(lambda: core.read(needed, tenant=0))
     except (Error, OSError) as error:
-        log.warning("lock files of the dead could not be looked through: %s", error)
+        log.warning("signs of life of the dead could not be looked through: %s", error)
         return 0

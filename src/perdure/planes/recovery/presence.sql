@@ -25,3 +25,16 @@ WHERE f.tenant IN (SELECT id FROM tenants) AND f.state IN ('planned', 'dispatche
 UNION
 SELECT h.holder FROM holders h WHERE h.expires_at > :now
 LIMIT :limit
+
+-- holders_over: the holders whose heartbeat lapsed long ago and that nothing names: no run, task, lock or worker, no session that
+-- has not ended, and no effect whose sender is not known to be quiet.
+SELECT h.holder FROM holders h WHERE h.tenant = :tenant AND h.expires_at < :now - :age
+  AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.holder = h.holder)
+  AND NOT EXISTS (SELECT 1 FROM tasks t WHERE t.tenant = h.tenant AND t.status = 'doing' AND t.holder = h.holder)
+  AND NOT EXISTS (SELECT 1 FROM locks k WHERE k.tenant = h.tenant AND k.expires_at > :now
+    AND substr(k.holder, length(k.holder) - length(h.holder) + 1) = h.holder)
+  AND NOT EXISTS (SELECT 1 FROM workers w WHERE w.tenant = h.tenant AND w.holder = h.holder)
+  AND NOT EXISTS (SELECT 1 FROM attendance a JOIN sessions s ON s.stream = a.stream AND s.ended_at IS NULL WHERE a.holder = h.holder)
+  AND NOT EXISTS (SELECT 1 FROM effects f WHERE f.tenant = h.tenant AND f.state IN ('planned', 'dispatched', 'in_doubt')
+    AND f.holder = h.holder AND f.quiet_at IS NULL)
+ORDER BY h.expires_at LIMIT :limit

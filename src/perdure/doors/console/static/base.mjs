@@ -120,13 +120,13 @@ export function seen(text) {
 }
 
 const TONES = {
-  in_doubt: "doubt", doubt: "doubt", abandoned: "doubt", stranded: "doubt", warning: "doubt", suspect: "doubt", silent: "doubt", stale: "doubt",
-  failed: "bad", parked: "bad", error: "bad", crashed: "bad", dead: "bad", removed: "bad", forgotten: "bad",
-  waiting: "wait", ask: "wait", approval: "wait", open: "wait", planned: "wait", todo: "wait", blocked: "wait", changed: "wait",
-  running: "live", ready: "live", dispatched: "live", active: "live", alive: "live", doing: "live", undoing: "live", live: "live",
-  completed: "good", committed: "good", ok: "good", met: "good", done: "good", added: "good", holds: "good", worked: "good",
+  doubt: "in_doubt doubt abandoned stranded warning suspect silent stale",
+  bad: "failed parked error crashed dead removed forgotten",
+  wait: "waiting ask approval open planned todo blocked changed",
+  live: "running ready dispatched active alive doing undoing live",
+  good: "completed committed ok met done added holds worked",
 };
-export const tone = (state) => TONES[state] || "";
+export const tone = (state) => Object.keys(TONES).find((each) => TONES[each].split(" ").includes(state)) || "";
 export const LABELS = { 1: "what went wrong", in_doubt: "in doubt", what_if: "what-if", failed_approach: "failed approach" };
 export function Pill({ state, label }) {
   return html`<span class=${`pill ${tone(state)}`}>${label || LABELS[state] || seen(state)}</span>`;
@@ -227,9 +227,12 @@ function coloured(text) {
   return parts;
 }
 
-// The parts of a table around its rows. A head that begins with # is of numbers.
+// A table around its rows. A head that begins with # is of numbers. On a small screen a row is a card, whose cells name their heads.
 export function Table({ heads, box = "card", children }) {
-  return html`<div class=${`${box} table-box`}><table class="table"><thead><tr>${heads.map((head) => html`<th key=${head} scope="col" class=${head[0] === "#" ? "number" : undefined}>${head.replace("#", "")}</th>`)}</tr></thead><tbody>${children}</tbody></table></div>`;
+  const label = (body) => {
+    for (const { cells } of body?.rows || []) heads.forEach((head, n) => { cells[n].dataset.head = /^–?$/.test(cells[n].textContent) ? "" : head.replace("#", ""); });
+  };
+  return html`<div class=${`${box} table-box`}><table class="table"><thead><tr>${heads.map((head) => html`<th key=${head} scope="col" class=${head[0] === "#" ? "number" : undefined}>${head.replace("#", "")}</th>`)}</tr></thead><tbody ref=${label}>${children}</tbody></table></div>`;
 }
 
 // JSON that a person types: its value (nothing typed: undefined) and what is wrong with it.
@@ -241,24 +244,24 @@ export const oops = (error) => error && `${error.code}: ${error.message}`;
 
 // A button that changes something: its command beside it, who it is done as, and what came of it in words.
 export function Act({ label, command, run, kind = "", onDone, disabled }) {
-  const [state, set] = useState({ busy: false, problem: null, done: null });
+  const [state, set] = useState({});
   const id = useId();
   async function press() {
-    set({ busy: true, problem: null, done: null });
+    set({ busy: true });
     try {
       const said = await run();
-      set({ busy: false, problem: null, done: typeof said === "string" ? said : null });
+      set({ done: typeof said === "string" && said });
       pulse.value++;
       onDone?.(said);
     } catch (problem) {
-      set({ busy: false, problem, done: null });
+      set({ problem });
       if (problem.status === 409) pulse.value++;
     }
   }
   return html`<div>
     <div class="act"><button type="button" class=${kind} disabled=${disabled || state.busy} aria-describedby=${id} onClick=${press}>${label}</button>
       <span id=${id}><${Command} text=${command} /></span></div>
-    ${state.problem && html`<${Trouble} problem=${state.problem} />`}
+    <${Trouble} problem=${state.problem} />
     ${state.done && html`<div class="done" role="status">${seen(state.done)}</div>`}
   </div>`;
 }

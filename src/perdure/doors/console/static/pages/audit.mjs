@@ -38,7 +38,7 @@ export function Audit({ query }) {
     <${Section} title="Events"><${Filters} query=${query} fields=${[["kind", "Kind", "effect.*"], ["actor", "Actor"], ["since", "Since", "24h"]]} />
       <${Loading} read=${read} />
       ${read.data && (items.length ? html`<${Table} heads=${["Kind", "Where", "Actor", "When"]}>
-        ${items.map((each) => { const href = streamAt(each.stream_kind, each.session, each.seq); const where = html`${each.stream_kind} ${say(each.session)} #${each.seq}`; return html`<tr key=${`${each.stream_kind}${each.session}${each.seq}`}><td><strong>${seen(each.kind)}</strong></td><td class="long">${href ? html`<a href=${href}>${where}</a>` : where}</td><td>${say(each.actor)}</td><td class="soft">${ago(each.at)}</td></tr>`; })}<//>${button}` : html`<${Empty} title="No event matches" />`)}
+        ${items.map((each) => { const href = streamAt(each.stream_kind, each.session, each.seq); const where = html`${each.stream_kind} ${say(each.session)} #${each.seq}`; return html`<tr key=${`${each.stream_kind}${each.session}${each.seq}`}><td><strong>${seen(each.kind)}</strong></td><td class="long">${href ? html`<a href=${href}>${where}</a>` : where}</td><td>${say(each.actor)}</td><td class="soft">${ago(each.at)}</td></tr>`; })}<//>${button}` : html`<${Empty} title="No event matches">Change the filters.<//>`)}
     <//>
   <//>`;
 }

@@ -52,6 +52,6 @@ export function Effects({ query }) {
     ${read.data && (items.length ? html`<${Table} heads=${["State", "Tool", "Effect", "#Tries", "What went wrong", "Actor", "When"]}>
       ${items.map((each) => html`<tr key=${each.id}><td>${each.state === "in_doubt" ? html`<a href=${`/inbox?id=${part(each.id)}`}><${Pill} state=${each.state} /></a>` : html`<${Pill} state=${each.state} />`}</td><td class="mono">${say(each.tool)}</td>
         <td><a class="mono" href=${streamAt(each.stream_kind, each.stream, each.seq)}>${say(each.id)}</a><${Detail} effect=${each} /></td><td class="number">${each.attempt}</td><td class="long">${say(oops(each.error))}</td><td>${say(each.actor)}</td><td class="soft">${ago(each.at)}</td></tr>`)}<//>${button}`
-      : html`<${Empty} title="No effect matches">${read.data.next ? html`Not among the newest ${read.data.looked_through}. ${button}` : "Change the filters."}<//>`)}
+      : html`<${Empty} title="No effect matches">${read.data.next ? html`Not among the newest ${read.data.looked_through}. ${button}` : html`Change the filters. Agents call tools with <code>run.act(tool, …)</code>`}<//>`)}
   <//>`;
 }

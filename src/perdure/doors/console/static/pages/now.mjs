@@ -14,11 +14,12 @@ function Need({ need }) {
 export const runRow = (run) => html`<${Row} key=${run.id} href=${runAt(run.id)} state=${run.abandoned ? "abandoned" : run.status} title=${say(run.agent)} side=${ago(run.created_at)}
   about=${html`<code>${run.id}</code>${run.key && html` · ${say(run.key)}`}${(run.error || run.reason) && html` · ${say(run.error || run.reason)}`}`} />`;
 
+export const amounts = (each) => ["ready", "running", "waiting", "parked"].map((state) => html`<td key=${state} class="number">${each[state] || html`<span class="soft">–</span>`}</td>`);
+
 function Queue({ queue }) {
   if (!queue.length) return html`<p class="soft">No run is open.</p>`;
   return html`<${Table} box="card tight" heads=${["Agent", "#Ready", "#Running", "#Waiting", "#Parked"]}>
-    ${queue.map((each) => html`<tr key=${each.agent}><td class="long"><a href=${`/runs?agent=${encodeURIComponent(each.agent)}`}>${say(each.agent)}</a>${!each.known && each.ready > 0 && html`<div class="small soft">no living worker knows it</div>`}</td>
-      ${["ready", "running", "waiting", "parked"].map((state) => html`<td key=${state} class="number">${each[state] || html`<span class="soft">–</span>`}</td>`)}</tr>`)}<//>`;
+    ${queue.map((each) => html`<tr key=${each.agent}><td class="long"><a href=${`/runs?agent=${encodeURIComponent(each.agent)}`}>${say(each.agent)}</a>${!each.known && each.ready > 0 && html`<div class="small soft">no living worker knows it</div>`}</td>${amounts(each)}</tr>`)}<//>`;
 }
 
 export function Now() {

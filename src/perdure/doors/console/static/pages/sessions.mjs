@@ -11,7 +11,7 @@ export function Sessions({ query }) {
   return html`<${Page} title="Sessions" sub="The newest first.">
     <${Filters} query=${query} fields=${[["status", "Status", STATES], ["label", "Label"], ["since", "Since", "7d"]]} /><${Loading} read=${read} />
     ${read.data && (items.length ? html`<ul class="card rows">${items.map((each) => html`<${Row} key=${each.name} href=${sessionAt(each.name)} state=${each.status} side=${ago(each.last_at)}
-      title=${say(each.title || each.name)} about=${html`${say(each.title ? each.name : "")} ${count(each.last_seq, "event")}${each.labels.map((label) => html` · <${Text} key=${label}>${label}<//>`)}`} />`)}</ul>${button}`
+      title=${say(each.title || each.name)} about=${html`${each.title && html`${say(each.name)} · `}${count(each.last_seq, "event")}${each.labels.map((label) => html` · <${Text} key=${label}>${label}<//>`)}`} />`)}</ul>${button}`
       : html`<${Empty} title="No session matches">Sessions come with the first turn: <code>perdure say NAME "…"</code><//>`)}
   <//>`;
 }

@@ -1,5 +1,6 @@
 // Workers, what each does now, and what waits; and the health of the store.
 import { html, useRead, Page, Section, Empty, Loading, Pill, Table, count, lasting, runAt, seen, ago, say } from "../base.mjs";
+import { amounts } from "./now.mjs";
 
 function Held({ run }) {
   return html`<li><a href=${runAt(run.run)}>${say(run.agent)} <code>${run.run.slice(0, 12)}</code></a> <span class="soft">${seen(run.doing)}, quiet for ${lasting(run.quiet_seconds * 1000)}</span>
@@ -10,7 +11,7 @@ function Worker({ worker }) {
   const about = worker.about;
   return html`<li><div class="card-top"><${Pill} state=${worker.alive ? "alive" : "dead"} /><strong>${say(worker.actor)}</strong><span>on ${say(worker.host)}</span>
     ${about && html`<span>pid ${about.pid}${about.suspects ? ", for suspects" : ""}</span><span>${about.agents.map(seen).join(", ")}</span><span>${count(worker.runs.length, "run")} of ${about.concurrency}</span>`}${!about && html`<span>a program that drives runs itself</span>`}
-    <span class="push">${worker.started_at && html`since ${ago(worker.started_at)}`}</span></div>
+    <span class="push">${worker.started_at && html`started ${ago(worker.started_at)}`}</span></div>
     ${about?.programs.length > 0 && html`<p class="small soft">programs ${about.programs.map((each) => each.slice(0, 12)).join(", ")}</p>`}
     ${worker.runs.length > 0 && html`<ul>${worker.runs.map((run) => html`<${Held} key=${run.run} run=${run} />`)}</ul>`}</li>`;
 }
@@ -18,7 +19,7 @@ function Worker({ worker }) {
 function families(workers) {
   const found = new Map();
   for (const each of workers) {
-    const key = each.about?.supervisor ? `supervisor ${each.about.supervisor} on ${each.host}` : "on their own";
+    const key = each.about?.supervisor ? `Supervisor ${each.about.supervisor} on ${each.host}` : "On their own";
     found.set(key, [...(found.get(key) || []), each]);
   }
   return [...found];
@@ -32,7 +33,7 @@ export function Workers() {
     ${tree && families(tree.workers).map(([name, workers]) => html`<${Section} key=${name} title=${seen(name)}><ul class="card tree">${workers.map((each) => html`<${Worker} key=${each.holder} worker=${each} />`)}</ul><//>`)}
     ${tree && tree.stranded.length > 0 && html`<${Section} title="Stranded"><ul class="card tree">${tree.stranded.map((each) => html`<li key=${each.run}><${Pill} state="stranded" /> <a href=${runAt(each.run)}>${say(each.agent)} <code>${each.run}</code></a> <span class="soft">pinned to program ${each.program.slice(0, 12)}, which no living worker has: start one with it, or <code>perdure pin ${each.run} --any</code></span></li>`)}</ul><//>`}
     ${tree && tree.queue.length > 0 && html`<${Section} title="Queues"><${Table} heads=${["Agent", "Known", "#Ready", "#Running", "#Waiting", "#Parked", "Oldest ready"]}>
-      ${tree.queue.map((each) => html`<tr key=${each.agent}><td class="long"><a href=${`/runs?agent=${encodeURIComponent(each.agent)}`}>${say(each.agent)}</a></td><td>${each.known ? "yes" : html`<${Pill} state="warning" label="no worker" />`}</td>${["ready", "running", "waiting", "parked"].map((state) => html`<td key=${state} class="number">${each[state]}</td>`)}<td class="soft">${each.oldest_ready_at && ago(each.oldest_ready_at)}</td></tr>`)}<//><//>`}
+      ${tree.queue.map((each) => html`<tr key=${each.agent}><td class="long"><a href=${`/runs?agent=${encodeURIComponent(each.agent)}`}>${say(each.agent)}</a></td><td>${each.known ? "yes" : html`<${Pill} state="warning" label="no worker" />`}</td>${amounts(each)}<td class="soft">${each.oldest_ready_at && ago(each.oldest_ready_at)}</td></tr>`)}<//><//>`}
   <//>`;
 }
 

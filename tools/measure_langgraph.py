@@ -1,7 +1,8 @@
-"""Measures PerdureSaver beside LangGraph's own SqliteSaver, in one run: bytes for each turn, and one put.
+"""Measures PerdureSaver beside LangGraph's own SqliteSaver, in one run: bytes for each turn, one put, one read.
 
 .venv/bin/python tools/measure_langgraph.py turns 400     bytes of a thread of so many turns of 2 KB
-.venv/bin/python tools/measure_langgraph.py puts          one put at 20, 200 and 800 messages, alternating
+.venv/bin/python tools/measure_langgraph.py puts          one put at 20, 200 and 800 messages, alternating; `puts turns`: and said
+.venv/bin/python tools/measure_langgraph.py gets          one get_tuple at as many; `gets cold`: by a saver that remembers nothing
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
@@ -80,18 +83,40 @@ class Line:
         self.place = self.saver.put(self.place, checkpoint, about, {"messages": self.version})
         return time.perf_counter() - began
 
+    def get(self, *, is_cold: bool = False) -> float:
+        """Read the last checkpoint; the seconds that it took."""
+        if is_cold and isinstance(self.saver, PerdureSaver):
+            self.saver = PerdureSaver(self.saver.store)
+        began = time.perf_counter()
+        found = self.saver.get_tuple(self.place)
+        seconds = time.perf_counter() - began
+        assert found.checkpoint["channel_values"]["messages"] == self.messages
+        return seconds
 
-def puts() -> None:
-    """Put in turn into both savers, so that both meet the same noise."""
+
+def compare(act: Callable[[Line], float], *, says_turns: bool) -> None:
+    """Do one thing in turn with both savers, so that both meet the same noise."""
     for count in (20, 200, 800):
         with tempfile.TemporaryDirectory() as folder:
-            stock_file, ours_url = f"{folder}/stock.db", f"sqlite:///{folder}/ours.db"
-            with SqliteSaver.from_conn_string(stock_file) as stock, PerdureSaver.from_conn_string(ours_url) as ours:
+            made = PerdureSaver.from_conn_string(f"sqlite:///{folder}/ours.db", turns=says_turns)
+            with SqliteSaver.from_conn_string(f"{folder}/stock.db") as stock, made as ours:
                 lines = Line(stock, count), Line(ours, count)
-                seconds = [(lines[0].put(), lines[1].put()) for _ in range(ROUNDS)][2:]
+                for line in lines:
+                    line.put()
+                seconds = [(act(lines[0]), act(lines[1])) for _ in range(ROUNDS)][2:]
         theirs, own = (statistics.median(each) * 1000 for each in zip(*seconds, strict=True))
         print(f"{count} messages: stock {theirs:.2f} ms, ours {own:.2f} ms, {theirs / own:.2f} times its speed")
 
 
+def main(what: str, option: str = "") -> None:
+    """Measure one of them."""
+    if what == "turns":
+        turns(int(option))
+    elif what == "puts":
+        compare(Line.put, says_turns=option == "turns")
+    else:
+        compare(partial(Line.get, is_cold=option == "cold"), says_turns=False)
+
+
 if __name__ == "__main__":
-    turns(int(sys.argv[2])) if sys.argv[1] == "turns" else puts()
+    main(*sys.argv[1:])

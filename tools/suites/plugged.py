@@ -1,6 +1,7 @@
 """Shared by the plugins of all suites: a URL of the store under test for each place that a test names, and counting.
 
-PERDURE_SUITE_STORE is sqlite, files or a URL of a PostgreSQL server; each place gets a store of its own there.
+PERDURE_SUITE_STORE is sqlite, files or a URL of a PostgreSQL server; each place gets a store of its own there. On a server it is
+a copy of a database in which a store was made: to make the tables anew took most of the time of a suite.
 """
 
 from __future__ import annotations
@@ -11,15 +12,21 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
+
+import perdure
 
 KIND = os.environ.get("PERDURE_SUITE_STORE", "sqlite")
 _root = Path(tempfile.mkdtemp(prefix="perdure-suite-"))
 _made: set[str] = set()
 _open: list[Any] = []
+_databases: dict[str, str] = {}
+_passing: list[str] = []  # databases that go with their test: nobody can name them again
 _numbers = iter(range(1 << 30))
 
 
@@ -29,7 +36,30 @@ def url_for(place: object) -> str:
     mark = hashlib.sha256(name.encode()).hexdigest()[:16]
     if KIND in ("sqlite", "files"):
         return f"{KIND}:///{_root}/{mark}" + (".db" if KIND == "sqlite" else "")
-    return f"{KIND}{'&' if '?' in KIND else '?'}schema=suite_{mark}"
+    if mark not in _databases:
+        _databases[mark] = _copied(f"suite_{mark}")
+        _passing.extend([f"suite_{mark}"] * (str(place) == ":memory:"))
+    return _databases[mark]
+
+
+@cache
+def _server() -> Any:
+    """A connection for upkeep, with the database that others begin as copies of."""
+    import psycopg  # noqa: PLC0415 - only on a server
+
+    connection = psycopg.connect(KIND, autocommit=True)
+    connection.execute("CREATE DATABASE suite_blank")
+    perdure.open(_url_of("suite_blank")).close()
+    return connection
+
+
+def _copied(name: str) -> str:
+    _server().execute(f"CREATE DATABASE {name} TEMPLATE suite_blank STRATEGY file_copy")
+    return _url_of(name)
+
+
+def _url_of(database: str) -> str:
+    return urlsplit(KIND)._replace(path=f"/{database}").geturl()
 
 
 def used(ours: Any) -> None:
@@ -63,6 +93,8 @@ class Counting:
         while _open:
             with contextlib.suppress(AttributeError):  # one whose construction was refused
                 _open.pop().close()
+        while _passing:
+            _server().execute(f"DROP DATABASE {_passing.pop()} WITH (FORCE)")
 
     def pytest_sessionfinish(self) -> None:
         """Write the counts where the caller reads them."""

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from perdure.errors import InDoubt, Waiting
+from perdure.handles.aio.session import AsyncSession
 from perdure.handles.aio.store import AsyncStore
 from perdure.model.records.conversation import Call
 from perdure.model.records.effects import Absent, Declined, EffectRecord, EffectState, Happened, Verdict
@@ -61,3 +62,11 @@ def is_over(paused: EffectRecord) -> bool:
     A pause tells nothing about an attempt before it: then the doubt stays, and the tool's rule settles it at the next call.
     """
     return paused.state is EffectState.IN_DOUBT and not paused.doubtful
+
+
+async def let_go(session: AsyncSession, call: Call, key: str | None) -> None:
+    """Let a call whose tool paused its framework by itself be made again from its beginning. key: None if its id is its key."""
+    for effect in await session.effects(open=True):
+        is_its = effect.record.call == call.id if key is None else effect.key == key
+        if is_its and is_over(effect.record):
+            await effect.settle(Absent())

@@ -48,6 +48,7 @@ _SAMPLE_BYTES: Final = 64 * 1024  # a stream is compressed when its beginning is
 _WORTH_TRYING_BYTES: Final = 64  # below this the frame costs more than it saves
 _REUSE_MAX_BYTES: Final = 64 * 1024  # of what a kept compressor compresses: it holds memory in proportion
 _WINDOW_LOG_MAX: Final = 23  # 8 MiB: four times what our level needs; a frame that asks for more is hostile
+_LIMITS: Final[dict[int, int]] = {zstd.DecompressionParameter.window_log_max: _WINDOW_LOG_MAX}
 _MAGIC: Final = b"PDB1"
 _HEADER: Final = struct.Struct(">4sB3sQ")
 _CHECK: Final = struct.Struct(">I")
@@ -85,14 +86,26 @@ _OF_THREAD: Final = _Kept()
 
 def unpack(codec: int, data: bytes, size: int, *, path: str = "blob") -> bytes:
     """Return the plain content of exactly `size` bytes; never produces more. Raises `Damaged`."""
-    plain = bytearray()
-    for piece in _decoded(codec, [data], path):
-        plain += piece
-        if len(plain) > size:
-            raise Damaged(f"more than the announced {size} bytes", path=path, hint=RESTORE)
+    plain = data if codec == RAW else _inflated_whole(codec, data, size + 1, path)
+    if len(plain) > size:
+        raise Damaged(f"more than the announced {size} bytes", path=path, hint=RESTORE)
     if len(plain) != size:
         raise Damaged(f"{len(plain)} bytes instead of {size}", path=path, hint=RESTORE)
-    return bytes(plain)
+    return plain
+
+
+def _inflated_whole(codec: int, data: bytes, most: int, path: str) -> bytes:
+    """One frame in one call, as nodes are read by the thousand; cut off at `most` bytes."""
+    if codec != ZSTD:
+        raise Damaged(f"unknown codec {codec}", path=path, hint=RESTORE)
+    inflater = zstd.ZstdDecompressor(options=_LIMITS)
+    try:
+        plain = inflater.decompress(data, most)
+    except zstd.ZstdError as error:
+        raise Damaged(f"zstd: {error}", path=path, hint=RESTORE) from None
+    if len(plain) < most:
+        _check_ended(inflater, path)
+    return plain
 
 
 def pack_stream(source: Iterable[bytes], write: Callable[[bytes], None]) -> PackedStream:
@@ -216,13 +229,16 @@ def _decoded(codec: int, payload: Iterable[bytes], path: str) -> Iterator[bytes]
 
 def _inflated(payload: Iterable[bytes], path: str) -> Iterator[bytes]:
     """Decompress exactly one frame, in pieces of bounded size whatever the ratio."""
-    limits: dict[int, int] = {zstd.DecompressionParameter.window_log_max: _WINDOW_LOG_MAX}
-    inflater = zstd.ZstdDecompressor(options=limits)
+    inflater = zstd.ZstdDecompressor(options=_LIMITS)
     try:
         for piece in payload:
             yield from _inflate(inflater, piece)
     except (zstd.ZstdError, EOFError) as error:
         raise Damaged(f"zstd: {error}", path=path, hint=RESTORE) from None
+    _check_ended(inflater, path)
+
+
+def _check_ended(inflater: zstd.ZstdDecompressor, path: str) -> None:
     if not inflater.eof or inflater.unused_data:
         raise Damaged("not exactly one zstd frame", path=path, hint=RESTORE)
 

@@ -55,6 +55,9 @@ DEPTH_MAX = 5 * VALUE_MAX_DEPTH  # a tagged value is up to four boxes deep
 LOAD_MAX_BYTES = 2 * VALUE_MAX_BYTES
 
 _VALUE, _LIST, _MAP, _TEXT, _INDEX = b"V", b"L", b"M", b"T", b"I"
+_HOLDS: dict[bytes, type] = {_VALUE: object, _LIST: list, _MAP: dict}
+_STUBS = frozenset({_LIST, _MAP, _TEXT})
+_RAW = frozenset({_TEXT, _INDEX})
 _SCALARS = frozenset({type(None), bool, int, float, str})
 _CELLS = _SCALARS | {list, dict, bytes}
 
@@ -338,7 +341,7 @@ def _cells(node: bytes, address: bytes) -> Any:
         cells = _decode(node[1:])
     except (ValueError, TypeError, OverflowError, RecursionError, MemoryError) as error:
         raise _damaged(f"the node cannot be decoded: {error}", address) from None
-    expected = {_VALUE: object, _LIST: list, _MAP: dict}.get(node[:1])
+    expected = _HOLDS.get(node[:1])
     if expected is None or not isinstance(cells, expected):
         raise _damaged("no node of a known kind", address)
     return cells
@@ -346,7 +349,7 @@ def _cells(node: bytes, address: bytes) -> Any:
 
 def _stub_of(encoded: bytes, address: bytes) -> _Stub:
     kind, links = encoded[:1], encoded[2:]
-    if kind not in {_LIST, _MAP, _TEXT} or not links or len(links) % ADDRESS_BYTES or encoded[1] > LEVEL_MAX:
+    if kind not in _STUBS or not links or len(links) % ADDRESS_BYTES or encoded[1] > LEVEL_MAX:
         raise _damaged("the node holds a malformed stub", address)
     starts = range(0, len(links), ADDRESS_BYTES)
     return _Stub(kind, encoded[1], [links[start : start + ADDRESS_BYTES] for start in starts])
@@ -447,7 +450,7 @@ class _Loading:
             raise _damaged(f"the state is larger than {LOAD_MAX_BYTES} bytes", address)
         if node[:1] != kind:
             raise _damaged(f"a node of kind {kind!r} was expected", address)
-        return node[1:] if kind in {_TEXT, _INDEX} else _cells(node, address)
+        return node[1:] if kind in _RAW else _cells(node, address)
 
 
 def _joined(kind: bytes, values: list[Any], address: bytes) -> Any:

@@ -56,6 +56,13 @@ PEERS = {
             "google.adk.agents",
             "google.adk.apps.app",
             "google.adk.sessions.sqlite_session_service",
+            # It loads these at its first run, for half a second: at each life, if its host has not.
+            "google.adk.flows.llm_flows.auto_flow",
+            "google.adk.auth.auth_preprocessor",
+            "google.adk.models.google_llm",
+            "google.adk.tools.agent_tool",
+            "google.adk.memory.in_memory_memory_service",
+            "google.adk.workflow._workflow",
         ),
     ),
     "strands": Peer(("strands-agents==1.62.0",), ("strands", "strands.models", "strands.session")),

@@ -56,13 +56,12 @@ class Blobs:
         size, codec, packed = _standing(address, row)
         if packed is None:
             return self._read_outside(tenant, address, size)
+        path = name_of(address.hex())
         if size > VALUE_MAX_BYTES:  # no more was ever put inside: whoever says so wants it to be unpacked (P10)
-            raise Damaged(f"{size:,} bytes are more than a database keeps", path=name_of(address.hex()), hint=RESTORE)
-        data = unpack(codec, bytes(packed), size, path=name_of(address.hex()))
+            raise Damaged(f"{size:,} bytes are more than a database keeps", path=path, hint=RESTORE)
+        data = unpack(codec, bytes(packed), size, path=path)
         if hashlib.sha256(data).digest() != address:
-            raise Damaged(
-                "the stored bytes are not the ones that were written", path=name_of(address.hex()), hint=RESTORE
-            )
+            raise Damaged("the stored bytes are not the ones that were written", path=path, hint=RESTORE)
         return data
 
     def open(self, tenant: int, address: bytes, row: tuple[Any, ...] | None) -> Iterator[bytes]:

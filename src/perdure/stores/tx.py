@@ -574,8 +574,8 @@ def known_blobs(reads: Reads, addresses: Collection[bytes]) -> set[bytes]:
 def blob_rows(reads: Reads, addresses: Collection[bytes]) -> Iterator[tuple[bytes, tuple[Any, ...]]]:
     """The rows (size, codec, data) of those of these blobs that the database has."""
     for page in _listed(addresses):
-        for address, *row in reads.query(LOG.blobs_get, tenant=reads.tenant, addresses=page):
-            yield bytes(address), tuple(row)
+        for row in reads.query(LOG.blobs_get, tenant=reads.tenant, addresses=page):
+            yield bytes(row[0]), row[1:]
 
 
 def _listed(addresses: Collection[bytes]) -> Iterator[str]:

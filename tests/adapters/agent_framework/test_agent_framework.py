@@ -340,21 +340,25 @@ def test_a_tool_that_needs_an_approval_of_the_framework_gets_one(store: Any) -> 
     assert len(store.effects()) == 2
 
 
-def test_a_middleware_after_ours_that_asks_a_person_does_so(store: Any) -> None:
+@pytest.mark.parametrize("kind", ["unsafe", "idempotent", "keyed"])
+def test_a_middleware_after_ours_that_asks_a_person_does_so_once(store: Any, kind: str) -> None:
+    asked: list[int] = []
+
     class Asks(FunctionMiddleware):
         async def process(self, context: Any, call_next: Any) -> None:
             if "approval_response" in context.metadata:
                 return await call_next()
+            asked.append(context.arguments["cents"])
             call = Content.from_function_call(context.metadata["call_id"], "charge", arguments=dict(context.arguments))
             call.id = context.metadata.get("function_call_occurrence_id")
             context.result = Content.from_function_approval_request(call.id or call.call_id, call)
             return None
 
     book: list[int] = []
-    agent, session = agent_on(store, charges(book)), order()
+    agent, session = agent_on(store, charges(book), kinds={"charge": kind}), order()
     agent.middleware.append(Asks())
     requests = requests_of(run(agent, "buy it", session))
-    assert (len(requests), book) == (2, [])
+    assert (len(requests), sorted(asked), book) == (2, [5, 7], [])
     approvals = [each.to_function_approval_response(approved=True) for each in requests]
     assert run(agent, Said("user", approvals), session).text == "done"
     assert sorted(book) == [5, 7]

@@ -305,7 +305,7 @@ def test_a_whole_run_of_the_framework_goes_through_the_ledger(tmp_path: Any) -> 
 # -- pauses and messages that are sent again ---------------------------------------------------------------------------
 
 
-def shop_of(store: Any, charge: Any, *, resumable: bool = False) -> Any:
+def shop_of(store: Any, charge: Any, *, resumable: bool = False, kinds: Any = None) -> Any:
     from google.adk.agents import LlmAgent
     from google.adk.apps.app import App, ResumabilityConfig
     from google.adk.runners import Runner
@@ -314,7 +314,9 @@ def shop_of(store: Any, charge: Any, *, resumable: bool = False) -> Any:
 
     agent = LlmAgent(name="shop", model=Scripted(model="scripted"), tools=[charge])
     config = ResumabilityConfig(is_resumable=True) if resumable else None
-    app = App(name="shop", root_agent=agent, plugins=[PerdurePlugin(store)], resumability_config=config)
+    app = App(
+        name="shop", root_agent=agent, plugins=[PerdurePlugin(store, kinds=kinds)], resumability_config=config
+    )  # fmt: skip
     return Runner(app=app, session_service=PerdureSessionService(store))
 
 
@@ -414,6 +416,38 @@ def test_an_answer_is_about_one_attempt(tmp_path: Any, way: str) -> None:
         assert sorted(calls) == [5, 5, 7]
         results = [turn for turn in store.session("adk/shop/alice/s1").turns() if turn.call is not None]
         assert sorted(turn.content["charged"] for turn in results) == [5, 7]
+
+
+@pytest.mark.parametrize("resumable", [False, True])
+@pytest.mark.parametrize("kind", ["unsafe", "idempotent"])
+@pytest.mark.parametrize("confirmed", [True, False])
+def test_a_tool_that_needs_a_confirmation_of_the_framework_gets_one(
+    tmp_path: Any, confirmed: bool, kind: str, resumable: bool
+) -> None:
+    from google.adk.tools.function_tool import FunctionTool
+
+    calls: list[int] = []
+
+    async def main(store: Any) -> list[Any]:
+        def runner() -> Any:
+            charge = FunctionTool(charges(calls), require_confirmation=True)
+            return shop_of(store, charge, resumable=resumable, kinds={"charge": kind})
+
+        await PerdureSessionService(store).create_session(**WHO, session_id="s1")
+        asked = asked_in(await told(runner(), types.Part(text="buy it")))
+        assert (len(asked), calls) == (2, [])
+        answers = [
+            types.FunctionResponse(id=each.id, name=each.name, response={"confirmed": confirmed}) for each in asked
+        ]
+        events = await told(runner(), *(types.Part(function_response=each) for each in answers))
+        return [each.response for event in events for each in event.get_function_responses() if each.name == "charge"]
+
+    with perdure.open(f"sqlite:///{tmp_path}/agent.db") as store:
+        given = asyncio.run(main(store))
+    if confirmed:
+        assert (sorted(calls), sorted(each["charged"] for each in given)) == ([5, 7], [5, 7])
+    else:
+        assert (calls, ["rejected" in each["error"] for each in given[:2]]) == ([], [True, True])
 
 
 def test_a_second_doubt_is_asked_about_and_the_other_results_are_kept(tmp_path: Any) -> None:

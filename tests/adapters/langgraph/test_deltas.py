@@ -56,7 +56,7 @@ def test_it_is_what_the_walk_of_langgraph_finds(saver):
 def test_only_the_state_that_has_the_channel_is_read(saver, monkeypatch):
     places, read = line(saver), []
     whole = keyed.state
-    monkeypatch.setattr(keyed, "state", lambda reads, found: read.append(found.key) or whole(reads, found))
+    monkeypatch.setattr(keyed, "state", lambda found, fetch: read.append(found.key) or whole(found, fetch))
     found = saver.get_delta_channel_history(config=places[-1], channels=["a"])
     assert [each[2] for each in found["a"]["writes"]] == ["y" * 3_000, "a1", "y" * 3_000, "a2", "y" * 3_000, "a3"]
     assert found["a"]["seed"][0].content == "whole"

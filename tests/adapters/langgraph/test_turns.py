@@ -8,6 +8,7 @@ pytest.importorskip("langgraph", reason="langgraph is not installed")
 
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolMessage
 from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
 import perdure
 from perdure.adapters.langgraph import PerdureSaver, messages
@@ -58,6 +59,17 @@ def test_a_message_that_is_replaced_or_removed_changes_its_turn(store):
     assert sorted(texts(store)) == ["answer to a", "changed"]
     talk.update_state(PLACE, {"messages": [RemoveMessage(id="1")]})
     assert texts(store) == ["answer to a"]
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_thread_whose_messages_are_all_removed_shows_none(store, count, fresh):
+    talk = app(PerdureSaver(store, turns=True))
+    talk.update_state(PLACE, {"messages": [HumanMessage("a", id=str(number)) for number in range(count)]})
+    assert len(texts(store)) == count
+    talk = app(PerdureSaver(store, turns=True)) if fresh else talk
+    talk.update_state(PLACE, {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES)]})
+    assert texts(store) == []
 
 
 @pytest.mark.parametrize("fresh", [False, True])

@@ -37,7 +37,6 @@ from perdure.adapters.shared_store import SharedStore
 from perdure.errors import Conflict, InDoubt, Refused, Waiting
 from perdure.handles.aio.session import AsyncSession
 from perdure.handles.listing import aevery
-from perdure.model.records.effects import Absent
 
 Next = Callable[[], Awaitable[None]]
 ANSWER = "perdure"  # the property of an approval request with the question, and of its response with the verdict
@@ -158,8 +157,8 @@ class _OneCall:
         self._context = context
         self._next = call_next
         self._declared = declared
-        self._asked = asked
         self._call = asked.call
+        self._key = asked.key if asked.repeats else None
         self._is_approved = "approval_response" in context.metadata
         self._paused: list[Any] = []
 
@@ -167,20 +166,20 @@ class _OneCall:
         """Set the result: that of the ledger, an error of the model's, or the framework's request."""
         try:
             self._context.result = contents(await self._act())
+        except outward.ToolPaused:
+            await doubting.let_go(self._session, self._call, self._key)
+            self._pause()
         except (InDoubt, Waiting) as doubt:
-            if self._paused:  # the tool itself asks a person: it is called again, from its beginning
-                await doubting.settle(self._shared.aio, doubt, Absent())
-                self._pause()
-            elif await self._is_answered(doubt):
+            if await self._is_answered(doubt):
                 await self.carry_out()
             else:
                 await self._ask(doubt)
 
     async def _act(self) -> Any:
-        if not self._asked.repeats:
+        if self._key is None:
             return await outward.act(self._session, self._call, self._declared, self._invoke)
         made = outward.made_for(self._call, self._declared, self._invoke)
-        return await self._session.act(made, self._call.args, key=self._asked.key)
+        return await self._session.act(made, self._call.args, key=self._key)
 
     async def _is_answered(self, doubt: InDoubt | Waiting) -> bool:
         """Settle it by the verdict that a person gave with the approval about this attempt, once."""
@@ -224,11 +223,11 @@ class _OneCall:
             await self._next()
         except UserInputRequiredException as asks:
             self._paused.append(asks)
-            raise
+            raise outward.ToolPaused from asks
         result = self._context.result
         if isinstance(result, Content) and result.user_input_request:
             self._paused.append(result)
-            raise RuntimeError("the tool asks a person")
+            raise outward.ToolPaused
         return kept(result)
 
 

@@ -33,6 +33,12 @@ def ask(call: Call, doubt: InDoubt | Waiting, attempt: str, tool_context: Any) -
     return {"error": "in doubt: a person must say what became of this call", "effect": question["effect"]}
 
 
+def has_asked(tool_context: Any) -> bool:
+    """Whether the tool itself asked for a confirmation or a credential: the framework calls it again with the answer."""
+    actions, call_id = tool_context.actions, tool_context.function_call_id
+    return call_id in actions.requested_tool_confirmations or call_id in actions.requested_auth_configs
+
+
 def verdict_about(call_id: str, effect: str, attempt: str, tool_context: Any) -> Verdict | None:
     """The verdict that a person gave about this attempt; None if there is none, or if it was given about another one."""
     said = tool_context.tool_confirmation

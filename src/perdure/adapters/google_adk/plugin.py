@@ -76,9 +76,14 @@ class PerdurePlugin(BasePlugin):
         session = await self._shared.aio.session(name_of(about.app_name, about.user_id, about.id))
         call = Call(tool_context.function_call_id, tool.name, tool_args)
         key = key_among(about.events, call.id)
+        asking: list[Any] = []
 
         async def invoke() -> Any:
-            return await tool.run_async(args=tool_args, tool_context=tool_context)
+            result = await tool.run_async(args=tool_args, tool_context=tool_context)
+            if not confirming.has_asked(tool_context):
+                return result
+            asking.append(result)
+            raise outward.ToolPaused
 
         async def act() -> Any:
             if key is None:
@@ -87,6 +92,9 @@ class PerdurePlugin(BasePlugin):
 
         try:
             result = await self._after_doubt(act, call, tool_context)
+        except outward.ToolPaused:  # the tool itself asks a person, and is called again from its beginning
+            await doubting.let_go(session, call, key)
+            result = asking.pop()
         except NotFound as error:
             error.hint = (
                 "give the runner PerdureSessionService on the same store: the call must be stored before it is sent"

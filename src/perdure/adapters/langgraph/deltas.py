@@ -45,7 +45,7 @@ def history(reads: Reads, stream: Stream, name: str, key: str | None, channels: 
                 writes[each.channel].append(each)
         whole = (writes.keys() - seeds.keys()) & keyed.names_in(reads, found, "values")
         if whole:
-            values = keyed.state(reads, found)["values"]
+            values = keyed.state(found, reads.fetch)["values"]
             seeds |= {channel: values[channel] for channel in whole}
     named = {address for each in writes.values() for write in each for address in nodes_of_write(write.document)}
     return StoredHistory(writes, seeds, reads.fetch(named) if named else {})

@@ -13,7 +13,8 @@ version is taken from it, and so are the elements of a list that are the same as
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import msgspec
@@ -33,13 +34,17 @@ TEXTS_DEPTH_MAX = 6  # how deep long texts are looked for
 
 
 class KeptChannel(NamedTuple):
-    """A channel as it was saved last: its version, its part, and for a list what tells its elements apart."""
+    """A channel as it was saved last: its version, its part, and for a list what tells its elements apart.
+
+    same: how many of its elements, in front, are those of the checkpoint before.
+    """
 
     version: Any
     part: LaidPart
     items: ListPart | None = None
     marks: Marks = Grown()
     kind: str = ""
+    same: int = 0
 
 
 class ThreadMemory(NamedTuple):
@@ -73,7 +78,7 @@ def lay_out(
     for channel, value in checkpoint["channel_values"].items():
         last, version = before.get(channel), versions.get(channel)
         if last is not None and channel not in new_versions and version is not None and last.version == version:
-            kept[channel] = last
+            kept[channel] = last._replace(same=len(last.marks))
         else:
             kept[channel] = _lay_channel(laying, channel, value, version, serde, last)
     rest = {name: value for name, value in checkpoint.items() if name != "channel_values"}
@@ -88,8 +93,12 @@ def lay_out(
 def _lay_channel(
     laying: Laying, channel: str, value: Any, version: Any, serde: SerializerProtocol, last: KeptChannel | None
 ) -> KeptChannel:
-    laid = _lay_list(laying, channel, value, version, serde, last) if type(value) is list and len(value) > 1 else None
-    return laid or KeptChannel(version, laying.value(typed(serde, value, channel)))
+    is_list = type(value) is list
+    laid = _lay_list(laying, channel, value, version, serde, last) if is_list and len(value) > 1 else None
+    if laid is not None:
+        return laid
+    marks: Marks = Grown(map(mark_of, value)) if is_list else Grown()
+    return KeptChannel(version, laying.value(typed(serde, value, channel)), marks=marks)
 
 
 def _lay_list(
@@ -107,7 +116,7 @@ def _lay_list(
     cell = msgspec.msgpack.encode({"type": kind, "items": items.part.cell})
     new = map(mark_of, value[same:])
     marks = last.marks.grown(same, new) if last is not None and same else Grown(new)
-    return KeptChannel(version, LaidPart(msgspec.Raw(cell), items.part.size), items, marks, kind)
+    return KeptChannel(version, LaidPart(msgspec.Raw(cell), items.part.size), items, marks, kind, same)
 
 
 def _lay_element(laying: Laying, texts: list[str]) -> LaidPart:
@@ -142,7 +151,7 @@ def read_write(serde: SerializerProtocol, document: Any, nodes: Mapping[bytes, b
     if not isinstance(document, list) or len(document) < 2:
         raise Damaged("not what a task wrote", path=_path(channel))
     texts = [read_text(each, nodes, _path(channel)) for each in document[1:]]
-    return load(serde, document[0], b"".join(map(as_bytes, texts)), channel)
+    return load(serde, document[0], _all_bytes(texts), channel)
 
 
 def nodes_of_write(document: Any) -> set[bytes]:
@@ -158,11 +167,11 @@ def as_text(data: bytes) -> str:
     return str(data, "latin-1")
 
 
-def as_bytes(text: Any) -> bytes:
-    """The bytes of such a text."""
+def _all_bytes(texts: Iterable[Any]) -> bytes:
+    """The bytes of such texts, one after another."""
     try:
-        return text.encode("latin-1")
-    except (AttributeError, UnicodeEncodeError):
+        return "".join(texts).encode("latin-1")
+    except (TypeError, UnicodeEncodeError):
         raise Damaged("not the text of stored bytes", path="checkpoint") from None
 
 
@@ -250,16 +259,16 @@ def load_channel(serde: SerializerProtocol, stored: Any, channel: str) -> Any:
     kind, items = stored.get("type"), stored.get("items")
     if not isinstance(items, list):
         raise Damaged("neither a value nor a list of elements", path=_path(channel))
-    elements = [b"".join(map(as_bytes, each if isinstance(each, list) else [each])) for each in items]
+    elements = [each if isinstance(each, list) else [each] for each in items]
     if kind == "msgpack":
-        return load(serde, kind, _array_header(len(elements)) + b"".join(elements), channel)
-    return [load(serde, kind, each, channel) for each in elements]
+        return load(serde, kind, _array_header(len(elements)) + _all_bytes(chain.from_iterable(elements)), channel)
+    return [load(serde, kind, _all_bytes(each), channel) for each in elements]
 
 
 def _load_typed(serde: SerializerProtocol, stored: Any, channel: str) -> Any:
     if not isinstance(stored, list) or len(stored) < 2:
         raise Damaged("not a value of a channel", path=_path(channel))
-    return load(serde, stored[0], b"".join(map(as_bytes, stored[1:])), channel)
+    return load(serde, stored[0], _all_bytes(stored[1:]), channel)
 
 
 def _array_header(count: int) -> bytes:

@@ -1,32 +1,80 @@
-"""The memory of a saver: the threads that it wrote to last, their streams, and the parts of their last checkpoints.
+"""The memory of a saver: the threads that it wrote to last, their streams, the parts of their last checkpoints, and recent nodes.
 
-Nothing here is needed for correctness: a thread that was forgotten is laid out whole once more. Threads may share it.
+Nothing here is needed for correctness: a thread that was forgotten is laid out whole once more, a node is read from the store.
+Threads may share it.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Collection, Mapping
+from functools import partial
 from threading import Condition, Lock
 from typing import Any
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from perdure.adapters.langgraph.layout import ThreadMemory
+from perdure.artifacts.tree import Fetch
 from perdure.log.change import Stream
 
 THREADS_MAX = 256
+NODES_MAX_BYTES = 16 * 1024 * 1024
+
+
+class RecentNodes:
+    """Nodes that were stored or read lately. The tree verifies each by its address, wherever it comes from.
+
+    Two halves: what the older one holds goes when the newer one is full, but for the nodes that were asked for since.
+    """
+
+    __slots__ = ("_bytes", "_mutex", "_newer", "_older")
+
+    def __init__(self) -> None:
+        self._mutex = Lock()
+        self.forget()
+
+    def before(self, fetch: Fetch) -> Fetch:
+        """A way to fetch nodes that asks the store, by `fetch`, only for those that are not here."""
+        return partial(self._fetch, fetch)
+
+    def keep(self, nodes: Mapping[bytes, bytes]) -> None:
+        """Nodes that are stored."""
+        with self._mutex:
+            self._newer.update(nodes)
+            self._bytes += sum(map(len, nodes.values()))
+            if self._bytes > NODES_MAX_BYTES // 2:
+                self._older, self._newer, self._bytes = self._newer, {}, 0
+
+    def forget(self) -> None:
+        """Forget all of them."""
+        with self._mutex:
+            self._newer: dict[bytes, bytes] = {}
+            self._older: dict[bytes, bytes] = {}
+            self._bytes = 0
+
+    def _fetch(self, fetch: Fetch, addresses: Collection[bytes]) -> Mapping[bytes, bytes]:
+        newer, older = self._newer, self._older
+        found = {address: newer[address] for address in addresses if address in newer}
+        used = {address: older[address] for address in addresses if address not in found and address in older}
+        missing = [address for address in addresses if address not in found and address not in used]
+        read = fetch(missing) if missing else {}
+        if used or read:
+            self.keep({**used, **read})
+        return {**found, **used, **read}
 
 
 class RememberedThreads:
-    """The threads that a saver wrote to last. `stored` wakes callers that wait for a checkpoint."""
+    """The threads that a saver wrote to last. `stored` wakes callers that wait for a checkpoint, `nodes` are of all threads."""
 
-    __slots__ = ("_memories", "_mutex", "_streams", "stored")
+    __slots__ = ("_memories", "_mutex", "_streams", "nodes", "stored")
 
     def __init__(self) -> None:
         self._memories: OrderedDict[tuple[str, str], ThreadMemory] = OrderedDict()
         self._streams: OrderedDict[str, Stream] = OrderedDict()
         self._mutex = Lock()
         self.stored = Condition()
+        self.nodes = RecentNodes()
 
     def stream(self, thread: str) -> Stream | None:
         """The stream of a thread, if it is known."""
@@ -59,10 +107,11 @@ class RememberedThreads:
             self.stored.notify_all()
 
     def forget(self, thread: str | None = None) -> None:
-        """Forget the checkpoints of a thread, or of all."""
+        """Forget the checkpoints of a thread, or of all, and every node: which are theirs is not known."""
         with self._mutex:
             for place in [place for place in self._memories if thread in (None, place[0])]:
                 del self._memories[place]
+        self.nodes.forget()
 
 
 def _put_last(remembered: OrderedDict[Any, Any], key: Any, value: Any) -> None:

@@ -35,7 +35,7 @@ from perdure.adapters.langgraph.layout import (
     read_back,
     read_write,
 )
-from perdure.adapters.langgraph.remembered import RememberedThreads
+from perdure.adapters.langgraph.remembered import RecentNodes, RememberedThreads
 from perdure.adapters.langgraph.serde import StrictSerializer
 from perdure.adapters.shared_store import ClosedByBlock
 from perdure.errors import Invalid
@@ -245,7 +245,7 @@ class PerdureSaver(ClosedByBlock, BaseCheckpointSaver[Any]):
         found = self.get_tuple({"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}})
         if found is None:
             return 0
-        changed = turns.ChangedMessages(found.checkpoint["channel_values"], None)
+        changed = turns.ChangedMessages(found.checkpoint["channel_values"])
         return self.store.atomic(lambda tx: changed.say(tx.session(_thread(thread_id))))
 
     def await_durable(self, thread_id: str, checkpoint_ns: str, checkpoint_id: str, seconds: float) -> bool:
@@ -285,7 +285,7 @@ class PerdureSaver(ClosedByBlock, BaseCheckpointSaver[Any]):
         stream = yield from self._stream(thread)
         if stream is None:
             return None
-        found = yield Read(_found, (stream, name_of(ns), get_checkpoint_id(config)))
+        found = yield Read(_found, (stream, name_of(ns), get_checkpoint_id(config), self._threads.nodes))
         return None if found is None else self._tuple(thread, found)
 
     def _history(self, config: RunnableConfig, channels: Sequence[str]) -> Asked[Mapping[str, DeltaChannelHistory]]:
@@ -323,7 +323,8 @@ class PerdureSaver(ClosedByBlock, BaseCheckpointSaver[Any]):
             args = (laid, name_of(ns), key, parent, document)
             try:
                 if self._says_turns and not ns:
-                    changed = turns.ChangedMessages(checkpoint["channel_values"], memory)
+                    before = memory.channels if memory is not None else None
+                    changed = turns.ChangedMessages(checkpoint["channel_values"], before, state.channels)
                     yield WriteIn(stream, turns.save, (*args, changed, self._both.caller))
                 else:
                     yield WriteIn(stream, threads.save, args)
@@ -334,6 +335,7 @@ class PerdureSaver(ClosedByBlock, BaseCheckpointSaver[Any]):
                 continue
             break
         self._threads.remember(thread, ns, ThreadMemory(Base(key, state.root.hex()), self.serde, state.channels))
+        self._threads.nodes.keep(state.nodes)
         return _config(thread, ns, key)
 
     def _put_writes(
@@ -436,7 +438,7 @@ class _Page:
         thread = self._thread or each.session
         if stream is None:
             stream = yield from self._saver._stream(thread)
-        opened = yield Read(_opened, (stream, each))
+        opened = yield Read(_opened, (stream, each, self._saver._threads.nodes))
         return self._saver._tuple(thread, opened)
 
 
@@ -450,15 +452,16 @@ class _Opened(NamedTuple):
 
 
 @one_state
-def _found(reads: Reads, stream: Stream, name: str, key: str | None) -> _Opened | None:
+def _found(reads: Reads, stream: Stream, name: str, key: str | None, nodes: RecentNodes) -> _Opened | None:
     found = keyed.get(reads, stream, name, key)
-    return None if found is None else _opened(reads, stream, found)
+    return None if found is None else _opened(reads, stream, found, nodes)
 
 
-def _opened(reads: Reads, stream: Stream, found: KeyedCheckpoint) -> _Opened:
+def _opened(reads: Reads, stream: Stream, found: KeyedCheckpoint, nodes: RecentNodes) -> _Opened:
     writes = keyed.writes_of(reads, stream, found.name, found.key)
     named = {address for each in writes for address in nodes_of_write(each.document)}
-    return _Opened(found, keyed.state(reads, found), writes, reads.fetch(named) if named else {})
+    state = keyed.state(found, nodes.before(reads.fetch))
+    return _Opened(found, state, writes, reads.fetch(named) if named else {})
 
 
 def _packed_nodes(reads: Reads, nodes: Mapping[bytes, bytes]) -> Sequence[BlobRow]:

@@ -85,10 +85,11 @@ class _Unpacking:
     The decoder hides what its hook raises, so the first error is kept here.
     """
 
-    __slots__ = ("_allow", "_error")
+    __slots__ = ("_allow", "_classes", "_error")
 
     def __init__(self, allow: Allowed) -> None:
         self._allow = allow
+        self._classes: dict[tuple[str, ...], Any] = {}
         self._error: Error | None = None
 
     def look(self, data: bytes) -> None:
@@ -119,10 +120,17 @@ class _Unpacking:
         if code != jsonplus.EXT_NUMPY_ARRAY:
             self._check(code, found)
         try:
-            return _BUILDERS[code](found)
+            return _array(found) if code == jsonplus.EXT_NUMPY_ARRAY else _BUILDERS[code](self._class(found), found)
         except Exception as error:
             self._error = self._error or Damaged(f"a value cannot be built again: {error}", path="checkpoint")
             raise
+
+    def _class(self, found: Any) -> Any:
+        """The class that an extension names, looked up once for all messages of a value."""
+        name = found[0], found[1]
+        if name not in self._classes:
+            self._classes[name] = _class(name)
+        return self._classes[name]
 
     def _check(self, code: int, found: Any) -> None:
         """Keep the error of a name that is not allowed, and raise it."""
@@ -149,27 +157,26 @@ def _class(name: tuple[str, ...]) -> Any:
     return getattr(importlib.import_module(name[0]), name[1])
 
 
-def _single(found: Any) -> Any:
-    return _class(found)(found[2])
+def _single(cls: Any, found: Any) -> Any:
+    return cls(found[2])
 
 
-def _positional(found: Any) -> Any:
+def _positional(cls: Any, found: Any) -> Any:
     if tuple(found[:2]) == ("langgraph.types", "Send"):
         return jsonplus._send_from_args(found[2])
-    return _class(found)(*found[2])
+    return cls(*found[2])
 
 
-def _keywords(found: Any) -> Any:
-    return _class(found)(**found[2])
+def _keywords(cls: Any, found: Any) -> Any:
+    return cls(**found[2])
 
 
-def _method(found: Any) -> Any:
-    return getattr(_class(found), found[3])(found[2])
+def _method(cls: Any, found: Any) -> Any:
+    return getattr(cls, found[3])(found[2])
 
 
-def _model(found: Any) -> Any:
+def _model(cls: Any, found: Any) -> Any:
     """A pydantic model; one that its own validation refuses (it was built without) comes back as it was."""
-    cls = _class(found)
     try:
         return cls(**found[2])
     except ValueError:
@@ -190,5 +197,4 @@ _BUILDERS = {
     jsonplus.EXT_METHOD_SINGLE_ARG: _method,
     jsonplus.EXT_PYDANTIC_V1: _model,
     jsonplus.EXT_PYDANTIC_V2: _model,
-    jsonplus.EXT_NUMPY_ARRAY: _array,
 }

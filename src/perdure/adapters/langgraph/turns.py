@@ -8,6 +8,7 @@ commit of each checkpoint; `saver.say_turns(thread)` does it once, for a thread 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from langchain_core.messages import BaseMessage, message_to_dict, messages_from_dict
@@ -16,8 +17,8 @@ from pydantic_core import to_jsonable_python
 from perdure.adapters.conversing import keep, records_of, show
 from perdure.adapters.forms.langchain_messages import FORM
 from perdure.adapters.langgraph import threads
-from perdure.adapters.langgraph.layout import KeptChannel, ThreadMemory
-from perdure.adapters.langgraph.marks import marked_id, same_in_front
+from perdure.adapters.langgraph.layout import KeptChannel
+from perdure.adapters.langgraph.marks import marked_id
 from perdure.handles.atomic import Atomic, run_inside
 from perdure.handles.listing import every
 from perdure.handles.sync.session import Session
@@ -39,26 +40,37 @@ def messages(session: Session, *, after: int = 0, provider: str | None = None) -
 
 
 class ChangedMessages:
-    """The messages of a checkpoint that differ from those before it, as records."""
+    """The messages of a checkpoint that differ from those before it, as records.
+
+    before: the channels of that one, if they are remembered. now: those of this one, which say how much of them is the same.
+    """
 
     __slots__ = ("gone", "new")
 
-    def __init__(self, values: Mapping[str, Any], memory: ThreadMemory | None) -> None:
-        before = memory.channels if memory is not None else {}
+    def __init__(
+        self,
+        values: Mapping[str, Any],
+        before: Mapping[str, KeptChannel] | None = None,
+        now: Mapping[str, KeptChannel] = MappingProxyType({}),
+    ) -> None:
         self.new: dict[str, Any] = {}
-        self.gone: set[str] | None = set() if memory is not None else None  # None: to be looked for
-        kept: set[str] = set()
         for channel, value in values.items():
-            if _is_messages(value):
-                last = before.get(channel)
-                same = same_in_front(value, last.marks) if last is not None else 0
-                kept.update(map(_key, value[:same], range(same)))
-                self.new |= {_key(each, place): _record(each) for place, each in enumerate(value) if place >= same}
-                if self.gone is not None and last is not None:
-                    self.gone |= _marked(last, same)
-        if self.gone is None:
-            return
-        self.gone -= kept | self.new.keys()
+            same = now[channel].same if channel in now else 0
+            if _are_messages(value, same, now.get(channel)):
+                self.new |= {_key(each, place): _record(each) for place, each in enumerate(value[same:], same)}
+        self.gone = None if before is None else self._left(values, before, now)  # None: to be looked for
+
+    def _left(
+        self, values: Mapping[str, Any], before: Mapping[str, KeptChannel], now: Mapping[str, KeptChannel]
+    ) -> set[str]:
+        """The keys of messages that stood behind those that are the same, and stand nowhere now."""
+        left = {
+            key for channel, last in before.items() for key in _marked(last, now[channel].same if channel in now else 0)
+        } - self.new.keys()
+        if not left:
+            return left
+        lists = [value for value in values.values() if _are_messages(value)]
+        return left - {_key(each, place) for value in lists for place, each in enumerate(value)}
 
     def say(self, session: Session) -> int:
         """Say what is new, and retract what is gone; gives how many turns changed."""
@@ -110,8 +122,11 @@ def _saying(stream: Stream, changed: ChangedMessages) -> Callable[[Atomic], Any]
     return lambda atomic: changed.say(atomic.session(stream.name))
 
 
-def _is_messages(value: Any) -> bool:
-    return type(value) is list and bool(value) and all(isinstance(each, BaseMessage) for each in value)
+def _are_messages(value: Any, same: int = 0, kept: KeptChannel | None = None) -> bool:
+    """Whether a value is a list of messages; of those in front that are the same, their marks tell it."""
+    if type(value) is not list or (kept is not None and None in kept.marks[:same]):
+        return False
+    return all(isinstance(each, BaseMessage) for each in value[same:])
 
 
 def _key(message: BaseMessage, place: int) -> str:

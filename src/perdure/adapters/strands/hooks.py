@@ -32,7 +32,6 @@ from perdure.effects.intents import key_of_call
 from perdure.errors import Conflict, Failed, InDoubt, Refused, Waiting
 from perdure.handles.aio.session import AsyncSession
 from perdure.model.records.conversation import Call
-from perdure.model.records.effects import Absent
 
 # As the framework answers for a call that was lost.
 CUT_OFF = {"status": "error", "content": [{"text": "Tool was interrupted."}]}
@@ -171,7 +170,7 @@ class _OneCall:
             except Failed as no:
                 return ToolResultEvent(self._wrapped("error", [{"text": f"Error: {no}"}]), exception=no)
             except outward.ToolPaused:
-                await self._let_go()
+                await doubting.let_go(self._tool._session, self._call, self._key)
                 return self._paused.pop()
             except (InDoubt, Waiting) as doubt:
                 await self._ask(doubt)
@@ -181,13 +180,6 @@ class _OneCall:
         if self._key is None:
             return await outward.act(session, call, declared, self._invoke)
         return await session.act(outward.made_for(call, declared, self._invoke), call.args, key=self._key)
-
-    async def _let_go(self) -> None:
-        """The tool has asked a person itself: it is called again, from its beginning."""
-        for effect in await self._tool._session.effects(open=True):
-            mine = effect.key == self._key if self._key is not None else effect.record.call == self._call.id
-            if mine and doubting.is_over(effect.record):
-                await effect.settle(Absent())
 
     async def _ask(self, doubt: InDoubt | Waiting) -> None:
         """Interrupt the agent, or take the answer that a person gave about this attempt; the framework keeps answers by name."""

@@ -219,19 +219,19 @@ def get_with_writes(
 ) -> tuple[KeyedCheckpoint, Any, list[StoredWrite]] | None:
     """A checkpoint, its state and the writes after it, as of one moment."""
     found = get(reads, stream, name, key)
-    return None if found is None else (found, state(reads, found), writes_of(reads, stream, name, found.key))
+    return None if found is None else (found, state(found, reads.fetch), writes_of(reads, stream, name, found.key))
 
 
 @one_state
 def restore(reads: Reads, stream: Stream, name: str, key: str, default: Any = None) -> Any:
     """The state of a checkpoint by its key, `default` when there is none. Damaged names the node that is missing."""
     found = get(reads, stream, check_name(name, "name"), check_name(key, "key"))
-    return default if found is None else stored_value(state(reads, found), "state")
+    return default if found is None else stored_value(state(found, reads.fetch), "state")
 
 
-def state(reads: Reads, found: KeyedCheckpoint) -> Any:
+def state(found: KeyedCheckpoint, fetch: tree.Fetch) -> Any:
     """The state of a checkpoint as plain data. Damaged names the node that is missing or was altered."""
-    return tree.load(stored_address(found.root, f"checkpoint {found.key}"), reads.fetch)
+    return tree.load(stored_address(found.root, f"checkpoint {found.key}"), fetch)
 
 
 def names_in(reads: Reads, found: KeyedCheckpoint, name: str) -> frozenset[str]:

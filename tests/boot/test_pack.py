@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from datetime import UTC, datetime
 from typing import Any
@@ -20,7 +21,7 @@ from perdure.model.tokens import estimate
 from perdure.planes.conversation.transcript import AnsweredCall, Exchange
 
 SEED = 20261117
-BOOTS = 500  # of each of four seeds
+BOOTS = 500 if "PERDURE_ROUNDS" in os.environ else 125  # of each of four seeds
 STREAM = Stream(1, bytes(16), 1, "session", "s", None, 0)
 NOW = instant_us("2026-11-17", 0)
 WORDS = [

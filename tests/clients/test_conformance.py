@@ -33,7 +33,7 @@ def _node() -> tuple[str | None, str]:
 
 
 NODE, WHY_NOT = _node()
-FAULTS = 20
+FAULTS = 10
 MANY = int(os.environ.get("PERDURE_ROUNDS", "0"))
 
 needs_node = pytest.mark.skipif(NODE is None, reason=WHY_NOT or "-")

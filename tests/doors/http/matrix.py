@@ -6,6 +6,7 @@ that exist in the own tenant, and the same names in the foreign one, where other
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 from urllib.parse import quote
 
@@ -76,6 +77,7 @@ def path_of(route: Route, parts: dict[str, str]) -> str:
     return route.path.format(**named) + asked.get(route.name, "")
 
 
+@cache
 def body_of(route: Route) -> dict[str, Any]:
     """A body that fits: the least that the record asks for."""
     hints = get_type_hints(route.body)

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from starlette.testclient import TestClient
 
 import perdure
 from doors.http.matrix import SECRET, Cell, body_of, cells, fill, finds_nothing, path_of
-from doors.http.serving_kit import bearer, client, make_token
+from doors.http.serving_kit import DirectClient, bearer, client, make_token
 from perdure.doors.http import app as http_app
 from perdure.doors.http import table
 from perdure.doors.http.app import TABLE, make_app
@@ -26,7 +25,7 @@ def file_of(url: str, tenant: str) -> str:
     return url.replace("{tenant}", tenant)
 
 
-def ask(http: TestClient, cell: Cell, parts: dict[str, str], tokens: dict[Any, str]) -> Any:
+def ask(http: DirectClient, cell: Cell, parts: dict[str, str], tokens: dict[Any, str]) -> Any:
     headers = {} if cell.tenant == "none" else bearer(tokens[cell.tenant, cell.role])
     body = {"json": body_of(cell.route)} if cell.route.body is not None else {}
     return http.request(cell.route.method, path_of(cell.route, parts), headers=headers, **body)
@@ -56,7 +55,7 @@ def wrong_cells(url: str, asked: list[Cell]) -> list[str]:
         for role in TokenRole
     }
     wrong = []
-    with TestClient(make_app(Serving(url)), raise_server_exceptions=False) as http:
+    with DirectClient(make_app(Serving(url))) as http:
         for cell in asked:
             answer = ask(http, cell, parts, tokens)
             if fault := fault_of(cell, answer):

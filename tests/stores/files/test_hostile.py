@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "store"
 
 
+@cache
 def chain(count: int) -> list[bytes]:
     """Lines that say next to nothing, each after the one before it; without their ends."""
     lines, check = [], ""

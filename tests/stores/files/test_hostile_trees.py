@@ -19,7 +19,7 @@ from forked import environment
 from stores.files import hostile_trees
 
 CASES = dict(hostile_trees.cases())
-SHARDS = 16
+SHARDS = 6  # processes: each loads all that it needs before it becomes another user
 NAMES = sorted(CASES)
 
 

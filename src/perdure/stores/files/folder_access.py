@@ -42,26 +42,27 @@ class Within:
     @contextmanager
     def folder(self, path: Path, *, make: bool = False) -> Iterator[int]:
         """A descriptor of a folder, made with all above it if asked. FileNotFoundError when there is none."""
+        depth = len(self.root.parts)
+        if path.parts[:depth] != self.root.parts:
+            raise ValueError(f"{path} is not below {self.root}")
         fd = os.open(self.root, ROOT)
         try:
-            at = self.root
-            for name in path.relative_to(self.root).parts:
-                at /= name
-                above, fd = fd, self._entered(fd, at, make=make)
+            for end in range(depth + 1, len(path.parts) + 1):
+                above, fd = fd, self._entered(fd, path.parts[:end], make=make)
                 os.close(above)
             yield fd
         finally:
             os.close(fd)
 
-    def _entered(self, above: int, path: Path, *, make: bool) -> int:
+    def _entered(self, above: int, parts: tuple[str, ...], *, make: bool) -> int:
         if make:
             with suppress(FileExistsError):
-                os.mkdir(path.name, 0o700, dir_fd=above)
+                os.mkdir(parts[-1], 0o700, dir_fd=above)
         try:
-            return os.open(path.name, DIRECTORY, dir_fd=above)
+            return os.open(parts[-1], DIRECTORY, dir_fd=above)
         except OSError as error:
             if error.errno in (errno.ELOOP, errno.ENOTDIR):
-                raise ForeignEntry(path, "a link, or no folder") from error
+                raise ForeignEntry(Path(*parts), "a link, or no folder") from error
             raise
 
     def make(self, path: Path) -> None:

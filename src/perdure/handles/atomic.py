@@ -102,7 +102,7 @@ class TxCaller(Caller):
 class JoinedCaller(TxCaller):
     """Calls verbs inside the user's own transaction. Attendance of a session is not written there: it may stay open long.
 
-    mark: called after each verb. What the user rolls back afterwards, to a savepoint before it, is noticed by that.
+    mark: called after each verb. A rollback of the user's to a savepoint before that verb is noticed by it.
     """
 
     __slots__ = ("_mark",)

@@ -29,7 +29,9 @@ T = TypeVar("T")
 
 _OPEN = "with psycopg.connect(…) as connection: store.atomic(fn, on=connection)"
 _AFTER = "commit and roll back after store.atomic, or around it with connection.transaction(), not inside its function"
-_SAVEPOINT = "perdure_joined"
+_SAVEPOINT = "SAVEPOINT perdure_joined"
+_UNDO = "ROLLBACK TO SAVEPOINT perdure_joined"
+_RELEASE = "RELEASE SAVEPOINT perdure_joined"
 _ANEW = "roll back and run your whole transaction again; ask the store before you write rows of your own"
 
 
@@ -59,21 +61,21 @@ class JoinedConnection(PostgresConnection):
 
     def begin_function(self) -> None:
         """From here on `undo_function` takes everything back that is written on the connection, by the user too."""
-        self.raw.execute(f"SAVEPOINT {_SAVEPOINT}")
+        self.raw.execute(_SAVEPOINT)
         self._before = self.mark(new_uid().hex())
 
     def end_function(self) -> None:
         """Keep what the function wrote, for the user's COMMIT. A function of ours around it finds its own mark again."""
         self.mark(self._before)
-        self.raw.execute(f"RELEASE SAVEPOINT {_SAVEPOINT}")
+        self.raw.execute(_RELEASE)
 
     def undo_function(self) -> None:
         """Take back what the function wrote. A transaction without the savepoint is another one: it is spoiled by this."""
         if self.raw.info.transaction_status in (TransactionStatus.IDLE, TransactionStatus.INERROR):
             return
         with suppress(psycopg.Error):
-            self.raw.execute(f"ROLLBACK TO SAVEPOINT {_SAVEPOINT}")
-            self.raw.execute(f"RELEASE SAVEPOINT {_SAVEPOINT}")
+            self.raw.execute(_UNDO)
+            self.raw.execute(_RELEASE)
 
     def mark(self, mark: str) -> str:
         """Know what was written so far again: a rollback takes its mark back, also one to a savepoint. Gives the mark before."""
@@ -140,7 +142,7 @@ class JoinedConnection(PostgresConnection):
 def run_joined(core: Core, connection: Any, verb: Callable[..., T], *args: Any, actor: str, tenant: int) -> T:
     """Run a verb on the user's connection, inside its transaction, and flush what it wrote. It is durable with the user's COMMIT.
 
-    The verb gets a function that it calls whenever it has written something. What it raises is raised, and nothing of it stays.
+    The verb gets a function that it calls whenever it has written something. If it raises, nothing of it stays.
     Refused for what is no open transaction in the database of this store. Conflict when somebody else was first: the user's
     transaction is spoiled then, and must be run again as a whole.
     """

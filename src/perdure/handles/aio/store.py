@@ -117,8 +117,8 @@ class AsyncStore(
 
         on: your own psycopg connection to the database of this (PostgreSQL) store, inside a transaction of
         yours: what `fn` writes goes there, and is durable, or gone, with your rows at your commit or rollback.
-        Keep it short: nobody else writes to these sessions meanwhile. Conflict spoils it: run all of it again. What
-        `fn` raises takes back all that was written on the connection inside it; a part of it cannot be undone alone.
+        Keep it short: nobody else writes to these sessions meanwhile. Conflict spoils it: run all of it again. If
+        `fn` raises, all that was written on the connection inside it is taken back; a part of it cannot be undone alone.
         """
         if on is not None:
             return await self._caller.work(run_on, self._caller, self._caller.fenced(run_inside), plain(fn, "fn"), on)

@@ -36,13 +36,27 @@ Q = Statements("perdure.planes.recovery", "presence.sql")
 
 TTL_SECONDS = LEASE_TTL_SECONDS
 NEEDED_MAX = 10_000  # holders that one tidying can tell apart
+_CLIENT = "-client"
+
+
+def client_of(holder: str) -> str:
+    """The holder of what a client carries out itself, of the open store that serves it. No lock file proves its death (P4)."""
+    return holder + _CLIENT
+
+
+def server_of(holder: str) -> str:
+    """The open store that a holder is, or is a client of."""
+    return holder.removesuffix(_CLIENT)
 
 
 def is_alive(reads: Reads, holder: str) -> bool:
-    """Whether a holder's heartbeat has not lapsed, on the store's clock, and its process is not proved to be dead."""
-    given = {"tenant": reads.tenant, "holder": holder}
+    """Whether a holder's heartbeat has not lapsed, on the store's clock, and its process is not proved to be dead. A client has
+    the heartbeat of its server.
+    """
+    beats = server_of(holder)
+    given = {"tenant": reads.tenant, "holder": beats}
     return bool(reads.query(Q.holder_alive, touches=[(HOLDERS, reads.tenant)], **given)) and not reads.clocks.is_dead(
-        holder
+        beats
     )
 
 

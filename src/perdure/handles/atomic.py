@@ -38,7 +38,7 @@ class TxCaller(Caller):
     __slots__ = ("_settled", "_tx")
 
     def __init__(self, tx: Tx, caller: Caller | AsyncCaller) -> None:
-        super().__init__(caller.core, tx.actor, tx.tenant, HeldBack(caller.heartbeat))
+        super().__init__(caller.core, tx.actor, tx.tenant, HeldBack(caller.heartbeat), for_client=caller.for_client)
         self._tx = tx
         self._settled = False
 

@@ -174,7 +174,7 @@ def dispatch_effect(tx: Atomic, call: HttpCall) -> Any:
 
     With a key, the same answer again while nobody doubts it; once doubt was recorded, it is a conflict.
     """
-    return effect_answer(tx.effect(call.parts["effect"]).dispatch(by_client=True).record)
+    return effect_answer(tx.effect(call.parts["effect"]).dispatch().record)
 
 
 @route("POST", "/v1/effects/{effect}/outcome", Right.WRITE, EffectAnswer, target=EFFECT)

@@ -36,7 +36,7 @@ from perdure.model.records.effects import (
 )
 from perdure.planes.reading.durations import Duration, store_now
 from perdure.planes.reading.paging import Page
-from perdure.planes.recovery import checkpoints, presence
+from perdure.planes.recovery import checkpoints
 from perdure.planes.subjects import named
 from perdure.runtime.callers import AsyncCaller
 from perdure.runtime.shells import AsyncShell, acting_in
@@ -79,19 +79,16 @@ class AsyncEffect(EffectFacts, AsyncActing):
         """
         return await self._caller.read(orphaned.is_left, self._record, orphaned.here(self._caller.core))
 
-    async def dispatch(self, *, by_client: bool = False) -> AsyncEffect:
+    async def dispatch(self) -> AsyncEffect:
         """Make the intent durable: only after this may it be sent (P2). Conflict if somebody has dispatched it already.
 
-        by_client: another program sends it, which this one serves. The death of this process then proves nothing about it.
         Raises Waiting while an approval is asked for, Failed when a guard or a person refused it; InDoubt when that was after a
         restore, and it may have been sent before.
         """
         operator_verbs.check_own(self._record)
         acting = acting_in(self._caller, self._stream)
         self._caller.core.liveness.begin()
-        sender = acting.sender
-        if by_client:
-            sender = sender._replace(holder=presence.client_of(sender.holder))
+        sender = acting.sender._replace(holder=self._caller.holder)
         dispatching = acting.move("dispatch", approvals.dispatch, self._record.seq, sender)
         self._record = await self._run(dispatching)
         if self._record.state is EffectState.WITHDRAWN:

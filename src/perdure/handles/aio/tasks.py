@@ -47,7 +47,7 @@ class AsyncTask(TaskFacts, AsyncStreamHandle):
         dies. Raises Conflict if somebody holds it (and names them), if it waits for other tasks, or if it is
         not to be done.
         """
-        holder = self._caller.core.holder
+        holder = self._caller.holder
         self._record = await self._take(
             self._caller.fenced(tasks.claim), tasks.give_back, self.id, holder=holder, ttl=ttl
         )
@@ -176,7 +176,7 @@ class AsyncWork(AsyncStreamHandle):
 
     async def claim_next(self, *, ttl: Duration | None = None, label: str | None = None) -> AsyncTask | None:
         """Take the first task that is ready; None if none is. Atomic: no two callers get the same one."""
-        holder = self._caller.core.holder
+        holder = self._caller.holder
         record = await self._take(
             self._caller.fenced(tasks.claim_next), tasks.give_back, holder=holder, ttl=ttl, label=label
         )

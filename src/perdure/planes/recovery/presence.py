@@ -60,9 +60,11 @@ def is_alive(reads: Reads, holder: str) -> bool:
     )
 
 
-def touch_holder(tx: Tx, holder: str) -> None:
+def touch_holder(tx: Tx, holder: str, until: int | None = None) -> None:
     """Renew a holder's heartbeat, or begin it. A verb that leases something to a holder calls this in the same commit. Raises
     NewerSchema when it begins in a store that a newer Perdure has migrated.
+
+    until: when the lease ends by itself. A client's holder is good until then, because nobody beats for it.
     """
     now = tx.store_now()
     row = tx.own_row(HOLDERS, holder)
@@ -70,7 +72,10 @@ def touch_holder(tx: Tx, holder: str) -> None:
         check_schema(tx)
     began = row or {"actor": tx.actor, "host": os.uname().nodename, "started_at": now}
     values = {name: began[name] for name in ("actor", "host", "started_at")}
-    tx.touch(HOLDERS, {"holder": holder}, {**values, "expires_at": now + tx.clocks.lease_us})
+    expires_at = now + tx.clocks.lease_us
+    if until is not None and server_of(holder) != holder:
+        expires_at = max(until, row["expires_at"] if row else 0)
+    tx.touch(HOLDERS, {"holder": holder}, {**values, "expires_at": expires_at})
 
 
 def make_room(tx: Tx, holder: str, prefix: str, most: int) -> None:

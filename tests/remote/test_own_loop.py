@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 import perdure
 from doors.http.serving_kit import LiveServer
+from forked import Program
 from perdure.errors import Conflict, KeyReused, NotFound, Refused
+from perdure.model.instants import SECOND_US, instant_us
 from remote.test_store import Cutting, address_of, make_token, server, url
 
 __all__ = ["server", "url"]
@@ -62,6 +67,71 @@ def test_a_client_that_is_gone_leaves_doubt_to_a_person(store) -> None:
     with pytest.raises(Conflict):
         found.settle(perdure.Absent())
     assert found.settle(perdure.Absent(), force=True).state == "planned"
+
+
+SERVER = """
+import sys, time
+sys.path.insert(0, sys.argv[2])
+from doors.http.serving_kit import LiveServer
+from forked import Program
+with LiveServer(sys.argv[1]) as server:
+    print(server.address, flush=True)
+    time.sleep(600)
+"""
+
+
+@contextmanager
+def served(url: str) -> Iterator[perdure.Store]:
+    """A store over the network, whose server is killed at the end."""
+    with Program("-c", SERVER, url, str(Path(__file__).parents[1]), stdout=subprocess.PIPE) as program:
+        address = program.stdout.readline().strip()
+        with perdure.open(address, token=make_token(url)) as store:
+            yield store
+            program.kill()
+            program.wait()
+
+
+def test_a_claim_of_a_client_outlives_its_server(url) -> None:
+    """It was free as soon as the server was gone: two clients worked at one task, each within its time."""
+    with perdure.open(url) as made:
+        made.session("s").task("deploy")
+    with served(url) as store:
+        claimed = store.session("s").claim_next(ttl="1h")
+    claimed_us = instant_us(claimed.record.changed_at, 0)
+    with perdure.open(url, clock=lambda: claimed_us + 3_000 * SECOND_US) as later:
+        assert [each.abandoned for each in later.session("s").tasks()] == [False]  # after 50 minutes
+        assert later.session("s").claim_next(ttl="1h") is None
+    with perdure.open(url, clock=lambda: claimed_us + 3_700 * SECOND_US) as later:
+        assert later.session("s").claim_next(ttl="1h").id == claimed.id
+
+
+def test_a_store_whose_client_sends_is_not_moved(store, url, tmp_path) -> None:
+    store.session("s").begin("send", key="k").dispatch()
+    with pytest.raises(Refused, match="effect send"):
+        perdure.move(url, f"sqlite:///{tmp_path}/b.db", actor="mover")
+
+
+def test_the_death_of_the_server_proves_nothing_about_the_client(url) -> None:
+    """The client may still be about to send: after a probe that said Absent it was sent a second time."""
+    sent: list[str] = []
+
+    @perdure.tool(probe=perdure.Absent, lands_within=0)
+    def charge() -> None:
+        sent.append("by another")
+
+    with perdure.open(url) as made:
+        made.session("s")
+    with served(url) as store:
+        effect = store.session("s").begin("charge", kind="probed", key="k").dispatch()
+    with perdure.open(url) as local:
+        assert [each.id for each in local.effects(in_doubt=True)] == [effect.id]
+        found = local.session("s").begin("charge", kind="probed", key="k").record
+        assert (found.state, found.quiet_at) == ("in_doubt", None)
+        assert "no sign of life" in found.error.message
+        with pytest.raises(perdure.InDoubt):
+            local.session("s").act(charge, key="k")
+        assert sent == []
+        assert local.effect(effect.id).settle(perdure.Happened(1)).state == "committed"
 
 
 @pytest.mark.parametrize("answers", [True, False], ids=["answers", "requests"])

@@ -174,6 +174,101 @@ def test_what_the_function_raises_is_raised_and_nothing_of_it_was_sent(store, co
     assert found(store, connection, connect.table) == ([7], ["k7"])
 
 
+def test_a_swallowed_exception_leaves_nothing_of_the_function(store, connection, connect):
+    """A read inside it brings what was written so far into the database: that half was committed with the user's transaction."""
+
+    def book(tx):
+        session = tx.session("a")
+        session.say("user", "book it")
+        effect = session.begin("book", {}, key="k")
+        connection.execute(f"INSERT INTO {connect.table} VALUES (1)")
+        effect.dispatch()
+        assert len(session.turns()) == 1
+        raise ValueError("full")
+
+    connection.execute(f"INSERT INTO {connect.table} VALUES (2)")
+    with pytest.raises(ValueError, match="full"):
+        store.atomic(book, on=connection)
+    connection.commit()
+    assert store.session("a").turns() == []
+    assert effects_of(store) == []
+    assert connection.execute(f"SELECT id FROM {connect.table}").fetchall() == [(2,)]
+    assert store.verify().ok
+
+
+@pytest.mark.parametrize("reads", [False, True])
+def test_what_was_recorded_in_a_part_that_is_undone_is_not_kept(store, connection, connect, reads):
+    """The ledger said that it was done, and the user's row was gone."""
+
+    def book(tx):
+        effect = tx.session("a").begin("book", {}, key="k")
+        with connection.transaction() as part:
+            effect.dispatch()
+            effect.commit(1)
+            connection.execute(f"INSERT INTO {connect.table} VALUES (1)")
+            if reads:
+                assert [each.state for each in tx.session("a").effects()] == ["committed"]
+            raise psycopg.Rollback(part)
+
+    connection.execute(f"INSERT INTO {connect.table} VALUES (2)")
+    with pytest.raises(Refused, match="a part of it"):
+        store.atomic(book, on=connection)
+    connection.commit()
+    assert effects_of(store) == []
+    booked(store, connection, connect.table)
+    connection.commit()
+    assert found(store, connection, connect.table) == ([2, 7], ["k7"])
+    assert store.verify().ok
+
+
+def test_a_function_may_hold_another_one(store, connection, connect):
+    def book(tx):
+        tx.session("a").say("user", "before")
+        store.atomic(lambda inner: inner.session("b").say("user", "inside"), on=connection)
+        with pytest.raises(KeyError):
+            store.atomic(lambda inner: {}[inner.session("b").say("user", "undone").seq], on=connection)
+        tx.session("a").say("user", "after")
+
+    store.session("b")
+    store.atomic(book, on=connection)
+    connection.commit()
+    said = {name: [turn.content for turn in store.session(name).turns()] for name in ("a", "b")}
+    assert said == {"a": ["before", "after"], "b": ["inside"]}
+    assert store.verify().ok
+
+
+def test_a_checkpoint_in_it_keeps_a_collection_from_what_it_builds_on(store, connection, connect, postgres_store):
+    """The lock was taken under the name of the user's schema, where no collection looks."""
+    state = {"log": [f"entry {number} {'y' * 80}" for number in range(2_000)]}
+    session = store.session("a")
+    session.checkpoint(state)
+    for number in range(2):
+        session.checkpoint({"other": number})
+    session.prune_checkpoints(keep=1)  # the nodes of the first are still there, and nothing needs them
+    collected = threading.Event()
+
+    def collect() -> None:
+        with perdure.open(postgres_store) as other:
+            other.collect(dry_run=False)
+        collected.set()
+
+    collector = threading.Thread(target=collect)
+    waits = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+
+    def save(tx) -> None:
+        tx.session("a").checkpoint(state)
+        collector.start()
+        with connect(autocommit=True) as watch:
+            while not collected.is_set() and watch.execute(waits).fetchone() == (0,):
+                pass
+
+    store.atomic(save, on=connection)
+    connection.commit()
+    collector.join()
+    assert session.restore() == state
+    assert store.verify().ok
+
+
 def test_async_stores_take_a_sync_connection(postgres_store, connection, connect):
     async def main() -> None:
         async with perdure.aopen(postgres_store) as store:

@@ -176,8 +176,8 @@ class Acting(Sending):
             return record  # over a network: the server looks
         if not is_open or (record.state is EffectState.PLANNED and record.epoch == self.sender.epoch):
             return record
-        if record.holder == self._here.holder and record.epoch == self.sender.epoch:
-            return record  # by this very store: its user is at it
+        if presence.server_of(record.holder or "") == self._here.holder and record.epoch == self.sender.epoch:
+            return record  # by this very store: its user, or its client, is at it
         try:
             return (yield from self._find_out(record))
         except Conflict:

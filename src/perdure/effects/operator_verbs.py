@@ -28,6 +28,7 @@ from perdure.model.records.runs import CALLED_OFF, RunStatus, WaitKind, WaitReco
 from perdure.planes.conversation import sessions
 from perdure.planes.execution import runs, steps, waits
 from perdure.planes.reading.durations import Duration
+from perdure.planes.recovery import presence
 from perdure.stores.store import Reads
 from perdure.stores.tx import Tx
 
@@ -56,7 +57,7 @@ def check_quiet(record: EffectRecord, stream: Stream, store: SendingStore) -> No
     """Conflict while the sender is proved to live: settled as absent, it would be sent once more beside it."""
     # A call of this very store that was left behind at its deadline; over a network the server looks.
     here = store.acts and store.in_flight.has_attempt(stream.id, record.seq, record.attempt)
-    if record.quiet_at is None and (here or store.liveness.is_held(record.holder or "")):
+    if record.quiet_at is None and (here or store.liveness.is_held(presence.server_of(record.holder or ""))):
         raise Conflict(
             f"the process that sent {record.id} lives, perhaps stopped: it may still send it", path="effect",
             hint="end it first, or say so with --force (force=True)", holder=record.holder,

@@ -50,9 +50,9 @@ def is_left(reads: Reads, record: EffectRecord, here: AskingStore) -> bool:
 
 
 def _is_left(record: EffectRecord, here: AskingStore, is_alive: Callable[[str], bool]) -> bool:
-    if record.state is not EffectState.DISPATCHED or (record.holder, record.epoch) == here.me:
-        return False
     holder = record.holder or ""
+    if record.state is not EffectState.DISPATCHED or (presence.server_of(holder), record.epoch) == here.me:
+        return False
     return record.epoch != here.me.epoch or here.is_dead(holder) or not is_alive(holder)
 
 

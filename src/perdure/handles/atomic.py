@@ -38,7 +38,7 @@ class TxCaller(Caller):
     __slots__ = ("_settled", "_tx")
 
     def __init__(self, tx: Tx, caller: Caller | AsyncCaller) -> None:
-        super().__init__(caller.core, tx.actor, tx.tenant, HeldBack(caller.heartbeat))
+        super().__init__(caller.core, tx.actor, tx.tenant, HeldBack(caller.heartbeat), for_client=caller.for_client)
         self._tx = tx
         self._settled = False
 
@@ -102,9 +102,22 @@ class TxCaller(Caller):
 
 
 class JoinedCaller(TxCaller):
-    """Calls verbs inside the user's own transaction. Attendance of a session is not written there: it may stay open long."""
+    """Calls verbs inside the user's own transaction. Attendance of a session is not written there: it may stay open long.
 
-    __slots__ = ()
+    mark: called after each verb. A rollback of the user's to a savepoint before that verb is noticed by it.
+    """
+
+    __slots__ = ("_mark",)
+
+    def __init__(self, tx: Tx, caller: Caller | AsyncCaller, mark: Callable[[], object]) -> None:
+        super().__init__(tx, caller)
+        self._mark = mark
+
+    def inside(self, verb: Callable[..., T], *args: Any, pin: str = "", **kwargs: Any) -> T:
+        """Run a verb in this transaction and nowhere else."""
+        result = super().inside(verb, *args, pin=pin, **kwargs)
+        self._mark()
+        return result
 
     def write_in(self, stream: Stream, verb: Callable[..., T], args: Args, kwargs: Kwargs, pin: str = "") -> T:
         """Run a verb on a stream."""
@@ -185,9 +198,9 @@ def run_atomic(tx: Tx, fn: Callable[[Atomic], Any], caller: Caller | AsyncCaller
     return Done(fn(Atomic(inside)), inside, held_back)
 
 
-def run_inside(tx: Tx, fn: Callable[[Atomic], Any], caller: Caller | AsyncCaller) -> Any:
+def run_inside(tx: Tx, mark: Callable[[], object], fn: Callable[[Atomic], Any], caller: Caller | AsyncCaller) -> Any:
     """The verb behind `store.atomic(fn, on=connection)`. Handles made in it are over when it returns."""
-    return fn(Atomic(JoinedCaller(tx, caller)))
+    return fn(Atomic(JoinedCaller(tx, caller, mark)))
 
 
 def run_on(caller: Caller | AsyncCaller, verb: Callable[..., Any], fn: Callable[[Atomic], Any], connection: Any) -> Any:

@@ -1,11 +1,11 @@
 -- The questions of a move to its two stores: everything here looks across tenants.
 
 -- leases_held: runs, claimed tasks and locks that somebody has, and effects that somebody is sending, with the holder, if its heartbeat
--- is good.
+-- is good. (A client that sends has that of its server: `presence.client_of`.)
 SELECT 'run ' || r.name, r.holder FROM runs r JOIN holders h ON h.tenant = r.tenant AND h.holder = r.holder
 WHERE r.status = 'running' AND h.expires_at > :now
 UNION ALL
-SELECT 'effect ' || f.tool, f.holder FROM effects f JOIN holders h ON h.tenant = f.tenant AND h.holder = f.holder
+SELECT 'effect ' || f.tool, f.holder FROM effects f JOIN holders h ON h.tenant = f.tenant AND h.holder = replace(f.holder, '-client', '')
 WHERE f.state = 'dispatched' AND f.tenant IN (SELECT id FROM tenants) AND h.expires_at > :now
 UNION ALL
 SELECT 'task ' || t.title, t.holder FROM tasks t JOIN holders h ON h.tenant = t.tenant AND h.holder = t.holder

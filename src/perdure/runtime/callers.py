@@ -35,19 +35,30 @@ Check = Callable[[], None]
 
 
 class _Calling:
-    """All that is the same in both colours: the open store, who acts, for which tenant, and the locks that are held."""
+    """All that is the same in both colours: the open store, who acts, for which tenant, and the locks that are held.
 
-    __slots__ = ("actor", "core", "heartbeat", "tenant")
+    for_client: this store is a server, and a program elsewhere claims and sends by it, which its death says nothing about.
+    """
 
-    def __init__(self, core: Core, actor: str, tenant: int, heartbeat: Heartbeat | None = None) -> None:
+    __slots__ = ("actor", "core", "for_client", "heartbeat", "tenant")
+
+    def __init__(
+        self, core: Core, actor: str, tenant: int, heartbeat: Heartbeat | None = None, *, for_client: bool = False
+    ) -> None:
         self.core = core
         self.actor = actor
         self.tenant = tenant
         self.heartbeat = heartbeat or Heartbeat(core, actor, tenant)
+        self.for_client = for_client
+
+    @property
+    def holder(self) -> str:
+        """The name in which tasks are claimed, and effects dispatched that the caller carries out itself."""
+        return presence.client_of(self.core.holder) if self.for_client else self.core.holder
 
     def acting_as(self, actor: str) -> Self:
         """This caller, for another actor."""
-        return type(self)(self.core, actor, self.tenant, self.heartbeat)
+        return type(self)(self.core, actor, self.tenant, self.heartbeat, for_client=self.for_client)
 
     def fenced(self, verb: Callable[Concatenate[Tx, P], T]) -> Callable[Concatenate[Tx, P], T]:
         """The verb, fenced by the locks that the running code is inside of."""

@@ -1,14 +1,15 @@
 """Writing on the user's own psycopg connection, inside its open transaction: both commit or neither (docs/decisions/0010).
 
 Called by `store.atomic(fn, on=connection)`. The heads of the streams are locked when they are first looked at, and stay so until
-the user's transaction ends: nobody else writes there meanwhile, and nobody saw what a rollback takes back. Nothing is
-acknowledged here: the user's COMMIT makes it durable. Keeps P3, P5, P7.
+the user's transaction ends: nobody else writes there meanwhile, and nobody saw what a rollback takes back. The function runs
+behind a savepoint, so that one that raises leaves nothing (docs/decisions/0116). Nothing is acknowledged here: the user's COMMIT
+makes it durable. Keeps P1, P3, P5, P7.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import psycopg
@@ -27,7 +28,10 @@ Q = Statements("perdure.stores", "user_transaction.sql")
 T = TypeVar("T")
 
 _OPEN = "with psycopg.connect(…) as connection: store.atomic(fn, on=connection)"
-_AFTER = "commit and roll back after store.atomic, not inside its function; a part of it is undone by connection.transaction()"
+_AFTER = "commit and roll back after store.atomic, or around it with connection.transaction(), not inside its function"
+_SAVEPOINT = "SAVEPOINT perdure_joined"
+_UNDO = "ROLLBACK TO SAVEPOINT perdure_joined"
+_RELEASE = "RELEASE SAVEPOINT perdure_joined"
 _ANEW = "roll back and run your whole transaction again; ask the store before you write rows of your own"
 
 
@@ -53,10 +57,41 @@ class JoinedConnection(PostgresConnection):
         self._ours = {"search_path": f"{schema}, pg_temp", "lock_timeout": f"{timeout_ms}ms"}
         self._inside = False
         self._mark = ""
+        self._before = ""
 
-    def mark(self) -> None:
-        """Know this transaction again: if the user ends it inside `fn`, what follows is not written into the next one."""
-        ((self._mark, _),) = self.query(Q.transaction_mark, {"mark": new_uid().hex()})
+    def begin_function(self) -> None:
+        """From here on `undo_function` takes everything back that is written on the connection, by the user too."""
+        self.raw.execute(_SAVEPOINT)
+        self._before = self.mark(new_uid().hex())
+
+    def end_function(self) -> None:
+        """Keep what the function wrote, for the user's COMMIT. A function of ours around it finds its own mark again."""
+        self.mark(self._before)
+        self.raw.execute(_RELEASE)
+
+    def undo_function(self) -> None:
+        """Take back what the function wrote. A transaction without the savepoint is another one: it is spoiled by this."""
+        if self.raw.info.transaction_status in (TransactionStatus.IDLE, TransactionStatus.INERROR):
+            return
+        with suppress(psycopg.Error):
+            self.raw.execute(_UNDO)
+            self.raw.execute(_RELEASE)
+
+    def mark(self, mark: str) -> str:
+        """Know what was written so far again: a rollback takes its mark back, also one to a savepoint. Gives the mark before."""
+        ((before, *_),) = super()._fetch(Q.transaction_mark.text("postgres", {}), {"mark": mark})
+        self._check(before)
+        self._mark = mark
+        return before or ""
+
+    def _check(self, found: str | None) -> None:
+        """If the user ends the transaction inside `fn`, or undoes a part of it, the rest is not written all the same."""
+        if self._mark and found != self._mark:
+            raise Refused(
+                "the transaction, or a part of it, ended before the function did: nothing of it is recorded",
+                path="on",
+                hint=_AFTER,
+            )
 
     @contextmanager
     def _our_settings(self) -> Iterator[None]:
@@ -74,15 +109,18 @@ class JoinedConnection(PostgresConnection):
 
     def _put(self, settings: dict[str, str]) -> tuple[str, str]:
         ((path, timeout, mark, *_),) = super()._fetch(Q.settings_put.text("postgres", settings), settings)
-        if self._mark and mark != self._mark:
-            raise Refused(
-                "the transaction ended before the function did: nothing of it was recorded", path="on", hint=_AFTER
-            )
+        self._check(mark)
         return path, timeout
 
     def _fetch(self, text: str, params: Any) -> list[tuple[Any, ...]]:
         with self._our_settings():
             return super()._fetch(text, params)
+
+    def _begin_now(self, then: str = "") -> None:
+        """The transaction is there. A lock of ours is named after our schema: under another name it would keep nobody away."""
+        if then:
+            with self._our_settings():
+                super()._begin_now(then)
 
     def heads(self, streams: Sequence[int], *, lock: bool) -> dict[int, Head]:  # noqa: ARG002 - nobody verifies them later
         """The heads of these streams, locked until the user's transaction ends."""
@@ -104,6 +142,7 @@ class JoinedConnection(PostgresConnection):
 def run_joined(core: Core, connection: Any, verb: Callable[..., T], *args: Any, actor: str, tenant: int) -> T:
     """Run a verb on the user's connection, inside its transaction, and flush what it wrote. It is durable with the user's COMMIT.
 
+    The verb gets a function that it calls whenever it has written something. If it raises, nothing of it stays.
     Refused for what is no open transaction in the database of this store. Conflict when somebody else was first: the user's
     transaction is spoiled then, and must be run again as a whole.
     """
@@ -111,11 +150,15 @@ def run_joined(core: Core, connection: Any, verb: Callable[..., T], *args: Any, 
     batch = Batch(joined, core.blobs, Entropy(), actors=core.lane.actors)
     tx = Tx(batch, actor, tenant, core.clocks)
     try:
-        result = verb(tx, *args)
+        result = verb(tx, lambda: joined.mark(new_uid().hex()), *args)
         batch.absorb(tx)
         batch.flush(commit=False)
-    except Fault as fault:
-        raise _error_of(fault) from fault
+        joined.end_function()
+    except BaseException as error:
+        joined.undo_function()
+        if isinstance(error, Fault):
+            raise _error_of(error) from error
+        raise
     finally:
         tx.end()
     return result
@@ -130,7 +173,7 @@ def _joined(core: Core, connection: Any) -> JoinedConnection:
     joined = JoinedConnection(connection, engine.schema, round(core.timeout_seconds * 1000))
     try:
         _check_store(joined, core.uid, engine.schema)
-        joined.mark()
+        joined.begin_function()
     except Fault as fault:
         raise _error_of(fault) from fault
     return joined

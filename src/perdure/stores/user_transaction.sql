@@ -5,10 +5,11 @@ WITH before AS MATERIALIZED (SELECT current_setting('search_path') AS path, curr
 SELECT path, timeout, current_setting('perdure.joined', true),
   set_config('search_path', :search_path, true), set_config('lock_timeout', :lock_timeout, true) FROM before
 
--- transaction_mark: give this transaction a mark, which goes with it; a commit that does not wait for its sync would acknowledge
--- what a power loss takes back.
-SELECT set_config('perdure.joined', coalesce(nullif(current_setting('perdure.joined', true), ''), :mark), true),
-  CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END
+-- transaction_mark: give this transaction a mark, which goes with it, and tell the one before; a commit that does not wait for
+-- its sync would acknowledge what a power loss takes back.
+WITH before AS MATERIALIZED (SELECT current_setting('perdure.joined', true) AS mark)
+SELECT mark, set_config('perdure.joined', :mark, true),
+  CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END FROM before
 
 -- store_known: whether this database has such a schema with a store in it; asking does not spoil the user's transaction.
 SELECT to_regclass(quote_ident(:schema) || '.meta') IS NOT NULL

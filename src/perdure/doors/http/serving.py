@@ -205,9 +205,12 @@ class Serving:
     async def _open(self, tenant: str) -> AsyncStore:
         if PLACE in self.url:
             chosen = {"lease": self._lease_seconds, **self._options(tenant)}
-            return await aopen(url_of(self.url, tenant), actor=self._actor, tenant=tenant, **chosen)
+            store = await aopen(url_of(self.url, tenant), actor=self._actor, tenant=tenant, **chosen)
+            store._caller.for_client = True
+            return store
         core = self.core
-        return AsyncStore(AsyncCaller(core, self._actor, await core.awork(core.tenant_id, tenant)), owner=False)
+        caller = AsyncCaller(core, self._actor, await core.awork(core.tenant_id, tenant), for_client=True)
+        return AsyncStore(caller, owner=False)
 
     async def limits_of(self, tenant: str) -> TenantLimits:
         """The limits of a tenant, read now and then."""

@@ -88,7 +88,8 @@ class AsyncEffect(EffectFacts, AsyncActing):
         operator_verbs.check_own(self._record)
         acting = acting_in(self._caller, self._stream)
         self._caller.core.liveness.begin()
-        dispatching = acting.move("dispatch", approvals.dispatch, self._record.seq, acting.sender)
+        sender = acting.sender._replace(holder=self._caller.holder)
+        dispatching = acting.move("dispatch", approvals.dispatch, self._record.seq, sender)
         self._record = await self._run(dispatching)
         if self._record.state is EffectState.WITHDRAWN:
             outcome_of(self._record)

@@ -89,7 +89,8 @@ class Effect(EffectFacts, Acting):
         operator_verbs.check_own(self._record)
         acting = acting_in(self._caller, self._stream)
         self._caller.core.liveness.begin()
-        dispatching = acting.move("dispatch", approvals.dispatch, self._record.seq, acting.sender)
+        sender = acting.sender._replace(holder=self._caller.holder)
+        dispatching = acting.move("dispatch", approvals.dispatch, self._record.seq, sender)
         self._record = self._run(dispatching)
         if self._record.state is EffectState.WITHDRAWN:
             outcome_of(self._record)

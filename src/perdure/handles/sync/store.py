@@ -111,7 +111,8 @@ class Store(
 
         on: your own psycopg connection to the database of this (PostgreSQL) store, inside a transaction of yours. The writes of
             `fn` go there, and become durable, or are gone, with your rows at your commit or rollback. Keep it short: nobody
-            else writes to these sessions meanwhile. A Conflict spoils the transaction: run all of it again.
+            else writes to these sessions meanwhile. A Conflict spoils the transaction: run all of it again. If `fn`
+            raises, everything written on the connection inside it is taken back; a part of it cannot be undone alone.
         """
         if on is not None:
             return self._caller.work(run_on, self._caller, self._caller.fenced(run_inside), plain(fn, "fn"), on)

@@ -47,7 +47,7 @@ class Task(TaskFacts, StreamHandle):
         It is free again when `ttl` is over (if one is given), when this store is closed, or when its process dies. Raises
         Conflict if it is held (and names the holder), if it waits for other tasks, or if it is not to be done.
         """
-        holder = self._caller.core.holder
+        holder = self._caller.holder
         self._record = self._take(self._caller.fenced(tasks.claim), tasks.give_back, self.id, holder=holder, ttl=ttl)
         self._token = self._record.token
         return self
@@ -180,7 +180,7 @@ class Work(StreamHandle):
 
     def claim_next(self, *, ttl: Duration | None = None, label: str | None = None) -> Task | None:
         """Claim the first task that is ready; None if none is. Atomic: no two callers get the same one."""
-        holder = self._caller.core.holder
+        holder = self._caller.holder
         record = self._take(self._caller.fenced(tasks.claim_next), tasks.give_back, holder=holder, ttl=ttl, label=label)
         if record is None:
             return None

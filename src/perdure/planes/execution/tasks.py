@@ -223,7 +223,7 @@ def _take(tx: Tx, stream: Stream, found: TaskRecord, holder: str, ttl: Duration 
         "token": found.token + 1,
         "changed_at": tx.now,
     }
-    presence.touch_holder(tx, holder)
+    presence.touch_holder(tx, holder, expires_at)
     tx.record(Change("task.claimed", stream, TASKS, Op.SET, {"seq": found.id}, columns))
     return msgspec.structs.replace(
         found,

@@ -38,19 +38,35 @@ TTL_SECONDS = LEASE_TTL_SECONDS
 NEEDED_MAX = 10_000  # holders that one tidying can tell apart
 FORGET_US = 24 * 3_600 * SECOND_US  # after its lapse, a heartbeat is there for people who look for what went wrong
 FORGET_MAX = 1_000  # heartbeats that one tidying removes
+_CLIENT = "-client"
+
+
+def client_of(holder: str) -> str:
+    """The holder of what a client carries out itself, of the open store that serves it. No lock file proves its death (P4)."""
+    return holder + _CLIENT
+
+
+def server_of(holder: str) -> str:
+    """The open store that a holder is, or is a client of."""
+    return holder.removesuffix(_CLIENT)
 
 
 def is_alive(reads: Reads, holder: str) -> bool:
-    """Whether a holder's heartbeat has not lapsed, on the store's clock, and its process is not proved to be dead."""
-    given = {"tenant": reads.tenant, "holder": holder}
+    """Whether a holder's heartbeat has not lapsed, on the store's clock, and its process is not proved to be dead. A client has
+    the heartbeat of its server.
+    """
+    beats = server_of(holder)
+    given = {"tenant": reads.tenant, "holder": beats}
     return bool(reads.query(Q.holder_alive, touches=[(HOLDERS, reads.tenant)], **given)) and not reads.clocks.is_dead(
-        holder
+        beats
     )
 
 
-def touch_holder(tx: Tx, holder: str) -> None:
+def touch_holder(tx: Tx, holder: str, until: int | None = None) -> None:
     """Renew a holder's heartbeat, or begin it. A verb that leases something to a holder calls this in the same commit. Raises
     NewerSchema when it begins in a store that a newer Perdure has migrated.
+
+    until: when the lease ends by itself. A client's holder is good until then, because nobody beats for it.
     """
     now = tx.store_now()
     row = tx.own_row(HOLDERS, holder)
@@ -58,7 +74,10 @@ def touch_holder(tx: Tx, holder: str) -> None:
         check_schema(tx)
     began = row or {"actor": tx.actor, "host": os.uname().nodename, "started_at": now}
     values = {name: began[name] for name in ("actor", "host", "started_at")}
-    tx.touch(HOLDERS, {"holder": holder}, {**values, "expires_at": now + tx.clocks.lease_us})
+    expires_at = now + tx.clocks.lease_us
+    if until is not None and server_of(holder) != holder:
+        expires_at = max(until, row["expires_at"] if row else 0)
+    tx.touch(HOLDERS, {"holder": holder}, {**values, "expires_at": expires_at})
 
 
 def make_room(tx: Tx, holder: str, prefix: str, most: int) -> None:

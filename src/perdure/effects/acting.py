@@ -15,7 +15,6 @@ from perdure.effects import approvals, ledger, settling
 from perdure.effects.batch import BatchCall, next_free, nothing_next
 from perdure.effects.commands import CallFunction, Pause, Steps, Write
 from perdure.effects.composed import answering, for_call
-from perdure.effects.dispatching import Dispatching
 from perdure.effects.intents import guarded, key_of_call
 from perdure.effects.ledger import Intent, Outcome, error_of
 from perdure.effects.outcomes import backoff_seconds, gone_silent, in_doubt, kept
@@ -39,6 +38,7 @@ from perdure.model.records.effects import (
 )
 from perdure.planes.reading.durations import Duration, store_now
 from perdure.planes.recovery import presence
+from perdure.stores.revocable import RevocableVerb
 
 PATIENCE_SECONDS = 600.0  # the longest that is waited in place for what was sent to arrive
 PROBE_SECONDS = 60.0  # for a probe whose tool has no deadline
@@ -109,7 +109,8 @@ class Acting(Sending):
         def begin(*about: Any) -> Any:  # asked in the transaction: it has seen whether the run is cancelled
             return verb(*about, first=first is not None and self.may_begin)
 
-        begins = Dispatching(begin, lambda found: next((record for record, mine in found[0] if mine), None))
+        first_sent = lambda found: next((record for record, mine in found[0] if mine), None)  # noqa: E731 - named
+        begins = RevocableVerb(begin, ledger.take_back, first_sent)
         self._here.liveness.begin()
         if first is not None and first.intent is not None:
             self.announce(first.intent.key)

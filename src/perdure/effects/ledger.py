@@ -284,13 +284,14 @@ def unsent(tx: Tx, stream: Stream, seq: int, attempt: int, outcome: Outcome) -> 
     return doubt(tx, stream, seq, attempt, outcome.error, quiet=True, by=outcome.by)
 
 
-def stands(tx: Tx, stream: Stream, made: EffectRecord) -> bool:
-    """Whether a dispatch stands as it was made: it was not rolled back, and nothing but doubt was recorded since."""
+def take_back(tx: Tx, stream: Stream, made: EffectRecord, outcome: Outcome) -> None:
+    """`unsent`, for a dispatch that stands as it was made. Nothing if it was rolled back, or if more than doubt was recorded."""
     found = find(tx, stream, made.key)
     if found is None or found.state not in (DISPATCHED, IN_DOUBT):
-        return False
+        return
     same = ("seq", "attempt", "holder", "epoch", "dispatched_at")
-    return all(getattr(found, each) == getattr(made, each) for each in same)
+    if all(getattr(found, each) == getattr(made, each) for each in same):
+        unsent(tx, stream, made.seq, made.attempt, outcome)
 
 
 def doubt(

@@ -33,7 +33,6 @@ from perdure.effects.commands import (
     write,
 )
 from perdure.effects.composed import Ends, answering, arriving, beginning, followed_by, for_call, of
-from perdure.effects.dispatching import Dispatching, if_dispatched, told_mine, told_next
 from perdure.effects.kept_results import Keeps, keep_trying
 from perdure.effects.ledger import Intent, Outcome, Sender, error_of
 from perdure.effects.outcomes import backoff_seconds, is_quiet, said_late, says_no, says_unsent, unkept, unsent
@@ -46,6 +45,7 @@ from perdure.model.instants import SECOND_US
 from perdure.model.records.effects import EffectError, EffectRecord, EffectState
 from perdure.stores.in_flight import Attempt, InFlight
 from perdure.stores.liveness import Liveness
+from perdure.stores.revocable import RevocableVerb
 from perdure.stores.rollback_guard import Dispatch, RollbackGuard
 from perdure.stores.store import Reads
 from perdure.stores.tool_limits import Slots
@@ -146,8 +146,8 @@ class Sending:
 
     def dispatch(self, tool: Tool, intent: Intent) -> Steps[tuple[EffectRecord, bool]]:
         """Make the intent durable; whether it was this call that did, so that it must be sent."""
-        verb = for_call(approvals.dispatch_meant)
-        return self._announce(tool, intent.key, "dispatch", Dispatching(verb, told_mine), intent, self.sender)
+        verb = RevocableVerb(for_call(approvals.dispatch_meant), ledger.take_back, dispatched_here)
+        return self._announce(tool, intent.key, "dispatch", verb, intent, self.sender)
 
     def dispatch_permitted(self, tool: Tool, record: EffectRecord) -> Steps[tuple[EffectRecord, bool]]:
         """Dispatch what is planned, if the person who was asked has approved of it; whether it must be sent. Raises Waiting."""
@@ -155,21 +155,20 @@ class Sending:
             return record, False
         if record.epoch != self.sender.epoch:
             return (yield write(approvals.permitted, record.seq, self.sender.epoch)), False
-        verb = Dispatching(beginning(self._going, approvals.dispatch_planned), told_mine)
+        verb = RevocableVerb(beginning(self._going, approvals.dispatch_planned), ledger.take_back, dispatched_here)
         return (yield from self._announce(tool, record.seq, "dispatch", verb, record.seq, self.sender))
 
     def dispatch_again(self, tool: Tool, record: EffectRecord) -> Steps[tuple[EffectRecord, bool]]:
         """The next attempt at what is in doubt, if it is approved of; whether it is, so that it must be sent."""
-        verb = Dispatching(approvals.dispatch_again, if_dispatched)
-        found = yield from self._announce(tool, record.seq, "again", verb, record.seq, record.attempt, self.sender)
-        return found, verb.made is not None
+        verb = RevocableVerb(approvals.dispatch_again, ledger.take_back, dispatched_here)
+        return self._announce(tool, record.seq, "again", verb, record.seq, record.attempt, self.sender)
 
     def dispatch_new(self, tool: Tool, intent: Intent) -> Steps[EffectRecord]:
         """Dispatch what is known to be new."""
-        verb = Dispatching(beginning(self._going, ledger.dispatch_new), if_dispatched)
+        verb = RevocableVerb(beginning(self._going, ledger.dispatch_new), ledger.take_back)
         return self._announce(tool, intent.key, "dispatch", verb, intent, self.sender)
 
-    def _announce(self, tool: Tool, which: str | int, arrow: str, verb: Dispatching[T], *args: Any) -> Steps[T]:
+    def _announce(self, tool: Tool, which: str | int, arrow: str, verb: RevocableVerb[T], *args: Any) -> Steps[T]:
         """Follow an arrow to `dispatched`, with a slot of the tool, which `_send` gives back. A caller that waits for a slot has
         sent nothing. which: the effect, by its key or its number.
         """
@@ -199,7 +198,7 @@ class Sending:
             self._here.in_flight.unannounce(self._stream.id, self._announced, self)
             self._announced = None
 
-    def _take_back(self, error: BaseException, verb: Dispatching[Any]) -> Steps[None]:
+    def _take_back(self, error: BaseException, verb: RevocableVerb[Any]) -> Steps[None]:
         """Say that it was not sent, if a call that was stopped has dispatched it all the same. Until then it stays announced, so
         that nobody takes it for doubt meanwhile.
         """
@@ -307,7 +306,8 @@ class Sending:
         if following is None or following.record is None or not self._try_slot(following.sends):
             return (yield from self.move(arrow, answering(verb), *args, **kwargs))
         after = following.record.seq
-        both = Dispatching(followed_by(after, self.sender, lambda: then() is not None, verb), told_next)
+        ending = followed_by(after, self.sender, lambda: then() is not None, verb)
+        both = RevocableVerb(ending, ledger.take_back, lambda found: found[1])
         self.announce(after)
         try:
             reach("effect.dispatch.before")
@@ -387,3 +387,9 @@ class Sending:
         planned = yield from self.move("absent", of(record, ledger.absent), record.seq, record.attempt, outcome)
         yield Pause(backoff_seconds(tool.backoff, record.failures, error))
         return planned
+
+
+def dispatched_here(found: tuple[EffectRecord, bool]) -> EffectRecord | None:
+    """The effect that a verb gave, if it was this verb that dispatched it."""
+    record, mine = found
+    return record if mine else None

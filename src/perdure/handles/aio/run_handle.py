@@ -10,6 +10,7 @@ from perdure.errors import (
     Invalid,
     TimedOut,
 )
+from perdure.handles.aio.base import AsyncStoreHandle
 from perdure.handles.aio.effects import AsyncEffect
 from perdure.handles.aio.envelope import AsyncEnveloping
 from perdure.handles.facts import KnownRunFacts
@@ -68,8 +69,8 @@ class AsyncRunHandle(KnownRunFacts, AsyncEnveloping, Generic[R_co]):
         NotFound for no such place, Conflict while that has no result, Invalid for a value that cannot be kept.
         """
         made = await self._supposed(at, replace, allow_effects=allow_effects)
-        adopt = self._caller.fenced(adopting.adopt)
-        stream = await self._caller.write(adopt, made.envelope, made.luggage, self._caller.core.epoch)
+        here = AsyncStoreHandle(self._caller)
+        stream = await here._write(adopting.adopt, made.envelope, made.luggage, self._caller.core.epoch)
         return AsyncRunHandle(self._caller, stream, await self._caller.read(runs.run, stream))
 
     async def _supposed(self, at: int | str, replace: Any, *, allow_effects: bool = False) -> what_if.Supposed:

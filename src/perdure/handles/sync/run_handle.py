@@ -13,6 +13,7 @@ from perdure.errors import (
 )
 from perdure.handles.facts import KnownRunFacts
 from perdure.handles.later import adopting, history, requests, timeline, what_if
+from perdure.handles.sync.base import StoreHandle
 from perdure.handles.sync.effects import Effect
 from perdure.handles.sync.envelope import Enveloping
 from perdure.log.change import Stream
@@ -69,8 +70,8 @@ class RunHandle(KnownRunFacts, Enveloping, Generic[R_co]):
         NotFound for no such place, Conflict while that has no result, Invalid for a value that cannot be kept.
         """
         made = self._supposed(at, replace, allow_effects=allow_effects)
-        adopt = self._caller.fenced(adopting.adopt)
-        stream = self._caller.write(adopt, made.envelope, made.luggage, self._caller.core.epoch)
+        here = StoreHandle(self._caller)
+        stream = here._write(adopting.adopt, made.envelope, made.luggage, self._caller.core.epoch)
         return RunHandle(self._caller, stream, self._caller.read(runs.run, stream))
 
     def _supposed(self, at: int | str, replace: Any, *, allow_effects: bool = False) -> what_if.Supposed:

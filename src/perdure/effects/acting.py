@@ -13,15 +13,15 @@ import msgspec
 
 from perdure.effects import approvals, ledger, settling
 from perdure.effects.batch import BatchCall, next_free, nothing_next
-from perdure.effects.commands import CallFunction, Pause, Steps, Write
+from perdure.effects.commands import CallFunction, Pause, Steps, Write, write
 from perdure.effects.composed import answering, for_call
 from perdure.effects.intents import guarded, key_of_call
 from perdure.effects.ledger import Intent, Outcome, error_of
-from perdure.effects.outcomes import backoff_seconds, gone_silent, in_doubt, kept
+from perdure.effects.outcomes import backoff_seconds, gone_silent, in_doubt, kept, outcome_of
 from perdure.effects.sending import Sending, Then
 from perdure.effects.settling import Action, Advice
 from perdure.effects.tool import Refuse, RequireApproval, Tool
-from perdure.errors import Conflict, InDoubt, Stale
+from perdure.errors import Conflict, Failed, InDoubt, Stale
 from perdure.model.crash_points import reach
 from perdure.model.instants import SECOND_US
 from perdure.model.records.effects import (
@@ -330,3 +330,29 @@ class Settling(Acting):
 
     def _wait_until(self, record: EffectRecord, advice: Advice) -> Steps[None]:
         raise in_doubt(record, advice)
+
+
+class AskingModel(Acting):
+    """Asks a model. That changes nothing outside, so a question that failed or was cut off may be asked anew."""
+
+    __slots__ = ("_raised",)
+
+    def ask(self, tool: Tool, intent: Intent) -> Steps[Any]:
+        """The answer that is recorded under the key of the intent, or a new one. Raises what the tool raises in this call."""
+        self._raised: BaseException | None = None
+        planned_anew = False
+        while self._raised is None:
+            try:
+                meant, asked = self.guarded(tool, intent, None)
+                return outcome_of((yield from self.act(tool, meant, asked, None)))
+            except (Failed, InDoubt):
+                if self._raised is None and (planned_anew or not (yield write(ledger.plan_anew, intent.key))):
+                    raise
+                planned_anew = True
+        raise self._raised
+
+    def _send(
+        self, tool: Tool, record: EffectRecord, then: Then = nothing_next
+    ) -> Steps[tuple[EffectRecord, BaseException | None]]:
+        record, self._raised = yield from super()._send(tool, record, then)
+        return record, self._raised

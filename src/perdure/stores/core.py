@@ -158,9 +158,8 @@ class Core:
             self.liveness.is_dead,
             self.continuity,
         )
-        self.in_flight = (
-            InFlight()
-        )  # effects that it sends: (stream, number, attempt); runs that it drives: (stream, 0)
+        # Effects that it sends: (stream, number, attempt); runs that it drives: (stream, 0).
+        self.in_flight = InFlight()
         self.slots = Slots()  # of tools that may be called so many times at once
         self.guards: tuple[Callable[..., Any], ...] = ()  # asked about every effect before it is sent
         self.embed: Any = None  # makes vectors of texts (`planes.memory.embedder`); None: the extra's, False: nothing
@@ -173,7 +172,7 @@ class Core:
         # Called when what was emptied must leave what lies beside the store.
         self.on_purge: Callable[[], None] | None = None
         self._idle: list[Connection] = []
-        self._glances = Glances(engine, self._reader)
+        self._glances = Glances(engine, self._reader, time.monotonic)
         self._mutex = threading.Lock()
         self._threads: ThreadPoolExecutor | None = None
         self._closed = False

@@ -37,19 +37,22 @@ class Write(msgspec.Struct, frozen=True):
     keep: bool = False
 
 
-class Read(NamedTuple):
+class Read(msgspec.Struct, frozen=True):
     """Run a read verb."""
 
     verb: Callable[..., Any]
     args: tuple[Any, ...] = ()
-    kwargs: Mapping[str, Any] = {}
+    kwargs: dict[str, Any] = {}
 
 
 class CheckLease(NamedTuple):
     """Look whether the lease of the run still holds. Raises Stale if it was lost; a session has none, and nothing happens."""
 
 
-class CallFunction(NamedTuple):
+CHECK_LEASE = CheckLease()  # it says nothing more
+
+
+class CallFunction(msgspec.Struct, frozen=True):
     """Call a function of the user. Gives a `CallOutcome`: nothing that the function raises is raised in the engine.
 
     seconds: its deadline. late: hears of the outcome of a call that was left behind.

@@ -255,7 +255,7 @@ def commit_own(tx: Tx, stream: Stream, known: EffectRecord, outcome: Outcome) ->
     """Commit an attempt that the caller has just sent: while nobody moved it, the caller's knowledge of it need not be read."""
     check_kept(tx, stream, known)
     row = tx.row(EFFECTS, stream, known.seq)
-    if row is None or (row["state"], row["attempt"]) != (known.state.value, known.attempt):
+    if row is None or (row["state"], row["attempt"]) != (known.state, known.attempt):
         return commit(tx, stream, known.seq, known.attempt, outcome)
     return _move(tx, stream, known, "commit", {"error": None}, outcome)
 
@@ -400,15 +400,14 @@ def _document(outcome: Outcome) -> dict[str, Any]:
 def _moved(
     tx: Tx, found: EffectRecord, state: EffectState, columns: dict[str, Any], outcome: Outcome | None
 ) -> EffectRecord:
-    instants = {name: _when(columns[name]) for name in INSTANTS if name in columns}
-    kept = {name: columns[name] for name in ("attempt", "mishaps", "epoch", "holder") if name in columns}
-    said: dict[str, Any] = {}
+    fields: dict[str, Any] = {name: _when(at) if name in INSTANTS else at for name, at in columns.items()}
+    fields["error"] = found.error  # the column has its code alone
     if outcome is not None:
-        said = {"result": outcome.result, "error": outcome.error, "settled_by": outcome.by or None}
-        said |= {"unkept": outcome.unkept or None, "doubtful": outcome.doubtful, "outcome_at": to_datetime(tx.now)}
+        fields |= {"result": outcome.result, "error": outcome.error, "settled_by": outcome.by or None}
+        fields |= {"unkept": outcome.unkept or None, "doubtful": outcome.doubtful, "outcome_at": to_datetime(tx.now)}
     if found.what_if and "dispatched_at" in columns:  # now it is really done here
-        said |= {"what_if": False, "sent_key": sent_key_of(found.ref.uid, found.key)}
-    return msgspec.structs.replace(found, state=state, **instants, **kept, **said)
+        fields |= {"what_if": False, "sent_key": sent_key_of(found.ref.uid, found.key)}
+    return msgspec.structs.replace(found, state=state, **fields)
 
 
 def revive(tx: Tx, stream: Stream, seq: int) -> EffectRecord | None:

@@ -17,14 +17,13 @@ import msgspec
 from perdure.effects import approvals, ledger, settling
 from perdure.effects.batch import BatchCall, nothing_next
 from perdure.effects.commands import (
+    CHECK_LEASE,
     Await,
     CallFunction,
     CallIsolated,
     CallOutcome,
-    CheckLease,
     Command,
     Ending,
-    Late,
     Overdue,
     Pause,
     Read,
@@ -172,7 +171,8 @@ class Sending:
         """Follow an arrow to `dispatched`, with a slot of the tool, which `_send` gives back. A caller that waits for a slot has
         sent nothing. which: the effect, by its key or its number.
         """
-        yield from self._take_slot(tool)
+        if tool.limit is not None:
+            yield from self._take_slot(tool, tool.limit)
         self._here.liveness.begin()
         self.announce(which)
         try:
@@ -239,7 +239,7 @@ class Sending:
     def _ready(self, tool: Tool, record: EffectRecord) -> Steps[None]:
         """The lease once more, right before the call. If it is stopped here, nothing was sent: that is said, without a lease."""
         try:
-            yield CheckLease()
+            yield CHECK_LEASE
             self._here.rollback_guard.note(Dispatch(self._stream.uid, record.seq, record.attempt))
             reach("effect.call.before")
         except BaseException as error:
@@ -255,36 +255,30 @@ class Sending:
         if tool.isolate:
             return CallIsolated(tool, record.args, handed)
         seconds = None if tool.rule.timeout is None else tool.rule.timeout / SECOND_US
-        late = self._late(tool, record, flight)
-        return CallFunction(lambda: tool.call(tool.fn, record.args, **handed), tool.is_async, seconds, late)
+        late = partial(self._came_back_late, tool, record, flight)
+        return CallFunction(partial(tool.call, tool.fn, record.args, **handed), tool.is_async, seconds, late)
 
-    def _late(self, tool: Tool, record: EffectRecord, flight: Attempt) -> Late:
-        """The course of a call that comes back after it was left behind: it settles its own doubt, if nothing else has."""
-
-        def tell(result: Any, error: BaseException | None) -> None:
-            self._give_slot(tool)
-            verb, said = said_late(tool, result, error)
-            about = (self._stream, record.seq, record.attempt, said)
-            write = partial(
-                self._here.write, arriving(of(record, verb)), *about, actor=self._actor, tenant=self._tenant
-            )
-            try:
-                keep_trying(self._here, write, record.id)
-            except Error as lost:  # the store was closed meanwhile, or was away for too long: the doubt stays
-                log.warning("the outcome of effect %s came too late to be recorded: %s", record.id, lost)
-            finally:
-                flight.landed()
-
-        return tell
+    def _came_back_late(
+        self, tool: Tool, record: EffectRecord, flight: Attempt, result: Any, error: BaseException | None
+    ) -> None:
+        """A call comes back after it was left behind: it settles its own doubt, if nothing else has."""
+        self._give_slot(tool)
+        verb, said = said_late(tool, result, error)
+        about = (self._stream, record.seq, record.attempt, said)
+        write = partial(self._here.write, arriving(of(record, verb)), *about, actor=self._actor, tenant=self._tenant)
+        try:
+            keep_trying(self._here, write, record.id)
+        except Error as lost:  # the store was closed meanwhile, or was away for too long: the doubt stays
+            log.warning("the outcome of effect %s came too late to be recorded: %s", record.id, lost)
+        finally:
+            flight.landed()
 
     # -- slots -----------------------------------------------------------------------------------------------------------------
 
-    def _take_slot(self, tool: Tool) -> Steps[None]:
-        """Wait until the tool may be called once more, if it has a limit."""
-        if tool.limit is None:
-            return
+    def _take_slot(self, tool: Tool, limit: int) -> Steps[None]:
+        """Wait until the tool, which has a limit, may be called once more."""
         slots = self._here.slots
-        future = slots.take(tool.name, tool.limit)
+        future = slots.take(tool.name, limit)
         try:
             yield Await(future)
         except BaseException:

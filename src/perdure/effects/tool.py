@@ -75,6 +75,7 @@ class Tool(Generic[P_of, R_co]):
         # To a step nothing is handed in: its key is an argument.
         handed = HANDED_IN if kind is not ToolKind.READ else ()
         self.takes = frozenset(name for name in handed if takes_by_name(self.signature, name))
+        self._is_plain = all(takes_by_name(self.signature, name) for name in self.signature.parameters)
         update_wrapper(self, fn)
 
     def __call__(self, *args: P_of.args, **kwargs: P_of.kwargs) -> R_co:
@@ -101,10 +102,14 @@ class Tool(Generic[P_of, R_co]):
 
     def check_free(self, **options: Any) -> None:
         """Refuse options of `act` that the tool has parameters for: nobody could tell for which of the two a value is meant."""
-        check_free(self.signature, {name: each for name, each in options.items() if name not in self.takes}, self.name)
+        given = {name: each for name, each in options.items() if each is not None and name not in self.takes}
+        if given:
+            check_free(self.signature, given, self.name)
 
     def call(self, fn: Callable[..., Any], args: Mapping[str, Any], **handed: Any) -> Any:
         """Call the tool's function, its probe or its undo with arguments by name and what the ledger hands in."""
+        if fn is self.fn and self._is_plain:  # mostly: each of its arguments can be given by name
+            return fn(**args, **{name: value for name, value in handed.items() if name in self.takes})
         signature = self.signature if fn is self.fn else inspect.signature(fn)
         positional, named = _spread(signature, args)
         wanted = {name: value for name, value in handed.items() if takes_by_name(signature, name)}

@@ -41,16 +41,10 @@ UNASKED: Approval = (None, None)
 def act(
     driving: Driving, branch: Branch, tool: Tool, args: dict[str, Any], approve: Approval = UNASKED,
     undoes: EffectRecord | None = None, about: tuple[str, ...] = (),
-) -> Steps[Any]:  # fmt: skip
-    """Do something outside, once, whatever crashes; gives what it gave."""
-    return run_replay.given((yield from carry_out(driving, branch, tool, args, approve, undoes, about)))
-
-
-def carry_out(
-    driving: Driving, branch: Branch, tool: Tool, args: dict[str, Any], approve: Approval = UNASKED,
-    undoes: EffectRecord | None = None, about: tuple[str, ...] = (),
 ) -> Steps[EffectRecord]:  # fmt: skip
-    """`act`, with the effect itself for an answer: settled, whatever became of it."""
+    """Do something outside, once, whatever crashes. Gives the effect, settled, whatever became of it; `run_replay.given` has its
+    result.
+    """
     if driving.hold.refusals:
         yield from hold_up(driving)
     if tool.kind is ToolKind.READ:
@@ -124,13 +118,14 @@ def _permitted(
     within: Duration | None,
 ) -> Steps[EffectRecord | Intent]:  # fmt: skip
     """The intent as it stands when a guard or a person has said what there is to say: withdrawn, if that is no."""
-    if asked is None:
-        return (yield from _unforgotten(driving, found or intent))
-    planned = found or (yield from driving.acting.plan(intent))
-    if isinstance(asked, Refuse):
-        return (yield from driving.acting.withdraw(planned, asked.reason, "a guard"))
-    approved = yield from _approved(driving, branch, planned, asked, within)
-    return (yield from _unforgotten(driving, approved))
+    meant: EffectRecord | Intent = found or intent
+    if asked is not None:
+        planned = found or (yield from driving.acting.plan(intent))
+        if isinstance(asked, Refuse):
+            return (yield from driving.acting.withdraw(planned, asked.reason, "a guard"))
+        meant = yield from _approved(driving, branch, planned, asked, within)
+    known_seq = driving.hold.lease.known_seq
+    return meant if known_seq is None else (yield from _unforgotten(driving, meant, known_seq))
 
 
 def _approved(
@@ -144,12 +139,11 @@ def _approved(
     return (yield from driving.acting.move("withdraw", approvals.refuse, record, approval, driving.core.epoch))
 
 
-def _unforgotten(driving: Driving, meant: EffectRecord | Intent) -> Steps[EffectRecord | Intent]:
-    """An effect that may be sent now; after a restore, if its tool can be asked or is unsafe, in doubt: it may have been sent and
-    forgotten. Its sender in what was lost is taken to be gone: a restore presumes it.
+def _unforgotten(driving: Driving, meant: EffectRecord | Intent, known_seq: int) -> Steps[EffectRecord | Intent]:
+    """An effect that may be sent now, after a restore: in doubt, if its tool can be asked or is unsafe, because it may have been
+    sent and forgotten. Its sender in what was lost is taken to be gone: a restore presumes it.
     """
-    known_seq = driving.hold.lease.known_seq
-    if known_seq is None or not _may_be_forgotten(driving, meant):
+    if not _may_be_forgotten(driving, meant):
         return meant
     if isinstance(meant, EffectRecord) and meant.state is not EffectState.PLANNED:
         return meant

@@ -128,7 +128,7 @@ def begin_effect(
     if mine is not None and (mine.tool, mine.digest) == (tool.name, digest_of(tool.name, args)):
         return request.reached(Next.SEND, mine)
     key = outward.key_at(request.driving, request.branch.next_place(0), tool.name, digest_of(tool.name, args))
-    made = outward.carry_out(request.driving, request.branch, tool, args, approve, None, about)
+    made = outward.act(request.driving, request.branch, tool, args, approve, None, about)
     return request.reach(made, lambda: find(request.tx, request.stream, key))
 
 

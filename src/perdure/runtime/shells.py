@@ -129,8 +129,7 @@ class Shell:
             keeping.end(recorded=recorded)
 
     def _read(self, command: Read) -> Any:
-        verb, args, kwargs = command
-        return self.caller.read(verb, *args, **kwargs)
+        return self.caller.read(command.verb, *command.args, **command.kwargs)
 
     def _consult(self, command: Consult) -> CallOutcome:
         function, args, kwargs, seconds = command.function, command.args, command.kwargs, command.seconds
@@ -204,10 +203,9 @@ class RunShell(Shell):
         return result
 
     def _read(self, command: Read) -> Any:
-        verb, args, kwargs = command
         self._hold.activity.begin()
         try:
-            return self.caller.read(verb, *args, **kwargs)
+            return self.caller.read(command.verb, *command.args, **command.kwargs)
         except Unavailable as trouble:
             raise self._hold.troubled(trouble) from None
         finally:
@@ -303,8 +301,7 @@ class AsyncShell:
             keeping.end(recorded=recorded)
 
     async def _read(self, command: Read) -> Any:
-        verb, args, kwargs = command
-        return await self.caller.read(verb, *args, **kwargs)
+        return await self.caller.read(command.verb, *command.args, **command.kwargs)
 
     async def _consult(self, command: Consult) -> CallOutcome:
         function, args, kwargs, seconds = command.function, command.args, command.kwargs, command.seconds
@@ -321,8 +318,8 @@ class AsyncShell:
         try:
             if isinstance(command, CallIsolated):
                 return CallOutcome(await isolating.acall(*command, liveness))
-            function, is_async, seconds, late = command
-            return CallOutcome(await invoking.acall(function, seconds, late, liveness, is_async=is_async))
+            call = invoking.acall(command.function, command.seconds, command.late, liveness, is_async=command.is_async)
+            return CallOutcome(await call)
         except BaseException as error:  # noqa: BLE001 - the engine judges it by what its tool declared
             return CallOutcome(None, error)
 
@@ -379,10 +376,9 @@ class AsyncRunShell(AsyncShell):
         return result
 
     async def _read(self, command: Read) -> Any:
-        verb, args, kwargs = command
         self._hold.activity.begin()
         try:
-            return await self.caller.read(verb, *args, **kwargs)
+            return await self.caller.read(command.verb, *command.args, **command.kwargs)
         except Unavailable as trouble:
             raise self._hold.troubled(trouble) from None
         finally:

@@ -139,7 +139,8 @@ def _undo(driving: Driving, branch: Branch, record: EffectRecord) -> Steps[None]
         if under_way is not None:
             yield from suspend(driving, LANDING, under_way.until_us)
     try:
-        yield from act(driving, branch, tool.undo, run_replay.undo_args(tool.undo, record), undoes=record)
+        undo = yield from act(driving, branch, tool.undo, run_replay.undo_args(tool.undo, record), undoes=record)
+        run_replay.given(undo)
     except Failed as error:
         hint = "mend what failed, then `perdure unpark` the run, which tries the undo again; or undo it by hand and `perdure "
         hint += "cancel` the run, twice if it is parked once more: that ends it as it is"

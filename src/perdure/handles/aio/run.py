@@ -211,7 +211,8 @@ class AsyncRun(DrivenFacts):
         if approve is not None:
             check_question(approve, "approve")
         given, asked = found.bind(args, kwargs), (approve, approve_within)
-        return await self._shell.run(outward.act(self._driving, self._here(), found, given, asked, about=named(about)))
+        acting = outward.act(self._driving, self._here(), found, given, asked, about=named(about))
+        return run_replay.given(await self._shell.run(acting))
 
     async def respond(
         self,

@@ -212,7 +212,8 @@ class Run(DrivenFacts):
         if approve is not None:
             check_question(approve, "approve")
         given, asked = found.bind(args, kwargs), (approve, approve_within)
-        return self._shell.run(outward.act(self._driving, self._here(), found, given, asked, about=named(about)))
+        acting = outward.act(self._driving, self._here(), found, given, asked, about=named(about))
+        return run_replay.given(self._shell.run(acting))
 
     def respond(
         self,

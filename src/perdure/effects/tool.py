@@ -75,7 +75,7 @@ class Tool(Generic[P_of, R_co]):
         # To a step nothing is handed in: its key is an argument.
         handed = HANDED_IN if kind is not ToolKind.READ else ()
         self.takes = frozenset(name for name in handed if takes_by_name(self.signature, name))
-        self._is_plain = all(takes_by_name(self.signature, name) for name in self.signature.parameters)
+        self._plain = _plain_parameters(self.signature, self.takes)
         update_wrapper(self, fn)
 
     def __call__(self, *args: P_of.args, **kwargs: P_of.kwargs) -> R_co:
@@ -87,6 +87,8 @@ class Tool(Generic[P_of, R_co]):
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments by name, defaults left out. Invalid names what does not fit the function."""
+        if not kwargs and self._plain is not None and len(args) == len(self._plain):
+            return dict(zip(self._plain, args, strict=True))
         handed = dict.fromkeys(self.takes, "")
         for name in sorted(self.takes & kwargs.keys()):
             raise Invalid(f"{self.name}: {name} is handed in by the ledger", path=f"args.{name}", hint="leave it out")
@@ -108,7 +110,7 @@ class Tool(Generic[P_of, R_co]):
 
     def call(self, fn: Callable[..., Any], args: Mapping[str, Any], **handed: Any) -> Any:
         """Call the tool's function, its probe or its undo with arguments by name and what the ledger hands in."""
-        if fn is self.fn and self._is_plain:  # mostly: each of its arguments can be given by name
+        if fn is self.fn and self._plain is not None:
             return fn(**args, **{name: value for name, value in handed.items() if name in self.takes})
         signature = self.signature if fn is self.fn else inspect.signature(fn)
         positional, named = _spread(signature, args)
@@ -118,6 +120,18 @@ class Tool(Generic[P_of, R_co]):
     def named(self, **args: Any) -> Any:
         """The bare function, with arguments as `bind` gives them."""
         return self.call(self.fn, args)
+
+
+def _plain_parameters(signature: inspect.Signature, handed: frozenset[str]) -> list[str] | None:
+    """The parameters of an ordinary function, each of which can be given by its place and by its name: those that are handed in
+    come last. None for any other function, whose arguments take a longer way.
+    """
+    kinds = {name: each.kind for name, each in signature.parameters.items()}
+    plain = [name for name in kinds if name not in handed]
+    is_ordinary = plain == [*kinds][: len(plain)] and all(
+        kinds[name] is inspect.Parameter.POSITIONAL_OR_KEYWORD for name in plain
+    )
+    return plain if is_ordinary else None
 
 
 def _spread(signature: inspect.Signature, args: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:

@@ -55,7 +55,7 @@ class Observer(Protocol):
 
 
 class Job(msgspec.Struct, eq=False):
-    """One verb to be run in a transaction of its own, though it may share a commit. Made by C: there is one for each write."""
+    """One verb to be run in a transaction of its own, though it may share a commit."""
 
     verb: Callable[..., Any]
     args: tuple[Any, ...]

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from perdure.effects import approvals, ledger, settling
-from perdure.effects.batch import BatchCall, next_free, nothing_next
-from perdure.effects.commands import CallFunction, Pause, Steps, Write, write
+from perdure.effects.batch import BatchCall, next_free
+from perdure.effects.commands import CallFunction, Pause, Read, Steps, Write, write
 from perdure.effects.composed import answering, for_call
 from perdure.effects.intents import guarded, key_of_call
 from perdure.effects.ledger import Intent, Outcome, error_of
@@ -143,7 +143,7 @@ class Acting(Sending):
     # -- to its end ------------------------------------------------------------------------------------------------------------
 
     def conclude(
-        self, tool: Tool | None, record: EffectRecord, *, mine: bool, then: Then = nothing_next
+        self, tool: Tool | None, record: EffectRecord, *, mine: bool, then: Then | None = None
     ) -> Steps[EffectRecord]:
         """Carry an effect on until it is settled. mine: it was dispatched by this call and is to be sent.
 
@@ -200,7 +200,7 @@ class Acting(Sending):
         elsewhere = holder != here.holder and not dead
         if record.epoch != here.epoch:
             said = FORGOTTEN
-        elif not self._in_run and (sending or (elsewhere and (yield from self._read(presence.is_alive, holder)))):
+        elif not self._in_run and (sending or (elsewhere and (yield Read(presence.is_alive, (holder,))))):
             raise Conflict(
                 f"effect {record.id} is being sent by {holder}", path="effect", state="dispatched", holder=holder
             )
@@ -210,7 +210,7 @@ class Acting(Sending):
 
     def _settle(self, tool: Tool | None, record: EffectRecord) -> Steps[tuple[EffectRecord, bool]]:
         """Do what the tool's rule says. Returns the effect, and whether it is to be sent again now."""
-        now_us = yield from self._read(store_now)
+        now_us = yield Read(store_now)
         advice = settling.advise(record, now_us, can_probe=tool is not None and tool.probe is not None)
         if advice.action is Action.AGAIN and tool is not None:
             return (yield from self._again(tool, record))
@@ -229,7 +229,7 @@ class Acting(Sending):
         except Stale:
             raise
         except Conflict:
-            return (yield from self._read(ledger.effect, self._stream, record.seq)), False
+            return (yield Read(ledger.effect, (self._stream, record.seq))), False
 
     def _give_up(self, record: EffectRecord, advice: Advice) -> Steps[EffectRecord]:
         error = record.error or EffectError("Failed", advice.reason)
@@ -239,7 +239,7 @@ class Acting(Sending):
     def _probe(self, tool: Tool, record: EffectRecord) -> Steps[EffectRecord]:
         """Ask the other side, after the proof that its caller is dead, if there is one."""
         record = yield from self._quieted(record)
-        asked_us = yield from self._read(store_now)
+        asked_us = yield Read(store_now)
         verdict = yield from self.ask_probe(tool, record)
         return (yield from self.judge_probe(record, verdict, asked_us))
 
@@ -275,7 +275,7 @@ class Acting(Sending):
         given_up = record.state is EffectState.FAILED
         if given_up:
             record = yield from self._quieted(record)
-        now_us = yield from self._read(store_now)
+        now_us = yield Read(store_now)
         if self._here.in_flight.has_attempt(self._stream.id, record.seq, record.attempt):
             return settling.look_again(record, now_us, "its caller may still send it")
         return settling.until_landed(record, now_us) if given_up else None
@@ -306,7 +306,7 @@ class Acting(Sending):
 
     def _wait_until(self, record: EffectRecord, advice: Advice) -> Steps[None]:
         assert advice.until_us is not None
-        left = (advice.until_us - (yield from self._read(store_now))) / SECOND_US
+        left = (advice.until_us - (yield Read(store_now))) / SECOND_US
         if self._in_run or left > PATIENCE_SECONDS or not self._here.clock_moves:
             raise in_doubt(record, advice)  # a run rests meanwhile, and nobody holds it
         yield Pause(max(left, 0.001), watched=False)
@@ -352,7 +352,7 @@ class AskingModel(Acting):
         raise self._raised
 
     def _send(
-        self, tool: Tool, record: EffectRecord, then: Then = nothing_next
+        self, tool: Tool, record: EffectRecord, then: Then | None = None
     ) -> Steps[tuple[EffectRecord, BaseException | None]]:
         record, self._raised = yield from super()._send(tool, record, then)
         return record, self._raised

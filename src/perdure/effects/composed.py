@@ -44,12 +44,12 @@ def answering(verb: Ends[P]) -> Ends[P]:
     return answer
 
 
-def of(known: EffectRecord, verb: Ends[P]) -> Ends[P]:
-    """A verb about an attempt that this process made, unless the database has lost it since: then Stale."""
+def about_attempt(made: EffectRecord, verb: Callable[Concatenate[Tx, Stream, int, int, P], EffectRecord]) -> Ends[P]:
+    """A verb about an attempt that this process made. Stale if the database has lost it since."""
 
     def kept(tx: Tx, stream: Stream, *args: P.args, **kwargs: P.kwargs) -> EffectRecord:
-        ledger.check_kept(tx, stream, known)
-        return verb(tx, stream, *args, **kwargs)
+        ledger.check_kept(tx, stream, made)
+        return verb(tx, stream, made.seq, made.attempt, *args, **kwargs)
 
     return kept
 
@@ -123,9 +123,9 @@ def end_begun(
     tx: Tx, stream: Stream, known: EffectRecord, outcome: Outcome, prepared: checkpoints.Prepared | None = None
 ) -> EffectRecord:
     """The caller who began an effect says what came of it: an error, or a result. prepared: the state after it, saved with it."""
-    ending = of(known, ledger.commit if outcome.error is None else ledger.fail)
+    ending = about_attempt(known, ledger.commit if outcome.error is None else ledger.fail)
     ending = answering(ending) if prepared is None else checkpointing(prepared, ending)
-    return ending(tx, stream, known.seq, known.attempt, outcome)
+    return ending(tx, stream, outcome)
 
 
 def checkpointing(prepared: checkpoints.Prepared, verb: Ends[P]) -> Ends[P]:

@@ -15,7 +15,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
 import msgspec
 
 from perdure.effects import approvals, ledger, settling
-from perdure.effects.batch import BatchCall, nothing_next
+from perdure.effects.batch import BatchCall
 from perdure.effects.commands import (
     CHECK_LEASE,
     Await,
@@ -26,12 +26,11 @@ from perdure.effects.commands import (
     Ending,
     Overdue,
     Pause,
-    Read,
     Steps,
     Write,
     write,
 )
-from perdure.effects.composed import Ends, answering, arriving, beginning, followed_by, for_call, of
+from perdure.effects.composed import Ends, about_attempt, answering, arriving, beginning, followed_by, for_call
 from perdure.effects.kept_results import Keeps, keep_trying
 from perdure.effects.ledger import Intent, Outcome, Sender, error_of
 from perdure.effects.outcomes import backoff_seconds, is_quiet, said_late, says_no, says_unsent, unkept, unsent
@@ -46,7 +45,6 @@ from perdure.stores.in_flight import Attempt, InFlight
 from perdure.stores.liveness import Liveness
 from perdure.stores.revocable import RevocableVerb
 from perdure.stores.rollback_guard import Dispatch, RollbackGuard
-from perdure.stores.store import Reads
 from perdure.stores.tool_limits import Slots
 from perdure.stores.tx import Tx
 
@@ -132,14 +130,10 @@ class Sending:
         reach(f"effect.{arrow}.after")
         return result
 
-    def _read(self, verb: Callable[Concatenate[Reads, P], T], *args: P.args, **kwargs: P.kwargs) -> Steps[T]:
-        assert not kwargs
-        return (yield Read(verb, args))
-
     def _doubt(
         self, record: EffectRecord, said: EffectError, *, quiet: bool, epoch: int | None = None
     ) -> Steps[EffectRecord]:
-        return self.move("doubt", of(record, ledger.doubt), record.seq, record.attempt, said, quiet=quiet, epoch=epoch)
+        return self.move("doubt", about_attempt(record, ledger.doubt), said, quiet=quiet, epoch=epoch)
 
     # -- dispatch --------------------------------------------------------------------------------------------------------------
 
@@ -212,7 +206,7 @@ class Sending:
     # -- the call --------------------------------------------------------------------------------------------------------------
 
     def _send(
-        self, tool: Tool, record: EffectRecord, then: Then = nothing_next
+        self, tool: Tool, record: EffectRecord, then: Then | None = None
     ) -> Steps[tuple[EffectRecord, BaseException | None]]:
         """Call the tool, and record what became of it; gives what it raised, too."""
         flight = Attempt(self._here.in_flight, (self._stream.id, record.seq, record.attempt))
@@ -222,19 +216,13 @@ class Sending:
             came = yield self._call(tool, record, flight)
             if came.error is None or is_quiet(came.error):
                 self._give_slot(tool)  # else the call gives it back when it returns, however late that is
-            if came.error is not None:
+            if came.error is None:
+                reach("effect.call.after")
+            else:
                 flight.goes_on = not is_quiet(came.error)
-                return (yield from self._went_wrong(tool, record, came.error, then)), came.error
-            reach("effect.call.after")
-            return (yield from self._happened(tool, record, came.result, then)), None
+            return (yield from self.record_outcome(tool, record, came, then)), came.error
         finally:
             flight.recorded()
-
-    def record_outcome(self, tool: Tool, record: EffectRecord, came: CallOutcome) -> Steps[EffectRecord]:
-        """Record what came of a call that was made elsewhere, by a worker on the other side of a wire."""
-        if came.error is not None:
-            return (yield from self._went_wrong(tool, record, came.error, nothing_next))
-        return (yield from self._happened(tool, record, came.result, nothing_next))
 
     def _ready(self, tool: Tool, record: EffectRecord) -> Steps[None]:
         """The lease once more, right before the call. If it is stopped here, nothing was sent: that is said, without a lease."""
@@ -245,9 +233,7 @@ class Sending:
         except BaseException as error:
             self._give_slot(tool)
             with suppress(Error):  # the store is away: it is found out later
-                yield from self._say(
-                    Write(arriving(of(record, ledger.unsent)), (record.seq, record.attempt, unsent(error)))
-                )
+                yield from self._say(Write(arriving(about_attempt(record, ledger.unsent)), (unsent(error),)))
             raise
 
     def _call(self, tool: Tool, record: EffectRecord, flight: Attempt) -> Command:
@@ -264,8 +250,8 @@ class Sending:
         """A call comes back after it was left behind: it settles its own doubt, if nothing else has."""
         self._give_slot(tool)
         verb, said = said_late(tool, result, error)
-        about = (self._stream, record.seq, record.attempt, said)
-        write = partial(self._here.write, arriving(of(record, verb)), *about, actor=self._actor, tenant=self._tenant)
+        arrive = arriving(about_attempt(record, verb))
+        write = partial(self._here.write, arrive, self._stream, said, actor=self._actor, tenant=self._tenant)
         try:
             keep_trying(self._here, write, record.id)
         except Error as lost:  # the store was closed meanwhile, or was away for too long: the doubt stays
@@ -294,10 +280,12 @@ class Sending:
 
     # -- what became of it -----------------------------------------------------------------------------------------------------
 
-    def _end(self, then: Then, arrow: str, verb: Ends[P], *args: P.args, **kwargs: P.kwargs) -> Steps[EffectRecord]:
+    def _end(
+        self, then: Then | None, arrow: str, verb: Ends[P], *args: P.args, **kwargs: P.kwargs
+    ) -> Steps[EffectRecord]:
         """Follow an arrow that ends an effect; what comes next is dispatched in the same commit, if it can be sent at once."""
-        following = then()
-        if following is None or following.record is None or not self._try_slot(following.sends):
+        following = None if then is None else then()
+        if then is None or following is None or following.record is None or not self._try_slot(following.sends):
             return (yield from self.move(arrow, answering(verb), *args, **kwargs))
         after = following.record.seq
         ending = followed_by(after, self.sender, lambda: then() is not None, verb)
@@ -318,32 +306,32 @@ class Sending:
             raise
         return record
 
-    def _happened(self, tool: Tool, record: EffectRecord, result: Any, then: Then) -> Steps[EffectRecord]:
-        try:
-            return (yield from self._end(then, "commit", ledger.commit_own, record, Outcome(result)))
-        except Stale:
-            yield from self.record_late(tool, record, CallOutcome(result))
-            raise
-        except Invalid as error:  # it happened, and its result cannot be kept: it must not happen again
-            kept = unkept(result, error)
-            return (
-                yield from self.move("commit", answering(of(record, ledger.commit)), record.seq, record.attempt, kept)
-            )
+    def record_outcome(
+        self, tool: Tool, record: EffectRecord, came: CallOutcome, then: Then | None = None
+    ) -> Steps[EffectRecord]:
+        """Record what came of the call of an attempt; a worker on the other side of a wire may have made it.
 
-    def _went_wrong(self, tool: Tool, record: EffectRecord, error: BaseException, then: Then) -> Steps[EffectRecord]:
-        """Record what a tool raised; without the lease too, if that was lost meanwhile."""
+        then: as for `conclude`. A caller that has lost its lease says it without, and gets Stale.
+        """
         try:
-            return (yield from self._judged(tool, record, error, then))
+            if came.error is not None:
+                return (yield from self._judged(tool, record, came.error, then))
+            return (yield from self._end(then, "commit", ledger.commit_own, record, Outcome(came.result)))
         except Stale:
-            yield from self.record_late(tool, record, CallOutcome(None, error))
+            yield from self.record_late(tool, record, came)
             raise
+        except Invalid as error:
+            if came.error is not None:
+                raise
+            kept = unkept(came.result, error)  # it happened, and its result cannot be kept: it must not happen again
+            return (yield from self.move("commit", answering(about_attempt(record, ledger.commit)), kept))
 
     def record_late(self, tool: Tool, record: EffectRecord, came: CallOutcome) -> Steps[None]:
         """`record_outcome` by a caller that may have lost its lease: the outcome is a fact, and settles its own doubt, if
         nothing else has. Said under the lease if that holds, else without it.
         """
         verb, said = said_late(tool, came.result, came.error)
-        return self._say(Write(arriving(of(record, verb)), (record.seq, record.attempt, said), keep=True))
+        return self._say(Write(arriving(about_attempt(record, verb)), (said,), keep=True))
 
     def _say(self, write: Write) -> Generator[Command, Any, None]:
         try:
@@ -351,12 +339,11 @@ class Sending:
         except Stale:
             yield msgspec.structs.replace(write, fenced=False)
 
-    def _judged(self, tool: Tool, record: EffectRecord, error: BaseException, then: Then) -> Steps[EffectRecord]:
+    def _judged(self, tool: Tool, record: EffectRecord, error: BaseException, then: Then | None) -> Steps[EffectRecord]:
         """A clear no is a failure; Unavailable says that nothing was sent; anything else is doubt (docs/decisions/0006)."""
         if says_no(tool, error):
-            verb = of(record, ledger.fail_quiet if record.doubtful else ledger.fail)
-            outcome = Outcome(error=error_of(error))
-            return (yield from self._end(then, "fail", verb, record.seq, record.attempt, outcome))
+            verb = about_attempt(record, ledger.fail_quiet if record.doubtful else ledger.fail)
+            return (yield from self._end(then, "fail", verb, Outcome(error=error_of(error))))
         if says_unsent(error):
             return (yield from self._not_sent(tool, record, error))
         said = EffectError(settling.OVERDUE, str(error)) if isinstance(error, Overdue) else error_of(error)
@@ -376,9 +363,8 @@ class Sending:
         if record.doubtful:
             return (yield from self._doubt(record, error_of(error), quiet=True))
         if record.failures > tool.rule.retries:
-            verb = answering(of(record, ledger.fail_quiet))
-            return (yield from self.move("fail", verb, record.seq, record.attempt, outcome))
-        planned = yield from self.move("absent", of(record, ledger.absent), record.seq, record.attempt, outcome)
+            return (yield from self.move("fail", answering(about_attempt(record, ledger.fail_quiet)), outcome))
+        planned = yield from self.move("absent", about_attempt(record, ledger.absent), outcome)
         yield Pause(backoff_seconds(tool.backoff, record.failures, error))
         return planned
 

@@ -14,7 +14,7 @@ import msgspec
 
 from perdure.effects import approvals, ledger
 from perdure.effects.acting import FORGOTTEN, STRAYED
-from perdure.effects.batch import BatchCall, calls_in, keep_and_plan, mean, next_free, nothing_next, tools_by_name
+from perdure.effects.batch import BatchCall, calls_in, keep_and_plan, mean, next_free, tools_by_name
 from perdure.effects.commands import Read, Steps, Write, write
 from perdure.effects.consulting import Known
 from perdure.effects.ledger import Intent, error_of
@@ -166,7 +166,7 @@ def _may_be_forgotten(driving: Driving, meant: EffectRecord | Intent) -> bool:
 
 def conclude(
     driving: Driving, branch: Branch, tool: Tool | None, found: EffectRecord | Intent, *, mine: bool = False,
-    then: Then = nothing_next,
+    then: Then | None = None,
 ) -> Steps[EffectRecord]:  # fmt: skip
     """Carry it to its end; the run waits while only a person, or a later time, can settle it."""
     hold, place = driving.hold, found.place or ""

@@ -18,7 +18,7 @@ from perdure.effects.composed import answering, for_call
 from perdure.effects.intents import guarded, key_of_call
 from perdure.effects.ledger import Intent, Outcome, error_of
 from perdure.effects.outcomes import backoff_seconds, gone_silent, in_doubt, kept, outcome_of
-from perdure.effects.sending import Sending, Then
+from perdure.effects.sending import NextCall, Sending
 from perdure.effects.settling import Action, Advice
 from perdure.effects.tool import Refuse, RequireApproval, Tool
 from perdure.errors import Conflict, Failed, InDoubt, Stale
@@ -143,7 +143,7 @@ class Acting(Sending):
     # -- to its end ------------------------------------------------------------------------------------------------------------
 
     def conclude(
-        self, tool: Tool | None, record: EffectRecord, *, mine: bool, then: Then | None = None
+        self, tool: Tool | None, record: EffectRecord, *, mine: bool, then: NextCall | None = None
     ) -> Steps[EffectRecord]:
         """Carry an effect on until it is settled. mine: it was dispatched by this call and is to be sent.
 
@@ -352,7 +352,7 @@ class AskingModel(Acting):
         raise self._raised
 
     def _send(
-        self, tool: Tool, record: EffectRecord, then: Then | None = None
+        self, tool: Tool, record: EffectRecord, then: NextCall | None = None
     ) -> Steps[tuple[EffectRecord, BaseException | None]]:
         record, self._raised = yield from super()._send(tool, record, then)
         return record, self._raised

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 P = ParamSpec("P")
-Late: TypeAlias = Callable[[Any, BaseException | None], None]
+LateOutcome: TypeAlias = Callable[[Any, BaseException | None], None]
 
 
 class Write(msgspec.Struct, frozen=True):
@@ -61,7 +61,7 @@ class CallFunction(msgspec.Struct, frozen=True):
     function: Callable[[], Any]
     is_async: bool
     seconds: float | None = None
-    late: Late | None = None
+    late: LateOutcome | None = None
 
 
 class CallIsolated(NamedTuple):
@@ -111,11 +111,11 @@ class CallProgram(NamedTuple):
 
 
 class DriveRun(NamedTuple):
-    """Drive a claimed run by its agent. Gives its `Drive`. see: makes what the agent's function gets."""
+    """Drive a claimed run by its agent. Gives its `Drive`. run_for: makes what the agent's function gets."""
 
     agent: Any
     lease: Any
-    see: Callable[..., Any]
+    run_for: Callable[..., Any]
     record: Any
 
 

@@ -25,10 +25,10 @@ from perdure.stores.tx import Tx
 
 T = TypeVar("T")
 P = ParamSpec("P")
-Ends = Callable[Concatenate[Tx, Stream, P], EffectRecord]
+EndingVerb = Callable[Concatenate[Tx, Stream, P], EffectRecord]
 
 
-def answering(verb: Ends[P]) -> Ends[P]:
+def answering(verb: EndingVerb[P]) -> EndingVerb[P]:
     """A verb that ends an effect; the call that the effect was made for gets its result turn in this commit."""
 
     def answer(tx: Tx, stream: Stream, *args: P.args, **kwargs: P.kwargs) -> EffectRecord:
@@ -44,7 +44,9 @@ def answering(verb: Ends[P]) -> Ends[P]:
     return answer
 
 
-def about_attempt(made: EffectRecord, verb: Callable[Concatenate[Tx, Stream, int, int, P], EffectRecord]) -> Ends[P]:
+def about_attempt(
+    made: EffectRecord, verb: Callable[Concatenate[Tx, Stream, int, int, P], EffectRecord]
+) -> EndingVerb[P]:
     """A verb about an attempt that this process made. Stale if the database has lost it since."""
 
     def kept(tx: Tx, stream: Stream, *args: P.args, **kwargs: P.kwargs) -> EffectRecord:
@@ -55,7 +57,7 @@ def about_attempt(made: EffectRecord, verb: Callable[Concatenate[Tx, Stream, int
 
 
 def followed_by(
-    after: int, sender: Sender, may_begin: Callable[[], bool], verb: Ends[P]
+    after: int, sender: Sender, may_begin: Callable[[], bool], verb: EndingVerb[P]
 ) -> Callable[Concatenate[Tx, Stream, P], tuple[EffectRecord, EffectRecord]]:
     """A verb that ends an effect and, in the same commit, the dispatch of the one that is planned next.
 
@@ -73,7 +75,7 @@ def followed_by(
     return end_and_dispatch
 
 
-def beginning(
+def unless_stopped(
     check: Callable[[], None], verb: Callable[Concatenate[Tx, Stream, P], T]
 ) -> Callable[Concatenate[Tx, Stream, P], T]:
     """A verb that dispatches what was not sent yet. Raises what `check` does, and nothing is written, if nothing more is to
@@ -107,7 +109,7 @@ def made_anew(tx: Tx, stream: Stream, intent: Intent) -> Intent:
     return msgspec.structs.replace(intent, key=f"{intent.key}@{calls.maker_of(tx, stream, intent.call)}")
 
 
-def arriving(verb: Ends[P]) -> Ends[P]:
+def arriving(verb: EndingVerb[P]) -> EndingVerb[P]:
     """An answer that comes without a lease: late, or from a caller who lost it. A run that waits for it is woken."""
 
     def arrive(tx: Tx, stream: Stream, *args: P.args, **kwargs: P.kwargs) -> EffectRecord:
@@ -128,7 +130,7 @@ def end_begun(
     return ending(tx, stream, outcome)
 
 
-def checkpointing(prepared: checkpoints.Prepared, verb: Ends[P]) -> Ends[P]:
+def checkpointing(prepared: checkpoints.Prepared, verb: EndingVerb[P]) -> EndingVerb[P]:
     """A verb that ends an effect, with a checkpoint: what was done, and the state after it, stand or fall together."""
 
     def end_and_save(tx: Tx, stream: Stream, *args: P.args, **kwargs: P.kwargs) -> EffectRecord:

@@ -18,17 +18,17 @@ PAUSES = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0)  # seconds between attempts to record a
 log = logging.getLogger("perdure.effects")
 
 
-class Keeps(Protocol):
+class ResultKeeper(Protocol):
     """The duties of an open store: for how long results are kept, and since when each one is that is kept now."""
 
     keep_seconds: float
     kept_since: list[float]
 
 
-class Keeping:
+class KeptResult:
     """One result that could not be recorded at once: it is tried again for `keep` seconds of its store, and the log says so."""
 
-    def __init__(self, core: Keeps, where: str) -> None:
+    def __init__(self, core: ResultKeeper, where: str) -> None:
         self._where = where
         self._all = core.kept_since
         self._since = time.monotonic()
@@ -59,18 +59,20 @@ class Keeping:
             log.error("a result in %s was not recorded within %.0f s, and is kept no longer", self._where, seconds)
 
 
-def keep_trying(core: Keeps, write: Callable[[], T], where: str, pause: Callable[[float], object] = time.sleep) -> T:
+def keep_trying(
+    core: ResultKeeper, write: Callable[[], T], where: str, pause: Callable[[float], object] = time.sleep
+) -> T:
     """Record what this process alone knows: while the store is away or full, it is kept and tried again. Safe to repeat:
     the same outcome of the same attempt, and the same step, are recorded once.
     """
-    keeping: Keeping | None = None
+    keeping: KeptResult | None = None
     recorded = False
     try:
         while True:
             try:
                 result = write()
             except Unavailable as error:
-                keeping = keeping or Keeping(core, where)
+                keeping = keeping or KeptResult(core, where)
                 seconds = keeping.pause_after(error)
             else:
                 recorded = True

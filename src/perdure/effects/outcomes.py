@@ -27,10 +27,10 @@ _NOT_TOOLS = (
     "perdure.effects.sending", "perdure.handles", "perdure.planes", "perdure.runtime", "perdure.stores",
 )  # fmt: skip
 # A verb about one attempt of an effect: the numbers of both, and what is said of it.
-Says = Callable[[Tx, Stream, int, int, Any], EffectRecord]
+OutcomeVerb = Callable[[Tx, Stream, int, int, Any], EffectRecord]
 
 
-def said_late(tool: Tool, result: Any, error: BaseException | None) -> tuple[Says, Any]:
+def said_late(tool: Tool, result: Any, error: BaseException | None) -> tuple[OutcomeVerb, Any]:
     """The verb for what came of a call when nobody waited for it any more, and what it is told."""
     if error is None:
         return ledger.commit, Outcome(kept(result), by=LATE)

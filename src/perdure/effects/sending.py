@@ -30,8 +30,16 @@ from perdure.effects.commands import (
     Write,
     write,
 )
-from perdure.effects.composed import Ends, about_attempt, answering, arriving, beginning, followed_by, for_call
-from perdure.effects.kept_results import Keeps, keep_trying
+from perdure.effects.composed import (
+    EndingVerb,
+    about_attempt,
+    answering,
+    arriving,
+    followed_by,
+    for_call,
+    unless_stopped,
+)
+from perdure.effects.kept_results import ResultKeeper, keep_trying
 from perdure.effects.ledger import Intent, Outcome, Sender, error_of
 from perdure.effects.outcomes import backoff_seconds, is_quiet, said_late, says_no, says_unsent, unkept, unsent
 from perdure.effects.tool import Guard, Tool
@@ -53,11 +61,11 @@ log = logging.getLogger("perdure.effects")
 T = TypeVar("T")
 P = ParamSpec("P")
 Check: TypeAlias = Callable[[], None]
-Then: TypeAlias = Callable[[], "BatchCall | None"]
+NextCall: TypeAlias = Callable[[], "BatchCall | None"]
 KEPT = frozenset({"commit", "fail", "absent"})  # arrows that say what became of a call: not said, it would be doubt
 
 
-class SendingStore(Keeps, Protocol):
+class SendingStore(ResultKeeper, Protocol):
     """The engine's needs of the open store that it acts in, besides the commands that it yields: `stores.core.Core` has it."""
 
     acts: bool
@@ -148,7 +156,7 @@ class Sending:
             return record, False
         if record.epoch != self.sender.epoch:
             return (yield write(approvals.permitted, record.seq, self.sender.epoch)), False
-        verb = RevocableVerb(beginning(self._going, approvals.dispatch_planned), ledger.take_back, dispatched_here)
+        verb = RevocableVerb(unless_stopped(self._going, approvals.dispatch_planned), ledger.take_back, dispatched_here)
         return (yield from self._announce(tool, record.seq, "dispatch", verb, record.seq, self.sender))
 
     def dispatch_again(self, tool: Tool, record: EffectRecord) -> Steps[tuple[EffectRecord, bool]]:
@@ -158,7 +166,7 @@ class Sending:
 
     def dispatch_new(self, tool: Tool, intent: Intent) -> Steps[EffectRecord]:
         """Dispatch what is known to be new."""
-        verb = RevocableVerb(beginning(self._going, ledger.dispatch_new), ledger.take_back)
+        verb = RevocableVerb(unless_stopped(self._going, ledger.dispatch_new), ledger.take_back)
         return self._announce(tool, intent.key, "dispatch", verb, intent, self.sender)
 
     def _announce(self, tool: Tool, which: str | int, arrow: str, verb: RevocableVerb[T], *args: Any) -> Steps[T]:
@@ -206,7 +214,7 @@ class Sending:
     # -- the call --------------------------------------------------------------------------------------------------------------
 
     def _send(
-        self, tool: Tool, record: EffectRecord, then: Then | None = None
+        self, tool: Tool, record: EffectRecord, then: NextCall | None = None
     ) -> Steps[tuple[EffectRecord, BaseException | None]]:
         """Call the tool, and record what became of it; gives what it raised, too."""
         flight = Attempt(self._here.in_flight, (self._stream.id, record.seq, record.attempt))
@@ -281,7 +289,7 @@ class Sending:
     # -- what became of it -----------------------------------------------------------------------------------------------------
 
     def _end(
-        self, then: Then | None, arrow: str, verb: Ends[P], *args: P.args, **kwargs: P.kwargs
+        self, then: NextCall | None, arrow: str, verb: EndingVerb[P], *args: P.args, **kwargs: P.kwargs
     ) -> Steps[EffectRecord]:
         """Follow an arrow that ends an effect; what comes next is dispatched in the same commit, if it can be sent at once."""
         following = None if then is None else then()
@@ -307,7 +315,7 @@ class Sending:
         return record
 
     def record_outcome(
-        self, tool: Tool, record: EffectRecord, came: CallOutcome, then: Then | None = None
+        self, tool: Tool, record: EffectRecord, came: CallOutcome, then: NextCall | None = None
     ) -> Steps[EffectRecord]:
         """Record what came of the call of an attempt; a worker on the other side of a wire may have made it.
 
@@ -339,7 +347,9 @@ class Sending:
         except Stale:
             yield msgspec.structs.replace(write, fenced=False)
 
-    def _judged(self, tool: Tool, record: EffectRecord, error: BaseException, then: Then | None) -> Steps[EffectRecord]:
+    def _judged(
+        self, tool: Tool, record: EffectRecord, error: BaseException, then: NextCall | None
+    ) -> Steps[EffectRecord]:
         """A clear no is a failure; Unavailable says that nothing was sent; anything else is doubt (docs/decisions/0006)."""
         if says_no(tool, error):
             verb = about_attempt(record, ledger.fail_quiet if record.doubtful else ledger.fail)

@@ -16,10 +16,10 @@ from perdure.effects import approvals, ledger
 from perdure.effects.acting import FORGOTTEN, STRAYED
 from perdure.effects.batch import BatchCall, calls_in, keep_and_plan, mean, next_free, tools_by_name
 from perdure.effects.commands import Read, Steps, Write, write
-from perdure.effects.consulting import Known
+from perdure.effects.consulting import StepFunction
 from perdure.effects.ledger import Intent, error_of
 from perdure.effects.operator_verbs import ask_approval, is_approved
-from perdure.effects.sending import Then
+from perdure.effects.sending import NextCall
 from perdure.effects.settling import Action
 from perdure.effects.tool import Refuse, Tool, digest_of
 from perdure.errors import Failed, InDoubt, Invalid, Refused, Unavailable
@@ -42,8 +42,8 @@ def act(
     driving: Driving, branch: Branch, tool: Tool, args: dict[str, Any], approve: Approval = UNASKED,
     undoes: EffectRecord | None = None, about: tuple[str, ...] = (),
 ) -> Steps[EffectRecord]:  # fmt: skip
-    """Do something outside, once, whatever crashes. Gives the effect, settled, whatever became of it; `run_replay.given` has its
-    result.
+    """Do something outside, once, whatever crashes. Gives the effect, settled, whatever became of it; its result is
+    `run_replay.effect_result`.
     """
     if driving.hold.refusals:
         yield from hold_up(driving)
@@ -166,7 +166,7 @@ def _may_be_forgotten(driving: Driving, meant: EffectRecord | Intent) -> bool:
 
 def conclude(
     driving: Driving, branch: Branch, tool: Tool | None, found: EffectRecord | Intent, *, mine: bool = False,
-    then: Then | None = None,
+    then: NextCall | None = None,
 ) -> Steps[EffectRecord]:  # fmt: skip
     """Carry it to its end; the run waits while only a person, or a later time, can settle it."""
     hold, place = driving.hold, found.place or ""
@@ -203,7 +203,7 @@ def conclude(
 
 
 def respond(
-    driving: Driving, branch: Branch, model: Known, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
+    driving: Driving, branch: Branch, model: StepFunction, args: tuple[Any, ...], kwargs: dict[str, Any],
     tools: Iterable[Callable[..., Any]], pins: Mapping[str, Any],
 ) -> Steps[Reply]:  # fmt: skip
     """Call a model, and carry out the calls that its answer makes, in order and each once."""
@@ -219,13 +219,13 @@ def respond(
         else:
             yield Write(steps.done, done)
 
-    value = yield from step(driving, branch, model, fn, args, kwargs, {"model": pins}, keep)
+    value = yield from step(driving, branch, model, args, kwargs, {"model": pins}, keep)
     batch = batch or _mean(driving, branch, value, tools)
     for at, meant in enumerate(batch):
         if meant.answer is None and meant.reads:
             try:
-                reading = step(driving, branch, driving.known(meant.sends), meant.sends.named, (), dict(meant.args), {})
-                meant.gave((yield from reading))
+                reading = driving.step_function(meant.sends)._replace(fn=meant.sends.named)
+                meant.gave((yield from step(driving, branch, reading, (), dict(meant.args), {})))
             except (Failed, Invalid) as error:
                 meant.failed(error_of(error))
         elif meant.answer is None:
@@ -248,7 +248,7 @@ def _mean(driving: Driving, branch: Branch, value: Any, tools: Iterable[Callable
     return batch
 
 
-def _carry_out(driving: Driving, branch: Branch, meant: BatchCall, then: Then) -> Steps[None]:
+def _carry_out(driving: Driving, branch: Branch, meant: BatchCall, then: NextCall) -> Steps[None]:
     found: EffectRecord | Intent | None = meant.record
     if meant.intent is not None and not meant.mine:
         driving.hold.check_going()
@@ -257,4 +257,4 @@ def _carry_out(driving: Driving, branch: Branch, meant: BatchCall, then: Then) -
     if meant.intent is None and isinstance(found, EffectRecord) and found.state is EffectState.PLANNED:
         found = yield from _asked_before(driving, branch, found, meant.asked)
     meant.record = yield from conclude(driving, branch, meant.sends, found, mine=meant.mine, then=then)
-    meant.settle(run_replay.given)
+    meant.settle(run_replay.effect_result)

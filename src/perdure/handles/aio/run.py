@@ -14,7 +14,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Concatenate, Generic, Self, overload
 
-from perdure.effects.consulting import Known
+from perdure.effects.consulting import StepFunction
 from perdure.effects.intents import named_args
 from perdure.effects.tool import as_tool
 from perdure.errors import Invalid, TimedOut
@@ -33,10 +33,8 @@ from perdure.runtime import cutting, outward, places, run_replay, undoing, waiti
 from perdure.runtime.agent import as_agent
 from perdure.runtime.driving import Driving
 from perdure.runtime.places import Branch, BranchPoint
-from perdure.runtime.placing import known_of, step
+from perdure.runtime.placing import step, step_function
 from perdure.runtime.shells import AsyncRunShell
-
-NOW = Known("run.now", is_async=False)
 
 
 class AsyncRun(DrivenFacts):
@@ -87,8 +85,8 @@ class AsyncRun(DrivenFacts):
         behind in its thread and what it gives is dropped. retries: how often it is tried again, with pauses that grow, unless it
         raised Failed; attempts are not recorded. Both default to what a `read` tool declares.
         """
-        known = known_of(self._driving, fn, timeout, retries)
-        return await self._shell.run(step(self._driving, self._here(), known, fn, args, kwargs, {}))
+        called = step_function(self._driving, fn, timeout, retries)
+        return await self._shell.run(step(self._driving, self._here(), called, args, kwargs, {}))
 
     @overload
     async def model(
@@ -132,8 +130,8 @@ class AsyncRun(DrivenFacts):
         `store.run(…).input_of(step)` reads it back. Messages that grow cost what they grow by. A call that failed keeps the
         digest of its input alone. timeout, retries: as for `step`.
         """
-        known, notes = known_of(self._driving, fn, timeout, retries), {"model": named_args(pins, "pins")}
-        return await self._shell.run(step(self._driving, self._here(), known, fn, args, kwargs, notes))
+        called, notes = step_function(self._driving, fn, timeout, retries), {"model": named_args(pins, "pins")}
+        return await self._shell.run(step(self._driving, self._here(), called, args, kwargs, notes))
 
     async def atomic(self, fn: Callable[[Atomic], R]) -> R:
         """Several verbs on sessions and scopes, as `store.atomic`, in the very commit that records them as a step of this run.
@@ -151,8 +149,8 @@ class AsyncRun(DrivenFacts):
 
     async def now(self) -> datetime:
         """The time, as it was when this place was first reached."""
-        clock = self._driving.core.clocks.now
-        return to_datetime(await self._shell.run(step(self._driving, self._here(), NOW, clock, (), {}, {})))
+        clock = StepFunction(self._driving.core.clocks.now, "run.now", is_async=False)
+        return to_datetime(await self._shell.run(step(self._driving, self._here(), clock, (), {}, {})))
 
     def uuid(self) -> uuid.UUID:
         """A UUID that belongs to this place: the same at every replay. Writes nothing."""
@@ -212,7 +210,7 @@ class AsyncRun(DrivenFacts):
             check_question(approve, "approve")
         given, asked = found.bind(args, kwargs), (approve, approve_within)
         acting = outward.act(self._driving, self._here(), found, given, asked, about=named(about))
-        return run_replay.given(await self._shell.run(acting))
+        return run_replay.effect_result(await self._shell.run(acting))
 
     async def respond(
         self,
@@ -232,8 +230,8 @@ class AsyncRun(DrivenFacts):
         an error for its answer, and the others go on. Tools that only read are steps. Invalid if `calls` is no such list, or a
         call has no id of its own: nothing is sent then. timeout, retries: of the model's call, as for `step`.
         """
-        known, noted = known_of(self._driving, fn, timeout, retries), named_args(pins, "pins")
-        responding = outward.respond(self._driving, self._here(), known, fn, args, kwargs, tools, noted)
+        model, noted = step_function(self._driving, fn, timeout, retries), named_args(pins, "pins")
+        responding = outward.respond(self._driving, self._here(), model, args, kwargs, tools, noted)
         return await self._shell.run(responding)
 
     def saga(self) -> AsyncSaga:
@@ -417,4 +415,4 @@ class AsyncChild(Generic[R_co]):
         """Its result; the parent waits for it. Failed when it failed, and when it was cancelled (`code` says so)."""
         run = self._run
         ended = await run._shell.run(waiting.until_over(run._driving, run._here(), self._wait))
-        return run_replay.told_of(self.id, ended.answer, self._wait.place)
+        return run_replay.child_result(self.id, ended.answer, self._wait.place)

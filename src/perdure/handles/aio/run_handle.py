@@ -104,7 +104,7 @@ class AsyncRunHandle(KnownRunFacts, AsyncEnveloping, Generic[R_co]):
 
     async def _outcome(self, *, waited: bool) -> Any:
         if self._has_stopped:
-            return run_replay.ended_as(self._record)
+            return run_replay.run_result(self._record)
         if self._record.status is RunStatus.WAITING and not waited:
             raise await self._read(untaken.waiting_for, self._record)
         idle = "nobody has taken it: `perdure worker MODULE` drives it, or store.drive does here"

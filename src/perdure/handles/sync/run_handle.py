@@ -105,7 +105,7 @@ class RunHandle(KnownRunFacts, Enveloping, Generic[R_co]):
 
     def _outcome(self, *, waited: bool) -> Any:
         if self._has_stopped:
-            return run_replay.ended_as(self._record)
+            return run_replay.run_result(self._record)
         if self._record.status is RunStatus.WAITING and not waited:
             raise self._read(untaken.waiting_for, self._record)
         idle = "nobody has taken it: `perdure worker MODULE` drives it, or store.drive does here"

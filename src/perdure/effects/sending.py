@@ -92,10 +92,10 @@ class SendingStore(ResultKeeper, Protocol):
 
 
 class Sending:
-    """Sends on one stream.
+    """Sends the effects of one stream.
 
-    in_run: under the lease of a run, whose token is handed to tools. going: raises when nothing more is to be begun, because the
-    run is to end.
+    in_run: it sends under the lease of a run. token: of that lease, handed to tools that ask for it. going: raises when the run
+    is to end, so that nothing more is begun.
     """
 
     __slots__ = ("_actor", "_announced", "_going", "_here", "_in_run", "_stream", "_tenant", "_token")
@@ -146,12 +146,14 @@ class Sending:
     # -- dispatch --------------------------------------------------------------------------------------------------------------
 
     def dispatch(self, tool: Tool, intent: Intent) -> Steps[tuple[EffectRecord, bool]]:
-        """Make the intent durable; whether it was this call that did, so that it must be sent."""
+        """Dispatch an intent, which makes it durable. Gives the effect, and whether this call dispatched it and so must send it."""
         verb = RevocableVerb(for_call(approvals.dispatch_meant), ledger.take_back, dispatched_here)
         return self._announce(tool, intent.key, "dispatch", verb, intent, self.sender)
 
     def dispatch_permitted(self, tool: Tool, record: EffectRecord) -> Steps[tuple[EffectRecord, bool]]:
-        """Dispatch what is planned, if the person who was asked has approved of it; whether it must be sent. Raises Waiting."""
+        """Dispatch a planned effect, if the person who was asked has approved of it. Gives the effect, and whether this call must
+        send it. Raises Waiting while the person has not answered.
+        """
         if record.state is not EffectState.PLANNED:
             return record, False
         if record.epoch != self.sender.epoch:
@@ -160,18 +162,20 @@ class Sending:
         return (yield from self._announce(tool, record.seq, "dispatch", verb, record.seq, self.sender))
 
     def dispatch_again(self, tool: Tool, record: EffectRecord) -> Steps[tuple[EffectRecord, bool]]:
-        """The next attempt at what is in doubt, if it is approved of; whether it is, so that it must be sent."""
+        """Dispatch the next attempt of an effect in doubt, unless a person did not approve of it. Gives the effect, and whether
+        this call must send it.
+        """
         verb = RevocableVerb(approvals.dispatch_again, ledger.take_back, dispatched_here)
         return self._announce(tool, record.seq, "again", verb, record.seq, record.attempt, self.sender)
 
     def dispatch_new(self, tool: Tool, intent: Intent) -> Steps[EffectRecord]:
-        """Dispatch what is known to be new."""
+        """Dispatch an effect that is known to be new."""
         verb = RevocableVerb(unless_stopped(self._going, ledger.dispatch_new), ledger.take_back)
         return self._announce(tool, intent.key, "dispatch", verb, intent, self.sender)
 
     def _announce(self, tool: Tool, which: str | int, arrow: str, verb: RevocableVerb[T], *args: Any) -> Steps[T]:
-        """Follow an arrow to `dispatched`, with a slot of the tool, which `_send` gives back. A caller that waits for a slot has
-        sent nothing. which: the effect, by its key or its number.
+        """Follow an arrow to `dispatched`. The tool's slot is taken first, and `_send` gives it back: a caller that waits for a
+        slot has dispatched nothing. which: the effect, by its key or its number.
         """
         if tool.limit is not None:
             yield from self._take_slot(tool, tool.limit)
@@ -195,14 +199,14 @@ class Sending:
             self._here.in_flight.announce(self._stream.id, which, self)
 
     def unannounce(self) -> None:
-        """The announced effect is being sent, or this caller will not send it. Idempotent."""
+        """End the announcement: the attempt has begun, or will never begin. Idempotent."""
         if self._announced is not None:
             self._here.in_flight.unannounce(self._stream.id, self._announced, self)
             self._announced = None
 
     def _take_back(self, error: BaseException, verb: RevocableVerb[Any]) -> Steps[None]:
-        """Say that it was not sent, if a call that was stopped has dispatched it all the same. Until then it stays announced, so
-        that nobody takes it for doubt meanwhile.
+        """Record that nothing was sent, if a caller that was stopped has dispatched the effect all the same. The effect stays
+        announced until then, so that nobody takes it for doubt.
         """
         try:
             if not isinstance(error, (Exception, Ending)):
@@ -216,7 +220,7 @@ class Sending:
     def _send(
         self, tool: Tool, record: EffectRecord, then: NextCall | None = None
     ) -> Steps[tuple[EffectRecord, BaseException | None]]:
-        """Call the tool, and record what became of it; gives what it raised, too."""
+        """Call the tool and record the outcome. Gives the effect, and what the tool raised."""
         flight = Attempt(self._here.in_flight, (self._stream.id, record.seq, record.attempt))
         self.unannounce()
         try:
@@ -233,7 +237,9 @@ class Sending:
             flight.recorded()
 
     def _ready(self, tool: Tool, record: EffectRecord) -> Steps[None]:
-        """The lease once more, right before the call. If it is stopped here, nothing was sent: that is said, without a lease."""
+        """Check the lease once more, right before the call. A caller that is stopped here has sent nothing, and records that;
+        without the lease, if that was lost.
+        """
         try:
             yield CHECK_LEASE
             self._here.rollback_guard.note(Dispatch(self._stream.uid, record.seq, record.attempt))
@@ -255,7 +261,9 @@ class Sending:
     def _came_back_late(
         self, tool: Tool, record: EffectRecord, flight: Attempt, result: Any, error: BaseException | None
     ) -> None:
-        """A call comes back after it was left behind: it settles its own doubt, if nothing else has."""
+        """Record the outcome of a call that comes back after its deadline. It settles the doubt about itself, if nothing else
+        has.
+        """
         self._give_slot(tool)
         verb, said = said_late(tool, result, error)
         arrive = arriving(about_attempt(record, verb))
@@ -291,7 +299,9 @@ class Sending:
     def _end(
         self, then: NextCall | None, arrow: str, verb: EndingVerb[P], *args: P.args, **kwargs: P.kwargs
     ) -> Steps[EffectRecord]:
-        """Follow an arrow that ends an effect; what comes next is dispatched in the same commit, if it can be sent at once."""
+        """Follow an arrow that ends an effect. The next call of its batch is dispatched in the same commit, if it can be sent at
+        once.
+        """
         following = None if then is None else then()
         if then is None or following is None or following.record is None or not self._try_slot(following.sends):
             return (yield from self.move(arrow, answering(verb), *args, **kwargs))
@@ -335,8 +345,8 @@ class Sending:
             return (yield from self.move("commit", answering(about_attempt(record, ledger.commit)), kept))
 
     def record_late(self, tool: Tool, record: EffectRecord, came: CallOutcome) -> Steps[None]:
-        """`record_outcome` by a caller that may have lost its lease: the outcome is a fact, and settles its own doubt, if
-        nothing else has. Said under the lease if that holds, else without it.
+        """Record the outcome for a caller that may have lost its lease: under the lease if that holds, else without it. The
+        outcome is a fact, and settles the doubt about its own attempt, if nothing else has.
         """
         verb, said = said_late(tool, came.result, came.error)
         return self._say(Write(arriving(about_attempt(record, verb)), (said,), keep=True))
@@ -350,7 +360,9 @@ class Sending:
     def _judged(
         self, tool: Tool, record: EffectRecord, error: BaseException, then: NextCall | None
     ) -> Steps[EffectRecord]:
-        """A clear no is a failure; Unavailable says that nothing was sent; anything else is doubt (docs/decisions/0006)."""
+        """Record what a tool raised. A clear no is a failure, Unavailable says that nothing was sent, and anything else is doubt
+        (docs/decisions/0006).
+        """
         if says_no(tool, error):
             verb = about_attempt(record, ledger.fail_quiet if record.doubtful else ledger.fail)
             return (yield from self._end(then, "fail", verb, Outcome(error=error_of(error))))
@@ -368,7 +380,7 @@ class Sending:
         return doubted
 
     def _not_sent(self, tool: Tool, record: EffectRecord, error: BaseException) -> Steps[EffectRecord]:
-        """It did not happen, and may be tried again as often as the tool allows; unless an attempt before may have happened."""
+        """Plan an attempt anew that was not sent, as often as the tool allows. Doubt, if an attempt before it may have happened."""
         outcome = Outcome(error=error_of(error), by="its tool")
         if record.doubtful:
             return (yield from self._doubt(record, error_of(error), quiet=True))

@@ -26,7 +26,7 @@ from typing import Any
 
 import perdure
 from perdure.effects import ledger
-from perdure.handles.programs import run_for
+from perdure.handles.colours import run_for
 from perdure.handles.working import open_for_worker
 from perdure.planes.execution import workers
 from perdure.planes.recovery.leases import Company

@@ -18,7 +18,7 @@ from itertools import islice
 from typing import Any
 
 import perdure
-from perdure.handles.programs import run_for
+from perdure.handles.colours import run_for
 from perdure.handles.working import callers_of, open_for_worker
 from perdure.runtime.fair_order import FairOrder
 from perdure.runtime.worker import Worker, WorkerSettings

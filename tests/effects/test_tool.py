@@ -157,3 +157,60 @@ def test_a_digest_says_which_argument_cannot_be_kept():
     with pytest.raises(Invalid) as refused:
         digest_of("t", {"a": [1, object()]})
     assert refused.value.path == "args.a[1]"
+
+
+def shown(*given, **named):
+    return given, named
+
+
+def two(a, b=2):
+    return shown(a, b)
+
+
+def handed_last(a, key):
+    return shown(a, key)
+
+
+def handed_first(key, a):
+    return shown(a, key)
+
+
+def handed_by_name(a, b=2, *, key, token):
+    return shown(a, b, key, token)
+
+
+def by_name_alone(a, *, b=2):
+    return shown(a, b)
+
+
+def by_place_alone(a, /, b):
+    return shown(a, b)
+
+
+def any_number(a, *rest, **more):
+    return shown(a, *rest, **more)
+
+
+@pytest.mark.parametrize(
+    ("fn", "args", "bound", "gives"),
+    [
+        (two, (1,), {"a": 1}, shown(1, 2)),
+        (two, (1, 5), {"a": 1, "b": 5}, shown(1, 5)),
+        (handed_last, (1,), {"a": 1}, shown(1, "k")),
+        (handed_by_name, (1, 5), {"a": 1, "b": 5}, shown(1, 5, "k", 7)),
+        (by_name_alone, (1,), {"a": 1}, shown(1, 2)),
+        (by_place_alone, (1, 5), {"a": 1, "b": 5}, shown(1, 5)),
+        (any_number, (1, 5, 6), {"a": 1, "rest": [5, 6]}, shown(1, 5, 6)),
+    ],
+)
+def test_a_function_gets_its_arguments_whatever_way_it_takes_them(fn, args, bound, gives):
+    made = tool(kind="keyed" if fn is handed_last else "idempotent")(fn)
+    assert made.bind(args, {}) == bound
+    assert made.call(made.fn, bound, key="k", token=7) == gives
+
+
+@pytest.mark.parametrize(("fn", "args"), [(two, ()), (two, (1, 2, 3)), (handed_first, (1,)), (by_name_alone, (1, 2))])
+def test_arguments_that_do_not_fit_are_refused_by_their_number(fn, args):
+    made = tool(kind="keyed" if fn is handed_first else "idempotent")(fn)
+    with pytest.raises(Invalid):
+        made.bind(args, {})

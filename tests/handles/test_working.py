@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 import perdure
-from perdure.handles.programs import run_for
+from perdure.handles.colours import run_for
 from perdure.handles.working import open_for_worker
 from perdure.runtime import worker as working
 from perdure.runtime.worker import Worker, WorkerSettings

@@ -12,7 +12,7 @@ from perdure.effects import ledger
 from perdure.effects.ledger import Outcome, Sender
 from perdure.model.records.effects import EffectError, EffectRecord
 from perdure.model.records.runs import WaitKind
-from perdure.planes.execution import runs, steps, waits
+from perdure.planes.execution import requests, runs, steps, waits
 from perdure.planes.execution.runs import RunRequest
 from perdure.planes.recovery import leases
 from perdure.planes.recovery.leases import Lease
@@ -270,7 +270,7 @@ class Runs(Plane):
 
     @rule()
     def signal(self):
-        call = lambda: self.write(waits.signal, "go", self.signals)  # noqa: E731 - called once
+        call = lambda: self.write(requests.signal, "go", self.signals)  # noqa: E731 - called once
         if self.status in ("failed", "completed", "cancelled"):
             refuses(call, perdure.Conflict)
             return

@@ -106,3 +106,30 @@ def test_an_agent_is_not_called_as_a_tool_or_a_step():
                 store.drive(caller, verb)
         assert list(store.effects()) == []
     assert called == []
+
+
+class Reading:
+    """A function with a value, equal to all others of its class."""
+
+    __name__ = "reading"
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Reading)
+
+    def __hash__(self) -> int:
+        return 1
+
+    def __call__(self) -> int:
+        return self.value
+
+
+def test_a_step_calls_the_very_function_that_it_was_given():
+    @perdure.agent
+    def reads(run: perdure.Run) -> list[int]:
+        return [run.step(Reading(1)), run.step(Reading(2))]
+
+    with perdure.open("memory:") as store:
+        assert store.drive(reads) == [1, 2]

@@ -11,7 +11,7 @@ import pytest
 import perdure
 from perdure.errors import Invalid
 from perdure.handles.aio.store import AsyncStore
-from perdure.handles.programs import run_for
+from perdure.handles.colours import run_for
 from perdure.handles.working import TENANTS_MAX, callers_of
 from perdure.log.change import Stream
 from perdure.planes.execution.workers import FoundRun

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure.handles.programs import run_for
+from perdure.handles.colours import run_for
 from perdure.planes.execution import runs
 from perdure.runtime.callers import AsyncCaller
 from perdure.runtime.worker import Worker, WorkerSettings

@@ -10,7 +10,7 @@ import pytest
 
 import perdure
 from perdure.runtime import log_context, places, placing, stalled_loops
-from perdure.runtime.stalled_loops import Stalls
+from perdure.runtime.stalled_loops import LoopWatchdog
 from runtime.crew import Scene, scene, until
 from runtime.test_worker_processes import steps_of, total
 from runtime.worker_app import aplod, blocks, goes_on, plods_on
@@ -76,7 +76,7 @@ def stalled(*, branch: bool, told: bool, shared: bool) -> tuple[list[log_context
 
     async def story() -> int:
         places.number_branches(asyncio.get_running_loop())
-        watch = Stalls(0.0, over.set, lambda: shared)
+        watch = LoopWatchdog(0.0, over.set, lambda: shared)
         if told:
             watch.told()
         with log_context.driving("r1", "blocker", None), places.standing_in(places.Branch()):
@@ -108,7 +108,7 @@ def test_a_run_that_is_alone_may_block(monkeypatch):
     left: list[Any] = []
 
     async def story() -> None:
-        watch = Stalls(0.0, lambda: left.append(1), lambda: False)
+        watch = LoopWatchdog(0.0, lambda: left.append(1), lambda: False)
         monkeypatch.setattr(watch, "_say", lambda _: said.set())
         assert said.wait(60)
         watch.close()

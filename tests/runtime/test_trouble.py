@@ -16,7 +16,7 @@ import pytest
 
 import perdure
 from perdure.effects.acting import Acting
-from perdure.handles.programs import run_for
+from perdure.handles.colours import run_for
 from perdure.model.crash_points import arm
 from perdure.planes.execution import workers
 from perdure.planes.recovery import leases

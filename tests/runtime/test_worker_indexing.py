@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure.handles.programs import run_for
+from perdure.handles.colours import run_for
 from perdure.handles.working import open_for_worker
 from perdure.planes.memory import index, upkeep, vectors
 from perdure.planes.memory.vectors import Q

@@ -89,6 +89,33 @@ def test_a_caller_that_finds_the_lane_free_runs_its_own_job(store, commits):
     assert store.core.lane._thread is None
 
 
+def test_a_read_that_has_the_lane_alone_needs_no_transaction(commits):
+    with opened("memory:") as store:
+        stream = store.write(begin, "s")
+        commits.clear()
+        assert store.read(count_turns, stream) == 0
+        assert not store.read(lambda reads: reads.connection.raw.in_transaction)
+        assert commits == []
+
+
+def test_reads_in_a_batch_have_outcomes_of_their_own(commits):
+    with opened("memory:") as store:
+        stream = store.write(begin, "s")
+        commits.clear()
+        gate = Gate()
+        holder = held(store, gate)
+        said, looked = Called(store.write, append, stream, "x"), Called(store.read, count_turns, stream)
+        failed = Called(store.read, lambda _reads: 1 / 0)
+        queued(store, 3)
+        gate.open()
+        assert holder.outcome() is None
+        assert (said.outcome(), looked.outcome() in (0, 1)) == (2, True)
+        with pytest.raises(ZeroDivisionError):
+            failed.outcome()
+        assert store.contents(stream) == ["x"]
+        assert len(commits) == 2
+
+
 def test_who_waits_goes_into_one_batch_with_the_oldest_waiter(store, commits):
     gate, ran = Gate(), {}
     holder = held(store, gate)

@@ -12,17 +12,16 @@ from typing import Any
 import msgspec
 
 from perdure.effects import approvals, ledger, settling
-from perdure.effects.batch import BatchCall, next_free, nothing_next
-from perdure.effects.commands import CallFunction, Pause, Steps, Write
+from perdure.effects.batch import BatchCall, next_free
+from perdure.effects.commands import CallFunction, Pause, Read, Steps, Write, write
 from perdure.effects.composed import answering, for_call
-from perdure.effects.dispatching import Dispatching
 from perdure.effects.intents import guarded, key_of_call
 from perdure.effects.ledger import Intent, Outcome, error_of
-from perdure.effects.outcomes import backoff_seconds, gone_silent, in_doubt, kept
-from perdure.effects.sending import Sending, Then
+from perdure.effects.outcomes import backoff_seconds, gone_silent, in_doubt, kept, outcome_of
+from perdure.effects.sending import NextCall, Sending
 from perdure.effects.settling import Action, Advice
 from perdure.effects.tool import Refuse, RequireApproval, Tool
-from perdure.errors import Conflict, InDoubt, Stale
+from perdure.errors import Conflict, Failed, InDoubt, Stale
 from perdure.model.crash_points import reach
 from perdure.model.instants import SECOND_US
 from perdure.model.records.effects import (
@@ -39,6 +38,7 @@ from perdure.model.records.effects import (
 )
 from perdure.planes.reading.durations import Duration, store_now
 from perdure.planes.recovery import presence
+from perdure.stores.revocable import RevocableVerb
 
 PATIENCE_SECONDS = 600.0  # the longest that is waited in place for what was sent to arrive
 PROBE_SECONDS = 60.0  # for a probe whose tool has no deadline
@@ -52,14 +52,16 @@ STRAYED = EffectError(
 
 
 class Acting(Sending):
-    """Acts on one stream: plans, sends, and settles doubt by the tool's rule."""
+    """Acts on one stream: plans effects, sends them, and settles doubt by the rule of their tool."""
 
     __slots__ = ()
 
     # -- what is meant ---------------------------------------------------------------------------------------------------------
 
     def guarded(self, tool: Tool | None, intent: Intent, approve: str | None) -> tuple[Intent, Refuse | str | None]:
-        """The verdicts of the store's and the tool's guards: the intent with them, and what must come first."""
+        """Ask the guards of the store and of the tool. Gives the intent with their verdicts noted, and what must come before it
+        is sent: a refusal, a question to a person, or nothing.
+        """
         guards = (*self._here.guards, *(tool.guards if tool else ()))
         if not guards:
             return intent, approve
@@ -70,7 +72,9 @@ class Acting(Sending):
         return intent, verdict or approve
 
     def guarded_call(self, tool: Tool, intent: Intent) -> tuple[Intent, Refuse | str | None]:
-        """`guarded`, for a model's call: a guard that fails refuses it. The model's answer is paid for, and kept."""
+        """`guarded`, for a call that a model made. A guard that raises refuses the call: the model's answer is paid for, and is
+        kept.
+        """
         try:
             return self.guarded(tool, intent, None)
         except Exception as error:  # noqa: BLE001 - whatever it raises, it did not let the call pass
@@ -79,7 +83,10 @@ class Acting(Sending):
     def act(
         self, tool: Tool, intent: Intent, asked: Refuse | str | None, within: Duration | None
     ) -> Steps[EffectRecord]:
-        """Do something outside, in a session: what `guarded` says must come first comes first. Gives it settled."""
+        """Carry out an effect in a session, once. asked: what must come first, as `guarded` gives it. Gives the effect, settled.
+
+        Raises Waiting while a person has not answered, InDoubt when only a person or a later time can settle it.
+        """
         try:
             if asked is None:
                 record, mine = yield from self.dispatch(tool, intent)
@@ -91,17 +98,21 @@ class Acting(Sending):
             self.unannounce()
 
     def plan(self, intent: Intent) -> Steps[EffectRecord]:
-        """Write down what is meant, or find what stands under its key."""
+        """Plan an effect, or give the one that stands under its key."""
         return self.move("plan", for_call(ledger.plan), intent, self.sender.epoch)
 
     def plan_asked(
         self, intent: Intent, asked: Refuse | str | None, within: Duration | None = None
     ) -> Steps[EffectRecord]:
-        """Write down what is meant, and in the same commit what must come first."""
+        """Plan an effect, and in the same commit record what must come before it is sent."""
         return self.move("plan", approvals.plan, intent, self.sender.epoch, asked, within)
 
     def begin_all(self, batch: Sequence[BatchCall], verb: Callable[..., Any], *args: Any) -> Steps[dict[str, Answer]]:
-        """Plan a batch with its verb (see `effects.batch`), and dispatch what can be sent at once; gives what it is told."""
+        """Plan a batch in one commit, and dispatch its first call in it if that can be sent at once.
+
+        verb, args: of the commit, as `effects.batch` has them. Gives the answers that are known by then, by the ids of their
+        calls.
+        """
         first = next_free(batch, 0)
         if first is not None and not self._try_slot(first.sends):
             first = None
@@ -109,7 +120,8 @@ class Acting(Sending):
         def begin(*about: Any) -> Any:  # asked in the transaction: it has seen whether the run is cancelled
             return verb(*about, first=first is not None and self.may_begin)
 
-        begins = Dispatching(begin, lambda found: next((record for record, mine in found[0] if mine), None))
+        first_sent = lambda found: next((record for record, mine in found[0] if mine), None)  # noqa: E731 - named
+        begins = RevocableVerb(begin, ledger.take_back, first_sent)
         self._here.liveness.begin()
         if first is not None and first.intent is not None:
             self.announce(first.intent.key)
@@ -142,12 +154,12 @@ class Acting(Sending):
     # -- to its end ------------------------------------------------------------------------------------------------------------
 
     def conclude(
-        self, tool: Tool | None, record: EffectRecord, *, mine: bool, then: Then = nothing_next
+        self, tool: Tool | None, record: EffectRecord, *, mine: bool, then: NextCall | None = None
     ) -> Steps[EffectRecord]:
-        """Carry an effect on until it is settled. mine: it was dispatched by this call and is to be sent.
+        """Carry an effect on until it is settled. mine: this caller dispatched it, and so must send it.
 
-        then: gives what a batch does next; it is dispatched in the commit that ends this one, if it can be sent at once.
-        InDoubt when only a person, or a later time, can settle it. A planned effect is not begun in a run that is to end.
+        then: gives the next call of a batch. It is dispatched in the commit that ends this effect, if it can be sent at once.
+        Raises InDoubt when only a person, or a later time, can settle it. A run that is to end begins no planned effect.
         """
         raised: BaseException | None = None
         while mine or not record.settled:
@@ -170,7 +182,7 @@ class Acting(Sending):
         return record
 
     def looked_at(self, record: EffectRecord) -> Steps[EffectRecord]:
-        """The effect as it stands: in doubt, if the caller that was to carry it out is gone."""
+        """The effect as it stands now. One whose sender is gone is put in doubt first."""
         is_open = record.state in (EffectState.PLANNED, EffectState.DISPATCHED)
         if not self._here.acts:
             return record  # over a network: the server looks
@@ -186,9 +198,9 @@ class Acting(Sending):
     # -- doubt -----------------------------------------------------------------------------------------------------------------
 
     def _find_out(self, record: EffectRecord) -> Steps[EffectRecord]:
-        """Whether the caller that dispatched it is still at it. If not, it is in doubt; Conflict if so.
+        """Put an effect in doubt whose sender is no longer at it. Raises Conflict while the sender is.
 
-        In a run that caller may live and yet have lost the run: the holder of the lease does not wait for it.
+        The sender of a run may live and yet have lost the run: the holder of the lease does not wait for it.
         """
         here, holder = self._here, record.holder or ""
         # Announcements first: an attempt begins before its announcement ends.
@@ -199,7 +211,7 @@ class Acting(Sending):
         elsewhere = holder != here.holder and not dead
         if record.epoch != here.epoch:
             said = FORGOTTEN
-        elif not self._in_run and (sending or (elsewhere and (yield from self._read(presence.is_alive, holder)))):
+        elif not self._in_run and (sending or (elsewhere and (yield Read(presence.is_alive, (holder,))))):
             raise Conflict(
                 f"effect {record.id} is being sent by {holder}", path="effect", state="dispatched", holder=holder
             )
@@ -208,8 +220,8 @@ class Acting(Sending):
         return (yield from self._doubt(record, said, quiet=dead, epoch=here.epoch))
 
     def _settle(self, tool: Tool | None, record: EffectRecord) -> Steps[tuple[EffectRecord, bool]]:
-        """Do what the tool's rule says. Returns the effect, and whether it is to be sent again now."""
-        now_us = yield from self._read(store_now)
+        """Do what the rule of the tool says about doubt. Gives the effect, and whether it is to be sent again now."""
+        now_us = yield Read(store_now)
         advice = settling.advise(record, now_us, can_probe=tool is not None and tool.probe is not None)
         if advice.action is Action.AGAIN and tool is not None:
             return (yield from self._again(tool, record))
@@ -220,7 +232,7 @@ class Acting(Sending):
         raise in_doubt(record, advice)
 
     def _again(self, tool: Tool, record: EffectRecord) -> Steps[tuple[EffectRecord, bool]]:
-        """The next attempt; if another caller settled it meanwhile, that."""
+        """Dispatch the next attempt. Gives the effect as it stands if another caller settled it meanwhile."""
         if record.error is not None and record.error.code not in settling.MISHAPS:
             yield Pause(backoff_seconds(tool.backoff, record.failures))
         try:
@@ -228,7 +240,7 @@ class Acting(Sending):
         except Stale:
             raise
         except Conflict:
-            return (yield from self._read(ledger.effect, self._stream, record.seq)), False
+            return (yield Read(ledger.effect, (self._stream, record.seq))), False
 
     def _give_up(self, record: EffectRecord, advice: Advice) -> Steps[EffectRecord]:
         error = record.error or EffectError("Failed", advice.reason)
@@ -236,14 +248,16 @@ class Acting(Sending):
         return self.move("fail", answering(ledger.fail), record.seq, record.attempt, outcome)
 
     def _probe(self, tool: Tool, record: EffectRecord) -> Steps[EffectRecord]:
-        """Ask the other side, after the proof that its caller is dead, if there is one."""
+        """Ask the other side, and record its answer. A sender that is proved dead by now is recorded as quiet first."""
         record = yield from self._quieted(record)
-        asked_us = yield from self._read(store_now)
+        asked_us = yield Read(store_now)
         verdict = yield from self.ask_probe(tool, record)
         return (yield from self.judge_probe(record, verdict, asked_us))
 
     def judge_probe(self, record: EffectRecord, verdict: Verdict, asked_us: int) -> Steps[EffectRecord]:
-        """Record the answer of the other side. asked_us: when it was asked. InDoubt if that settles nothing yet."""
+        """Record the answer of the other side. asked_us: the time at which it was asked. Raises InDoubt if that settles nothing
+        yet.
+        """
         if isinstance(verdict, Happened):
             outcome = Outcome(kept(verdict.result), by="probe")
             return (yield from self.move("commit", answering(ledger.commit), record.seq, record.attempt, outcome))
@@ -274,20 +288,20 @@ class Acting(Sending):
         given_up = record.state is EffectState.FAILED
         if given_up:
             record = yield from self._quieted(record)
-        now_us = yield from self._read(store_now)
+        now_us = yield Read(store_now)
         if self._here.in_flight.has_attempt(self._stream.id, record.seq, record.attempt):
             return settling.look_again(record, now_us, "its caller may still send it")
         return settling.until_landed(record, now_us) if given_up else None
 
     def _quieted(self, record: EffectRecord) -> Steps[EffectRecord]:
-        """The effect with `quiet_at`, if its caller is proved dead by now."""
+        """The effect; recorded as quiet, if its sender is proved dead by now."""
         if record.quiet_at is not None or not self._here.liveness.is_dead(record.holder or ""):
             return record
         said = record.error or EffectError(settling.DIED, settling.HAS_DIED)
         return (yield from self._doubt(record, said, quiet=True))
 
     def ask_probe(self, tool: Tool, record: EffectRecord) -> Steps[Verdict]:
-        """The answer of the other side. An exception of a probe, and any answer that is none, is Unknown."""
+        """Call the probe of a tool. A probe that raises, or returns no verdict, gives Unknown."""
         probe = tool.probe
         assert probe is not None
         seconds = PROBE_SECONDS if tool.rule.timeout is None else tool.rule.timeout / SECOND_US
@@ -305,7 +319,7 @@ class Acting(Sending):
 
     def _wait_until(self, record: EffectRecord, advice: Advice) -> Steps[None]:
         assert advice.until_us is not None
-        left = (advice.until_us - (yield from self._read(store_now))) / SECOND_US
+        left = (advice.until_us - (yield Read(store_now))) / SECOND_US
         if self._in_run or left > PATIENCE_SECONDS or not self._here.clock_moves:
             raise in_doubt(record, advice)  # a run rests meanwhile, and nobody holds it
         yield Pause(max(left, 0.001), watched=False)
@@ -317,8 +331,9 @@ class Settling(Acting):
     __slots__ = ()
 
     def settle(self, tool: Tool | None, record: EffectRecord) -> Steps[EffectRecord]:
-        """Bring it out of doubt by its rule. An effect that did not happen is planned again, and not sent: the caller that acts
-        next with its key does that. InDoubt when a person or a later time must settle it; `dispatched` while its sender lives.
+        """Bring an effect out of doubt by its rule. One that did not happen is planned again and not sent: the next caller that
+        acts with its key sends it. Raises InDoubt when a person or a later time must settle it. Gives it as it is while its
+        sender lives.
         """
         record = yield from self.looked_at(record)
         while record.state is EffectState.IN_DOUBT:
@@ -329,3 +344,29 @@ class Settling(Acting):
 
     def _wait_until(self, record: EffectRecord, advice: Advice) -> Steps[None]:
         raise in_doubt(record, advice)
+
+
+class AskingModel(Acting):
+    """Asks a model. That changes nothing outside, so a question that failed or was cut off may be asked anew."""
+
+    __slots__ = ("_raised",)
+
+    def ask(self, tool: Tool, intent: Intent) -> Steps[Any]:
+        """The answer that is recorded under the key of the intent, or a new one. Raises what the tool raises in this call."""
+        self._raised: BaseException | None = None
+        planned_anew = False
+        while self._raised is None:
+            try:
+                meant, asked = self.guarded(tool, intent, None)
+                return outcome_of((yield from self.act(tool, meant, asked, None)))
+            except (Failed, InDoubt):
+                if self._raised is None and (planned_anew or not (yield write(ledger.plan_anew, intent.key))):
+                    raise
+                planned_anew = True
+        raise self._raised
+
+    def _send(
+        self, tool: Tool, record: EffectRecord, then: NextCall | None = None
+    ) -> Steps[tuple[EffectRecord, BaseException | None]]:
+        record, self._raised = yield from super()._send(tool, record, then)
+        return record, self._raised

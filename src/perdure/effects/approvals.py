@@ -78,14 +78,16 @@ def permitted(tx: Tx, stream: Stream, seq: int, epoch: int) -> EffectRecord:
     return _approved(tx, stream, record, epoch) if record.state is EffectState.PLANNED else record
 
 
-def dispatch_again(tx: Tx, stream: Stream, seq: int, attempt: int, sender: Sender) -> EffectRecord:
-    """Send once more what is in doubt, as `ledger.dispatch_again` does; but not what a person was asked about and has not
-    approved of: a restore puts that in doubt, too.
+def dispatch_again(tx: Tx, stream: Stream, seq: int, attempt: int, sender: Sender) -> tuple[EffectRecord, bool]:
+    """Send once more what is in doubt, as `ledger.dispatch_again` does, and say so; but not what a person was asked about and has
+    not approved of: a restore puts that in doubt, too.
     """
     record = ledger.effect(tx, stream, seq)
     if record.state is EffectState.IN_DOUBT:
         record = _approved(tx, stream, record, sender.epoch)
-    return record if is_unapproved(record) else ledger.dispatch_again(tx, stream, seq, attempt, sender)
+    if is_unapproved(record):
+        return record, False
+    return ledger.dispatch_again(tx, stream, seq, attempt, sender), True
 
 
 def _approved(tx: Tx, stream: Stream, record: EffectRecord, epoch: int) -> EffectRecord:

@@ -156,10 +156,6 @@ def next_free(batch: Sequence[BatchCall], at: int) -> BatchCall | None:
     return following if following is not None and following.free else None
 
 
-def nothing_next() -> BatchCall | None:
-    """For an effect that stands alone."""
-
-
 # -- the first commit ----------------------------------------------------------------------------------------------------
 
 

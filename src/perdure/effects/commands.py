@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 P = ParamSpec("P")
-Late: TypeAlias = Callable[[Any, BaseException | None], None]
+LateOutcome: TypeAlias = Callable[[Any, BaseException | None], None]
 
 
 class Write(msgspec.Struct, frozen=True):
@@ -37,19 +37,22 @@ class Write(msgspec.Struct, frozen=True):
     keep: bool = False
 
 
-class Read(NamedTuple):
+class Read(msgspec.Struct, frozen=True):
     """Run a read verb."""
 
     verb: Callable[..., Any]
     args: tuple[Any, ...] = ()
-    kwargs: Mapping[str, Any] = {}
+    kwargs: dict[str, Any] = {}
 
 
 class CheckLease(NamedTuple):
     """Look whether the lease of the run still holds. Raises Stale if it was lost; a session has none, and nothing happens."""
 
 
-class CallFunction(NamedTuple):
+CHECK_LEASE = CheckLease()  # it says nothing more
+
+
+class CallFunction(msgspec.Struct, frozen=True):
     """Call a function of the user. Gives a `CallOutcome`: nothing that the function raises is raised in the engine.
 
     seconds: its deadline. late: hears of the outcome of a call that was left behind.
@@ -58,7 +61,7 @@ class CallFunction(NamedTuple):
     function: Callable[[], Any]
     is_async: bool
     seconds: float | None = None
-    late: Late | None = None
+    late: LateOutcome | None = None
 
 
 class CallIsolated(NamedTuple):
@@ -108,11 +111,11 @@ class CallProgram(NamedTuple):
 
 
 class DriveRun(NamedTuple):
-    """Drive a claimed run by its agent. Gives its `Drive`. see: makes what the agent's function gets."""
+    """Drive a claimed run by its agent. Gives its `Drive`. run_for: makes what the agent's function gets."""
 
     agent: Any
     lease: Any
-    see: Callable[..., Any]
+    run_for: Callable[..., Any]
     record: Any
 
 

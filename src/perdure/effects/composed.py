@@ -25,11 +25,11 @@ from perdure.stores.tx import Tx
 
 T = TypeVar("T")
 P = ParamSpec("P")
-Ends = Callable[Concatenate[Tx, Stream, P], EffectRecord]
+EndingVerb = Callable[Concatenate[Tx, Stream, P], EffectRecord]
 
 
-def answering(verb: Ends[P]) -> Ends[P]:
-    """A verb that ends an effect; the call that the effect was made for gets its result turn in this commit."""
+def answering(verb: EndingVerb[P]) -> EndingVerb[P]:
+    """A verb that ends an effect and, in the same commit, gives the call that the effect was made for its result turn."""
 
     def answer(tx: Tx, stream: Stream, *args: P.args, **kwargs: P.kwargs) -> EffectRecord:
         record = verb(tx, stream, *args, **kwargs)
@@ -44,18 +44,20 @@ def answering(verb: Ends[P]) -> Ends[P]:
     return answer
 
 
-def of(known: EffectRecord, verb: Ends[P]) -> Ends[P]:
-    """A verb about an attempt that this process made, unless the database has lost it since: then Stale."""
+def about_attempt(
+    made: EffectRecord, verb: Callable[Concatenate[Tx, Stream, int, int, P], EffectRecord]
+) -> EndingVerb[P]:
+    """A verb about an attempt that this process made. Stale if the database has lost it since."""
 
     def kept(tx: Tx, stream: Stream, *args: P.args, **kwargs: P.kwargs) -> EffectRecord:
-        ledger.check_kept(tx, stream, known)
-        return verb(tx, stream, *args, **kwargs)
+        ledger.check_kept(tx, stream, made)
+        return verb(tx, stream, made.seq, made.attempt, *args, **kwargs)
 
     return kept
 
 
 def followed_by(
-    after: int, sender: Sender, may_begin: Callable[[], bool], verb: Ends[P]
+    after: int, sender: Sender, may_begin: Callable[[], bool], verb: EndingVerb[P]
 ) -> Callable[Concatenate[Tx, Stream, P], tuple[EffectRecord, EffectRecord]]:
     """A verb that ends an effect and, in the same commit, the dispatch of the one that is planned next.
 
@@ -73,11 +75,11 @@ def followed_by(
     return end_and_dispatch
 
 
-def beginning(
+def unless_stopped(
     check: Callable[[], None], verb: Callable[Concatenate[Tx, Stream, P], T]
 ) -> Callable[Concatenate[Tx, Stream, P], T]:
-    """A verb that dispatches what was not sent yet. Raises what `check` does, and nothing is written, if nothing more is to
-    be begun: a run that is cancelled, as this transaction sees it.
+    """A verb that is run only if `check` raises nothing. Asked inside the transaction, because that is where a run learns that it
+    was cancelled: nothing new is dispatched then.
     """
 
     def begin(tx: Tx, stream: Stream, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -90,7 +92,7 @@ def beginning(
 def for_call(
     verb: Callable[Concatenate[Tx, Stream, Intent, P], T],
 ) -> Callable[Concatenate[Tx, Stream, Intent, P], T]:
-    """A verb that begins an effect. NotFound, before anything is sent, if the call that it is for was never made."""
+    """A verb that begins an effect. Raises NotFound, before anything is sent, if no turn made the call that it is for."""
 
     def begin(tx: Tx, stream: Stream, intent: Intent, *args: P.args, **kwargs: P.kwargs) -> T:
         if intent.call is not None and calls.maker_of(tx, stream, intent.call) is None:
@@ -101,14 +103,14 @@ def for_call(
 
 
 def made_anew(tx: Tx, stream: Stream, intent: Intent) -> Intent:
-    """The intent of a call whose id was used before in this session: under a key of its own. Any other one as it is."""
+    """The intent, under a key of its own if the id of its call was used before in this session."""
     if intent.call is None or intent.key != key_of_call(intent.call) or not calls.is_repeated(tx, stream, intent.call):
         return intent
     return msgspec.structs.replace(intent, key=f"{intent.key}@{calls.maker_of(tx, stream, intent.call)}")
 
 
-def arriving(verb: Ends[P]) -> Ends[P]:
-    """An answer that comes without a lease: late, or from a caller who lost it. A run that waits for it is woken."""
+def arriving(verb: EndingVerb[P]) -> EndingVerb[P]:
+    """A verb for an outcome that comes without a lease: late, or from a caller that lost it. It wakes the run that waits."""
 
     def arrive(tx: Tx, stream: Stream, *args: P.args, **kwargs: P.kwargs) -> EffectRecord:
         record = answering(verb)(tx, stream, *args, **kwargs)
@@ -122,14 +124,14 @@ def arriving(verb: Ends[P]) -> Ends[P]:
 def end_begun(
     tx: Tx, stream: Stream, known: EffectRecord, outcome: Outcome, prepared: checkpoints.Prepared | None = None
 ) -> EffectRecord:
-    """The caller who began an effect says what came of it: an error, or a result. prepared: the state after it, saved with it."""
-    ending = of(known, ledger.commit if outcome.error is None else ledger.fail)
+    """End an effect by the word of the caller that began it: a result, or an error. prepared: a checkpoint to save with it."""
+    ending = about_attempt(known, ledger.commit if outcome.error is None else ledger.fail)
     ending = answering(ending) if prepared is None else checkpointing(prepared, ending)
-    return ending(tx, stream, known.seq, known.attempt, outcome)
+    return ending(tx, stream, outcome)
 
 
-def checkpointing(prepared: checkpoints.Prepared, verb: Ends[P]) -> Ends[P]:
-    """A verb that ends an effect, with a checkpoint: what was done, and the state after it, stand or fall together."""
+def checkpointing(prepared: checkpoints.Prepared, verb: EndingVerb[P]) -> EndingVerb[P]:
+    """A verb that ends an effect and saves a checkpoint in the same commit: both are kept, or neither."""
 
     def end_and_save(tx: Tx, stream: Stream, *args: P.args, **kwargs: P.kwargs) -> EffectRecord:
         record = answering(verb)(tx, stream, *args, **kwargs)

@@ -22,12 +22,13 @@ from perdure.model.records.effects import ToolKind
 from perdure.planes.reading.durations import Duration
 
 
-class Known(NamedTuple):
-    """The knowledge about a function that a step calls. brief: of what it gives, only the digest is kept.
+class StepFunction(NamedTuple):
+    """A function that a step calls, and how. brief: of what it gives, only the digest is kept.
 
     timeout_seconds: of one attempt. retries: attempts after the first. backoff_seconds: the first pause between two.
     """
 
+    fn: Callable[..., Any]
     name: str
     is_async: bool
     brief: bool = False
@@ -36,42 +37,41 @@ class Known(NamedTuple):
     backoff_seconds: float = 0.5
 
 
-def known_of(fn: Any) -> Known:
-    """A step's knowledge about a function. Refused for a tool that may change something outside."""
+def as_step_function(fn: Any) -> StepFunction:
+    """A function as a step calls it. Refused for a tool that may change something outside, Invalid for what is no function."""
     if isinstance(fn, Tool):
         if fn.kind is not ToolKind.READ:
             raise Refused(f"{fn.name} is {fn.kind}: a step may run again", path="step", hint=f"run.act({fn.name}, …)")
         timeout_seconds = None if fn.rule.timeout is None else fn.rule.timeout / SECOND_US
-        return Known(fn.name, fn.is_async, fn.keep == "digest", timeout_seconds, fn.rule.retries, fn.backoff)
+        return StepFunction(fn, fn.name, fn.is_async, fn.keep == "digest", timeout_seconds, fn.rule.retries, fn.backoff)
     check_called(fn, "step")
     if not callable(fn):
         raise Invalid(f"expected a function, got {type(fn).__name__}", path="step")
-    return Known(check_name(getattr(fn, "__name__", type(fn).__name__), "step"), iscoroutinefunction(fn))
+    return StepFunction(fn, check_name(getattr(fn, "__name__", type(fn).__name__), "step"), iscoroutinefunction(fn))
 
 
-def within(known: Known, fn: Any, timeout: Duration | None, retries: int | None) -> Known:
-    """The knowledge about a function, with a deadline and retries of its caller's. Invalid if it has such parameters itself."""
+def with_limits(called: StepFunction, timeout: Duration | None, retries: int | None) -> StepFunction:
+    """The function, with a deadline and retries that its caller chose. Invalid if it has such parameters itself."""
     with suppress(TypeError, ValueError):  # some of Python's own functions do not tell their parameters
-        check_free(signature(fn), {"timeout": timeout, "retries": retries}, known.name)
+        check_free(signature(called.fn), {"timeout": timeout, "retries": retries}, called.name)
     if timeout is not None:
-        known = known._replace(timeout_seconds=duration_us(timeout, "timeout") / SECOND_US)
-    return known if retries is None else known._replace(retries=check_retries(retries))
+        called = called._replace(timeout_seconds=duration_us(timeout, "timeout") / SECOND_US)
+    return called if retries is None else called._replace(retries=check_retries(retries))
 
 
 def consult(
-    known: Known, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any],
-    check: Callable[[], None] | None = None,
+    called: StepFunction, args: tuple[Any, ...], kwargs: Mapping[str, Any], check: Callable[[], None] | None = None,
 ) -> Steps[CallOutcome]:  # fmt: skip
     """The result of the last attempt. `Failed` is a clear no, and is not tried again.
 
     check: asked before each further attempt; raises when there shall be none.
     """
-    asked = Consult(fn, kwargs, known.is_async, known.timeout_seconds, args, check)
-    for attempt in range(1, known.retries + 1):
+    asked = Consult(called.fn, kwargs, called.is_async, called.timeout_seconds, args, check)
+    for attempt in range(1, called.retries + 1):
         came = yield asked
         if came.error is None or isinstance(came.error, Failed) or not isinstance(came.error, Exception):
             return came
-        yield Pause(backoff_seconds(known.backoff_seconds, attempt, came.error), check=check)
+        yield Pause(backoff_seconds(called.backoff_seconds, attempt, came.error), check=check)
         if check is not None:
             check()
     return (yield asked)

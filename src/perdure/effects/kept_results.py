@@ -1,6 +1,6 @@
-"""Keeping what this process alone knows, what a call gave, while the store is away or full (docs/decisions/0026).
+"""Results that only this process knows are kept in memory while the store is away or full (docs/decisions/0026).
 
-Callers: those who call verbs in both colours, and calls that come back late. Keeps P2, P4.
+Callers: the shells, and calls that come back late. Keeps P2, P4.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ PAUSES = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0)  # seconds between attempts to record a
 log = logging.getLogger("perdure.effects")
 
 
-class Keeps(Protocol):
-    """The duties of an open store: for how long results are kept, and since when each one is that is kept now."""
+class ResultKeeper(Protocol):
+    """An open store that keeps results: for how long, and since when each one that it keeps now."""
 
     keep_seconds: float
     kept_since: list[float]
 
 
-class Keeping:
-    """One result that could not be recorded at once: it is tried again for `keep` seconds of its store, and the log says so."""
+class KeptResult:
+    """One result that could not be recorded at once. It is tried again for `keep_seconds` of its store, and the log says so."""
 
-    def __init__(self, core: Keeps, where: str) -> None:
+    def __init__(self, core: ResultKeeper, where: str) -> None:
         self._where = where
         self._all = core.kept_since
         self._since = time.monotonic()
@@ -37,7 +37,7 @@ class Keeping:
         self._all.append(self._since)
 
     def pause_after(self, error: Unavailable) -> float:
-        """How long to wait before the next attempt. Raises the error when the time is over."""
+        """The seconds to wait before the next attempt. Raises the error when the time is over."""
         now = time.monotonic()
         left = self._until - now
         if left <= 0:
@@ -50,7 +50,7 @@ class Keeping:
         return min(next(self._pauses, PAUSES[-1]), left)
 
     def end(self, *, recorded: bool) -> None:
-        """It is kept no longer."""
+        """Stop keeping it, and log whether it was recorded."""
         self._all.remove(self._since)
         seconds = time.monotonic() - self._since
         if recorded:
@@ -59,18 +59,20 @@ class Keeping:
             log.error("a result in %s was not recorded within %.0f s, and is kept no longer", self._where, seconds)
 
 
-def keep_trying(core: Keeps, write: Callable[[], T], where: str, pause: Callable[[float], object] = time.sleep) -> T:
-    """Record what this process alone knows: while the store is away or full, it is kept and tried again. Safe to repeat:
-    the same outcome of the same attempt, and the same step, are recorded once.
+def keep_trying(
+    core: ResultKeeper, write: Callable[[], T], where: str, pause: Callable[[float], object] = time.sleep
+) -> T:
+    """Write a result that only this process knows, again and again while the store is away or full. Repeating is safe: an outcome
+    of an attempt, and a step, are recorded once. Raises Unavailable when the time is over.
     """
-    keeping: Keeping | None = None
+    keeping: KeptResult | None = None
     recorded = False
     try:
         while True:
             try:
                 result = write()
             except Unavailable as error:
-                keeping = keeping or Keeping(core, where)
+                keeping = keeping or KeptResult(core, where)
                 seconds = keeping.pause_after(error)
             else:
                 recorded = True

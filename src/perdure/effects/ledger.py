@@ -6,8 +6,8 @@
            withdrawn               in_doubt ──────────────────────┤ ── settle ─▶ failed
               ▲ absent ───────────────┘ (back to planned: the next attempt)
 
-The verbs are plain functions of a transaction: whoever acts calls them around the call to the outside. A dispatch is a
-compare-and-set on the stream's head, so that of several who try one sends (P3). Callers: the handles and the settlement.
+The verbs are plain functions of a transaction. The engine runs them before and after it calls a tool. A dispatch is a
+compare-and-set on the head of the stream, so that only one of several callers sends (P3). Callers: the engine, and the handles.
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ AGAIN = frozenset({ToolKind.IDEMPOTENT, ToolKind.KEYED})  # kinds that may be ca
 
 
 class Arrow(NamedTuple):
-    """One arrow of the drawing: the event that it makes, where it may begin (nowhere: it makes the row), where it ends."""
+    """One arrow of the drawing: the kind of its event, the states that it may begin in (none: it makes the row), and the state
+    that it ends in.
+    """
 
     kind: str
     sources: frozenset[EffectState]
@@ -80,7 +82,7 @@ ARROWS = {
 
 
 class Intent(msgspec.Struct, frozen=True):
-    """An effect that is meant, before anything is written: what `plan` and `dispatch` take."""
+    """An effect before anything of it is written: the argument of `plan` and `dispatch`."""
 
     tool: str
     kind: ToolKind
@@ -103,9 +105,9 @@ class Sender(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The outcome of an attempt: a result, or an error. by: who or which rule said so.
+    """The outcome of an attempt: a result, or an error. by: the person or the rule that said so.
 
-    unkept: why the result is not the one that it gave. doubtful: an attempt before may have happened all the same.
+    unkept: why the kept result is not the one that the tool gave. doubtful: an attempt before it may have happened all the same.
     """
 
     result: Any = None
@@ -120,7 +122,7 @@ class Outcome(NamedTuple):
 
 
 def plan(tx: Tx, stream: Stream, intent: Intent, epoch: int) -> EffectRecord:
-    """Write down what is meant, or give what stands under this key. KeyReused when other input stands there."""
+    """Plan an effect, or give the one that stands under its key. Raises KeyReused when that one has other input."""
     found = standing(tx, stream, intent)
     if found is not None:
         return found
@@ -128,9 +130,10 @@ def plan(tx: Tx, stream: Stream, intent: Intent, epoch: int) -> EffectRecord:
 
 
 def dispatch(tx: Tx, stream: Stream, intent: Intent, sender: Sender) -> tuple[EffectRecord, bool]:
-    """Make the intent durable, so that it may be sent (P2); and whether it was this call that did, so that it must be.
+    """Make an intent durable, so that it may be sent (P2). Gives the effect, and whether this call dispatched it and so must send
+    it.
 
-    An effect that is new or planned is dispatched; any other is given as it stands.
+    A new or planned effect is dispatched. Any other is given as it stands.
     """
     found = standing(tx, stream, intent)
     if found is None:
@@ -141,12 +144,12 @@ def dispatch(tx: Tx, stream: Stream, intent: Intent, sender: Sender) -> tuple[Ef
 
 
 def dispatch_new(tx: Tx, stream: Stream, intent: Intent, sender: Sender) -> EffectRecord:
-    """Plan and dispatch in one event what is known to be new: the unique key refuses it otherwise."""
+    """Plan and dispatch, in one event, an effect that is known to be new. The unique key refuses any other."""
     return _insert(tx, stream, "dispatch", intent, {"mishaps": 0, **_sending(tx, intent.rule, sender, 0)})
 
 
 def dispatch_planned(tx: Tx, stream: Stream, seq: int, sender: Sender) -> EffectRecord:
-    """Dispatch what is planned: its next attempt. Conflict if it is not planned, or was planned before a restore."""
+    """Dispatch the next attempt of a planned effect. Raises Conflict if it is not planned, or was planned before a restore."""
     epochs.check(tx, sender.epoch)
     found = effect(tx, stream, seq)
     if found.state is PLANNED and found.epoch != sender.epoch:
@@ -158,7 +161,9 @@ def dispatch_planned(tx: Tx, stream: Stream, seq: int, sender: Sender) -> Effect
 
 
 def dispatch_again(tx: Tx, stream: Stream, seq: int, attempt: int, sender: Sender) -> EffectRecord:
-    """Send once more what may be called again though it may have happened: its next attempt. Conflict if it moved on."""
+    """Dispatch the next attempt of an effect that may have happened, and whose tool may be called again. Raises Conflict if it
+    has moved on.
+    """
     found = effect(tx, stream, seq)
     if found.kind not in AGAIN or found.attempt != attempt:
         raise Conflict(
@@ -182,7 +187,7 @@ def _sending(tx: Tx, rule: Rule, sender: Sender, attempts: int) -> dict[str, Any
 
 
 def standing(tx: Tx, stream: Stream, intent: Intent) -> EffectRecord | None:
-    """The effect under the key of an intent. KeyReused when other input does."""
+    """The effect that stands under the key of an intent. Raises KeyReused when it has other input."""
     check_name(intent.key, "key", KEY_MAX_CHARS)
     found = find(tx, stream, intent.key)
     if found is not None and found.digest not in ("", intent.digest):  # "": its input was erased, its key was not
@@ -237,7 +242,9 @@ def _when(at: int | None) -> Any:
 
 
 def commit(tx: Tx, stream: Stream, seq: int, attempt: int, outcome: Outcome) -> EffectRecord:
-    """It happened, with this result. A late result settles the doubt about its own attempt; after settlement it is noted."""
+    """Record that it happened, with this result. A late result settles the doubt about its own attempt; after settlement it is
+    only noted.
+    """
     return _conclude(tx, stream, seq, attempt, "commit", outcome)
 
 
@@ -252,16 +259,16 @@ def check_kept(tx: Tx, stream: Stream, known: EffectRecord) -> None:
 
 
 def commit_own(tx: Tx, stream: Stream, known: EffectRecord, outcome: Outcome) -> EffectRecord:
-    """Commit an attempt that the caller has just sent: while nobody moved it, the caller's knowledge of it need not be read."""
+    """Commit an attempt that the caller has just sent. While nobody moved it, the caller's own record saves reading it again."""
     check_kept(tx, stream, known)
     row = tx.row(EFFECTS, stream, known.seq)
-    if row is None or (row["state"], row["attempt"]) != (known.state.value, known.attempt):
+    if row is None or (row["state"], row["attempt"]) != (known.state, known.attempt):
         return commit(tx, stream, known.seq, known.attempt, outcome)
     return _move(tx, stream, known, "commit", {"error": None}, outcome)
 
 
 def fail(tx: Tx, stream: Stream, seq: int, attempt: int, outcome: Outcome) -> EffectRecord:
-    """It is known not to have happened, and is not tried again."""
+    """Record that it did not happen, and is not tried again."""
     return _conclude(tx, stream, seq, attempt, "fail", outcome)
 
 
@@ -271,12 +278,12 @@ def fail_quiet(tx: Tx, stream: Stream, seq: int, attempt: int, outcome: Outcome)
 
 
 def absent(tx: Tx, stream: Stream, seq: int, attempt: int, outcome: Outcome) -> EffectRecord:
-    """It is known not to have happened: planned again, for the next attempt."""
+    """Record that it did not happen, and plan the next attempt."""
     return _conclude(tx, stream, seq, attempt, "absent", outcome)
 
 
 def unsent(tx: Tx, stream: Stream, seq: int, attempt: int, outcome: Outcome) -> EffectRecord:
-    """This attempt was not sent: planned again, for the next. In doubt, if one before it may have happened (P4)."""
+    """Record that this attempt was not sent, and plan the next. Doubt, if an attempt before it may have happened (P4)."""
     found = effect(tx, stream, seq)
     if not found.doubtful or found.attempt != attempt or found.state not in ARROWS["absent"].sources:
         return absent(tx, stream, seq, attempt, outcome)
@@ -284,13 +291,14 @@ def unsent(tx: Tx, stream: Stream, seq: int, attempt: int, outcome: Outcome) -> 
     return doubt(tx, stream, seq, attempt, outcome.error, quiet=True, by=outcome.by)
 
 
-def stands(tx: Tx, stream: Stream, made: EffectRecord) -> bool:
-    """Whether a dispatch stands as it was made: it was not rolled back, and nothing but doubt was recorded since."""
+def take_back(tx: Tx, stream: Stream, made: EffectRecord, outcome: Outcome) -> None:
+    """`unsent`, for a dispatch that stands as it was made. Nothing if it was rolled back, or if more than doubt was recorded."""
     found = find(tx, stream, made.key)
     if found is None or found.state not in (DISPATCHED, IN_DOUBT):
-        return False
+        return
     same = ("seq", "attempt", "holder", "epoch", "dispatched_at")
-    return all(getattr(found, each) == getattr(made, each) for each in same)
+    if all(getattr(found, each) == getattr(made, each) for each in same):
+        unsent(tx, stream, made.seq, made.attempt, outcome)
 
 
 def doubt(
@@ -304,9 +312,9 @@ def doubt(
     by: str = "",
     epoch: int | None = None,
 ) -> EffectRecord:
-    """It is not known whether it happened. quiet: its caller is proved to be unable to send, from now on.
+    """Record that nobody knows whether it happened. quiet: its sender is proved to be unable to send from now on.
 
-    epoch: the store's, for doubt because of a restore: what settles it is said in this epoch.
+    epoch: of the store, for doubt because of a restore. The effect belongs to this epoch from then on.
     """
     found = effect(tx, stream, seq)
     if found.attempt != attempt or found.state not in ARROWS["doubt"].sources:
@@ -320,7 +328,7 @@ def doubt(
 
 
 def _hush(tx: Tx, stream: Stream, found: EffectRecord, attempt: int) -> EffectRecord:
-    """The caller of what was given up can send nothing any more, from now on: then it may be undone."""
+    """Record that the sender of an effect that was given up can send no more: from then on it may be undone."""
     if found.state is not FAILED or found.quiet_at is not None or found.attempt != attempt:
         return found
     now = tx.store_now()
@@ -329,7 +337,7 @@ def _hush(tx: Tx, stream: Stream, found: EffectRecord, attempt: int) -> EffectRe
 
 
 def withdraw(tx: Tx, stream: Stream, seq: int, error: EffectError, by: str = "") -> EffectRecord:
-    """It shall not happen: a guard or a person said no before it was sent."""
+    """Withdraw a planned effect: a guard or a person said no before it was sent."""
     found = effect(tx, stream, seq)
     if found.state is WITHDRAWN:
         return found
@@ -347,15 +355,15 @@ def _conclude(tx: Tx, stream: Stream, seq: int, attempt: int, verb: str, outcome
 
 
 def _mishap(found: EffectRecord, outcome: Outcome) -> dict[str, Any]:
-    """One mishap more, if an attempt ends by no doing of its tool: that uses up no retry."""
+    """Count a mishap, if an attempt ended by no doing of its tool: that uses up no retry."""
     mishap = outcome.by == UNSENT or (outcome.error is not None and outcome.error.code in MISHAPS)
     return {"mishaps": found.mishaps + 1} if mishap and found.state is DISPATCHED else {}
 
 
 def _note_late(tx: Tx, stream: Stream, found: EffectRecord, attempt: int, verb: str, outcome: Outcome) -> EffectRecord:
-    """A word after settlement is recorded and changes nothing; it is not recorded twice.
+    """Note an outcome that comes after settlement. It changes nothing, and is noted once.
 
-    Conflict for what was never sent: nothing can have become of it (P2).
+    Raises Conflict for an effect that was never sent: it can have no outcome (P2).
     """
     if not found.attempt:
         raise Conflict(
@@ -399,19 +407,18 @@ def _document(outcome: Outcome) -> dict[str, Any]:
 def _moved(
     tx: Tx, found: EffectRecord, state: EffectState, columns: dict[str, Any], outcome: Outcome | None
 ) -> EffectRecord:
-    instants = {name: _when(columns[name]) for name in INSTANTS if name in columns}
-    kept = {name: columns[name] for name in ("attempt", "mishaps", "epoch", "holder") if name in columns}
-    said: dict[str, Any] = {}
+    fields: dict[str, Any] = {name: _when(at) if name in INSTANTS else at for name, at in columns.items()}
+    fields["error"] = found.error  # the column has its code alone
     if outcome is not None:
-        said = {"result": outcome.result, "error": outcome.error, "settled_by": outcome.by or None}
-        said |= {"unkept": outcome.unkept or None, "doubtful": outcome.doubtful, "outcome_at": to_datetime(tx.now)}
+        fields |= {"result": outcome.result, "error": outcome.error, "settled_by": outcome.by or None}
+        fields |= {"unkept": outcome.unkept or None, "doubtful": outcome.doubtful, "outcome_at": to_datetime(tx.now)}
     if found.what_if and "dispatched_at" in columns:  # now it is really done here
-        said |= {"what_if": False, "sent_key": sent_key_of(found.ref.uid, found.key)}
-    return msgspec.structs.replace(found, state=state, **instants, **kept, **said)
+        fields |= {"what_if": False, "sent_key": sent_key_of(found.ref.uid, found.key)}
+    return msgspec.structs.replace(found, state=state, **fields)
 
 
 def revive(tx: Tx, stream: Stream, seq: int) -> EffectRecord | None:
-    """Plan an effect anew by whose failure its run ended: for a run that is tried again. None if it did not fail."""
+    """Plan a failed effect anew, for a run that ended by that failure and is tried again. None if it did not fail."""
     found = effect(tx, stream, seq)
     if found.state not in ARROWS["retry"].sources:
         return None
@@ -419,7 +426,9 @@ def revive(tx: Tx, stream: Stream, seq: int) -> EffectRecord | None:
 
 
 def plan_anew(tx: Tx, stream: Stream, key: str) -> bool:
-    """Plan a call anew that failed, or that is in doubt and changes nothing outside; whether it was. A refusal stands."""
+    """Plan a call anew that failed, or that is in doubt and changes nothing outside. Gives whether it was planned: a refusal
+    stands.
+    """
     found = find(tx, stream, key)
     if found is None or found.state not in (FAILED, IN_DOUBT):
         return False
@@ -430,7 +439,7 @@ def plan_anew(tx: Tx, stream: Stream, key: str) -> bool:
 
 
 def begin_undo(tx: Tx, stream: Stream, seq: int, intent: Intent, epoch: int) -> EffectRecord:
-    """Plan the undo of an effect: an effect of its own. The one that it undoes is `undoing` from here on."""
+    """Plan the undo of an effect, which is an effect of its own. The undone one is `undoing` from here on."""
     found = effect(tx, stream, seq)
     _check_undoable(tx, found)
     undo = plan(tx, stream, msgspec.structs.replace(intent, undoes=seq), epoch)
@@ -440,7 +449,9 @@ def begin_undo(tx: Tx, stream: Stream, seq: int, intent: Intent, epoch: int) -> 
 
 
 def _check_undoable(tx: Tx, found: EffectRecord) -> None:
-    """Doubt is settled first, unless undoing does no harm. A sent call must not arrive after it was undone."""
+    """Raise Conflict for an effect that cannot be undone now. Doubt is settled first, unless undoing does no harm; and a sent
+    call must not arrive after its undo.
+    """
     if found.state is IN_DOUBT and not (found.rule.undo_idempotent and has_landed(found, tx.store_now())):
         raise Conflict(f"effect {found.id} is in doubt: settle it before it is undone", path="effect", state="in_doubt")
     if found.state is FAILED and found.kind is not ToolKind.IDEMPOTENT:

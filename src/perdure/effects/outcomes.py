@@ -27,11 +27,11 @@ _NOT_TOOLS = (
     "perdure.effects.sending", "perdure.handles", "perdure.planes", "perdure.runtime", "perdure.stores",
 )  # fmt: skip
 # A verb about one attempt of an effect: the numbers of both, and what is said of it.
-Says = Callable[[Tx, Stream, int, int, Any], EffectRecord]
+OutcomeVerb = Callable[[Tx, Stream, int, int, Any], EffectRecord]
 
 
-def said_late(tool: Tool, result: Any, error: BaseException | None) -> tuple[Says, Any]:
-    """The verb for what came of a call when nobody waited for it any more, and what it is told."""
+def said_late(tool: Tool, result: Any, error: BaseException | None) -> tuple[OutcomeVerb, Any]:
+    """The verb that records the outcome of a call for which nobody waits any more, and its last argument."""
     if error is None:
         return ledger.commit, Outcome(kept(result), by=LATE)
     if says_no(tool, error):
@@ -42,7 +42,7 @@ def said_late(tool: Tool, result: Any, error: BaseException | None) -> tuple[Say
 
 
 def says_no(tool: Tool, error: BaseException) -> bool:
-    """Whether a tool says that it did not happen: it declares what it raised, or raises Failed itself."""
+    """Whether a tool says that nothing happened: by an exception that it declares in `fails`, or by raising Failed itself."""
     return isinstance(error, tool.fails) or (isinstance(error, Failed) and is_own_word(error))
 
 
@@ -52,8 +52,8 @@ def says_unsent(error: BaseException) -> bool:
 
 
 def is_own_word(error: BaseException) -> bool:
-    """Whether a tool raised this itself. An exception of a store or a run that it uses tells nothing about what the tool has
-    done.
+    """Whether the tool raised this itself. An exception of a store or a run that the tool uses says nothing about what the tool
+    has done.
     """
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
@@ -69,23 +69,23 @@ def unsent(error: BaseException) -> Outcome:
 
 
 def is_quiet(error: BaseException) -> bool:
-    """Whether a call that raised this can no longer send. It is over, unless the error says otherwise (`Overdue`)."""
+    """Whether a call that raised this can no longer send. It cannot, unless the error says otherwise (`Overdue`)."""
     return vars(error).get("quiet", True) is True  # as it was said here: what a tool's own class says is not asked
 
 
 def kept(result: Any) -> Any:
-    """The kept form of a result: itself, or a form of it that can be. It happened, and must not happen again."""
+    """The form in which a result is kept: itself, or one that a store can hold. The effect happened and must not happen again."""
     return result.kept if isinstance(result, Unkept) else storable(result)
 
 
 def unkept(result: Any, error: Invalid) -> Outcome:
-    """The record of an effect whose result cannot be kept: that it happened, and why not, where it was found out."""
+    """The outcome of an effect whose result cannot be kept as it is: a form that can, and why."""
     path, message = (result.path, result.message) if isinstance(result, Unkept) else (error.path, error.message)
     return Outcome(kept(result), unkept=f"{path}: {message}")
 
 
 def gone_silent(*, dead: bool, held: bool) -> EffectError:
-    """The knowledge about a sender that is no longer at it."""
+    """The cause of doubt when a sender is no longer at its call: dead, silent, or stopped."""
     if held and not dead:
         return EffectError(
             settling.SILENT, "the process that sent it lives but is silent: it may be stopped, and send it yet"

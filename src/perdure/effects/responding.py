@@ -13,7 +13,7 @@ from perdure.effects import batch as batches
 from perdure.effects.acting import Acting
 from perdure.effects.batch import BatchCall, next_free
 from perdure.effects.commands import Steps, write
-from perdure.effects.consulting import consult, known_of
+from perdure.effects.consulting import as_step_function, consult
 from perdure.effects.intents import intend
 from perdure.effects.ledger import error_of
 from perdure.effects.outcomes import outcome_of
@@ -60,7 +60,7 @@ def _carry_out(acting: Acting, meant: BatchCall, then: Callable[[], BatchCall | 
 
 def _read(meant: BatchCall) -> Steps[None]:
     """Call a tool that only reads, and put what it gives into the conversation: an error, if that cannot be kept."""
-    came = yield from consult(known_of(meant.sends), meant.sends.named, (), meant.args)
+    came = yield from consult(as_step_function(meant.sends)._replace(fn=meant.sends.named), (), meant.args)
     if came.error is not None and not isinstance(came.error, Exception):
         raise came.error
     try:

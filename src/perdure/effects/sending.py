@@ -15,26 +15,31 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
 import msgspec
 
 from perdure.effects import approvals, ledger, settling
-from perdure.effects.batch import BatchCall, nothing_next
+from perdure.effects.batch import BatchCall
 from perdure.effects.commands import (
+    CHECK_LEASE,
     Await,
     CallFunction,
     CallIsolated,
     CallOutcome,
-    CheckLease,
     Command,
     Ending,
-    Late,
     Overdue,
     Pause,
-    Read,
     Steps,
     Write,
     write,
 )
-from perdure.effects.composed import Ends, answering, arriving, beginning, followed_by, for_call, of
-from perdure.effects.dispatching import Dispatching, if_dispatched, told_mine, told_next
-from perdure.effects.kept_results import Keeps, keep_trying
+from perdure.effects.composed import (
+    EndingVerb,
+    about_attempt,
+    answering,
+    arriving,
+    followed_by,
+    for_call,
+    unless_stopped,
+)
+from perdure.effects.kept_results import ResultKeeper, keep_trying
 from perdure.effects.ledger import Intent, Outcome, Sender, error_of
 from perdure.effects.outcomes import backoff_seconds, is_quiet, said_late, says_no, says_unsent, unkept, unsent
 from perdure.effects.tool import Guard, Tool
@@ -46,8 +51,8 @@ from perdure.model.instants import SECOND_US
 from perdure.model.records.effects import EffectError, EffectRecord, EffectState
 from perdure.stores.in_flight import Attempt, InFlight
 from perdure.stores.liveness import Liveness
+from perdure.stores.revocable import RevocableVerb
 from perdure.stores.rollback_guard import Dispatch, RollbackGuard
-from perdure.stores.store import Reads
 from perdure.stores.tool_limits import Slots
 from perdure.stores.tx import Tx
 
@@ -56,11 +61,11 @@ log = logging.getLogger("perdure.effects")
 T = TypeVar("T")
 P = ParamSpec("P")
 Check: TypeAlias = Callable[[], None]
-Then: TypeAlias = Callable[[], "BatchCall | None"]
+NextCall: TypeAlias = Callable[[], "BatchCall | None"]
 KEPT = frozenset({"commit", "fail", "absent"})  # arrows that say what became of a call: not said, it would be doubt
 
 
-class SendingStore(Keeps, Protocol):
+class SendingStore(ResultKeeper, Protocol):
     """The engine's needs of the open store that it acts in, besides the commands that it yields: `stores.core.Core` has it."""
 
     acts: bool
@@ -87,10 +92,10 @@ class SendingStore(Keeps, Protocol):
 
 
 class Sending:
-    """Sends on one stream.
+    """Sends the effects of one stream.
 
-    in_run: under the lease of a run, whose token is handed to tools. going: raises when nothing more is to be begun, because the
-    run is to end.
+    in_run: it sends under the lease of a run. token: of that lease, handed to tools that ask for it. going: raises when the run
+    is to end, so that nothing more is begun.
     """
 
     __slots__ = ("_actor", "_announced", "_going", "_here", "_in_run", "_stream", "_tenant", "_token")
@@ -133,47 +138,47 @@ class Sending:
         reach(f"effect.{arrow}.after")
         return result
 
-    def _read(self, verb: Callable[Concatenate[Reads, P], T], *args: P.args, **kwargs: P.kwargs) -> Steps[T]:
-        assert not kwargs
-        return (yield Read(verb, args))
-
     def _doubt(
         self, record: EffectRecord, said: EffectError, *, quiet: bool, epoch: int | None = None
     ) -> Steps[EffectRecord]:
-        return self.move("doubt", of(record, ledger.doubt), record.seq, record.attempt, said, quiet=quiet, epoch=epoch)
+        return self.move("doubt", about_attempt(record, ledger.doubt), said, quiet=quiet, epoch=epoch)
 
     # -- dispatch --------------------------------------------------------------------------------------------------------------
 
     def dispatch(self, tool: Tool, intent: Intent) -> Steps[tuple[EffectRecord, bool]]:
-        """Make the intent durable; whether it was this call that did, so that it must be sent."""
-        verb = for_call(approvals.dispatch_meant)
-        return self._announce(tool, intent.key, "dispatch", Dispatching(verb, told_mine), intent, self.sender)
+        """Dispatch an intent, which makes it durable. Gives the effect, and whether this call dispatched it and so must send it."""
+        verb = RevocableVerb(for_call(approvals.dispatch_meant), ledger.take_back, dispatched_here)
+        return self._announce(tool, intent.key, "dispatch", verb, intent, self.sender)
 
     def dispatch_permitted(self, tool: Tool, record: EffectRecord) -> Steps[tuple[EffectRecord, bool]]:
-        """Dispatch what is planned, if the person who was asked has approved of it; whether it must be sent. Raises Waiting."""
+        """Dispatch a planned effect, if the person who was asked has approved of it. Gives the effect, and whether this call must
+        send it. Raises Waiting while the person has not answered.
+        """
         if record.state is not EffectState.PLANNED:
             return record, False
         if record.epoch != self.sender.epoch:
             return (yield write(approvals.permitted, record.seq, self.sender.epoch)), False
-        verb = Dispatching(beginning(self._going, approvals.dispatch_planned), told_mine)
+        verb = RevocableVerb(unless_stopped(self._going, approvals.dispatch_planned), ledger.take_back, dispatched_here)
         return (yield from self._announce(tool, record.seq, "dispatch", verb, record.seq, self.sender))
 
     def dispatch_again(self, tool: Tool, record: EffectRecord) -> Steps[tuple[EffectRecord, bool]]:
-        """The next attempt at what is in doubt, if it is approved of; whether it is, so that it must be sent."""
-        verb = Dispatching(approvals.dispatch_again, if_dispatched)
-        found = yield from self._announce(tool, record.seq, "again", verb, record.seq, record.attempt, self.sender)
-        return found, verb.made is not None
+        """Dispatch the next attempt of an effect in doubt, unless a person did not approve of it. Gives the effect, and whether
+        this call must send it.
+        """
+        verb = RevocableVerb(approvals.dispatch_again, ledger.take_back, dispatched_here)
+        return self._announce(tool, record.seq, "again", verb, record.seq, record.attempt, self.sender)
 
     def dispatch_new(self, tool: Tool, intent: Intent) -> Steps[EffectRecord]:
-        """Dispatch what is known to be new."""
-        verb = Dispatching(beginning(self._going, ledger.dispatch_new), if_dispatched)
+        """Dispatch an effect that is known to be new."""
+        verb = RevocableVerb(unless_stopped(self._going, ledger.dispatch_new), ledger.take_back)
         return self._announce(tool, intent.key, "dispatch", verb, intent, self.sender)
 
-    def _announce(self, tool: Tool, which: str | int, arrow: str, verb: Dispatching[T], *args: Any) -> Steps[T]:
-        """Follow an arrow to `dispatched`, with a slot of the tool, which `_send` gives back. A caller that waits for a slot has
-        sent nothing. which: the effect, by its key or its number.
+    def _announce(self, tool: Tool, which: str | int, arrow: str, verb: RevocableVerb[T], *args: Any) -> Steps[T]:
+        """Follow an arrow to `dispatched`. The tool's slot is taken first, and `_send` gives it back: a caller that waits for a
+        slot has dispatched nothing. which: the effect, by its key or its number.
         """
-        yield from self._take_slot(tool)
+        if tool.limit is not None:
+            yield from self._take_slot(tool, tool.limit)
         self._here.liveness.begin()
         self.announce(which)
         try:
@@ -194,14 +199,14 @@ class Sending:
             self._here.in_flight.announce(self._stream.id, which, self)
 
     def unannounce(self) -> None:
-        """The announced effect is being sent, or this caller will not send it. Idempotent."""
+        """End the announcement: the attempt has begun, or will never begin. Idempotent."""
         if self._announced is not None:
             self._here.in_flight.unannounce(self._stream.id, self._announced, self)
             self._announced = None
 
-    def _take_back(self, error: BaseException, verb: Dispatching[Any]) -> Steps[None]:
-        """Say that it was not sent, if a call that was stopped has dispatched it all the same. Until then it stays announced, so
-        that nobody takes it for doubt meanwhile.
+    def _take_back(self, error: BaseException, verb: RevocableVerb[Any]) -> Steps[None]:
+        """Record that nothing was sent, if a caller that was stopped has dispatched the effect all the same. The effect stays
+        announced until then, so that nobody takes it for doubt.
         """
         try:
             if not isinstance(error, (Exception, Ending)):
@@ -213,9 +218,9 @@ class Sending:
     # -- the call --------------------------------------------------------------------------------------------------------------
 
     def _send(
-        self, tool: Tool, record: EffectRecord, then: Then = nothing_next
+        self, tool: Tool, record: EffectRecord, then: NextCall | None = None
     ) -> Steps[tuple[EffectRecord, BaseException | None]]:
-        """Call the tool, and record what became of it; gives what it raised, too."""
+        """Call the tool and record the outcome. Gives the effect, and what the tool raised."""
         flight = Attempt(self._here.in_flight, (self._stream.id, record.seq, record.attempt))
         self.unannounce()
         try:
@@ -223,32 +228,26 @@ class Sending:
             came = yield self._call(tool, record, flight)
             if came.error is None or is_quiet(came.error):
                 self._give_slot(tool)  # else the call gives it back when it returns, however late that is
-            if came.error is not None:
+            if came.error is None:
+                reach("effect.call.after")
+            else:
                 flight.goes_on = not is_quiet(came.error)
-                return (yield from self._went_wrong(tool, record, came.error, then)), came.error
-            reach("effect.call.after")
-            return (yield from self._happened(tool, record, came.result, then)), None
+            return (yield from self.record_outcome(tool, record, came, then)), came.error
         finally:
             flight.recorded()
 
-    def record_outcome(self, tool: Tool, record: EffectRecord, came: CallOutcome) -> Steps[EffectRecord]:
-        """Record what came of a call that was made elsewhere, by a worker on the other side of a wire."""
-        if came.error is not None:
-            return (yield from self._went_wrong(tool, record, came.error, nothing_next))
-        return (yield from self._happened(tool, record, came.result, nothing_next))
-
     def _ready(self, tool: Tool, record: EffectRecord) -> Steps[None]:
-        """The lease once more, right before the call. If it is stopped here, nothing was sent: that is said, without a lease."""
+        """Check the lease once more, right before the call. A caller that is stopped here has sent nothing, and records that;
+        without the lease, if that was lost.
+        """
         try:
-            yield CheckLease()
+            yield CHECK_LEASE
             self._here.rollback_guard.note(Dispatch(self._stream.uid, record.seq, record.attempt))
             reach("effect.call.before")
         except BaseException as error:
             self._give_slot(tool)
             with suppress(Error):  # the store is away: it is found out later
-                yield from self._say(
-                    Write(arriving(of(record, ledger.unsent)), (record.seq, record.attempt, unsent(error)))
-                )
+                yield from self._say(Write(arriving(about_attempt(record, ledger.unsent)), (unsent(error),)))
             raise
 
     def _call(self, tool: Tool, record: EffectRecord, flight: Attempt) -> Command:
@@ -256,36 +255,32 @@ class Sending:
         if tool.isolate:
             return CallIsolated(tool, record.args, handed)
         seconds = None if tool.rule.timeout is None else tool.rule.timeout / SECOND_US
-        late = self._late(tool, record, flight)
-        return CallFunction(lambda: tool.call(tool.fn, record.args, **handed), tool.is_async, seconds, late)
+        late = partial(self._came_back_late, tool, record, flight)
+        return CallFunction(partial(tool.call, tool.fn, record.args, **handed), tool.is_async, seconds, late)
 
-    def _late(self, tool: Tool, record: EffectRecord, flight: Attempt) -> Late:
-        """The course of a call that comes back after it was left behind: it settles its own doubt, if nothing else has."""
-
-        def tell(result: Any, error: BaseException | None) -> None:
-            self._give_slot(tool)
-            verb, said = said_late(tool, result, error)
-            about = (self._stream, record.seq, record.attempt, said)
-            write = partial(
-                self._here.write, arriving(of(record, verb)), *about, actor=self._actor, tenant=self._tenant
-            )
-            try:
-                keep_trying(self._here, write, record.id)
-            except Error as lost:  # the store was closed meanwhile, or was away for too long: the doubt stays
-                log.warning("the outcome of effect %s came too late to be recorded: %s", record.id, lost)
-            finally:
-                flight.landed()
-
-        return tell
+    def _came_back_late(
+        self, tool: Tool, record: EffectRecord, flight: Attempt, result: Any, error: BaseException | None
+    ) -> None:
+        """Record the outcome of a call that comes back after its deadline. It settles the doubt about itself, if nothing else
+        has.
+        """
+        self._give_slot(tool)
+        verb, said = said_late(tool, result, error)
+        arrive = arriving(about_attempt(record, verb))
+        write = partial(self._here.write, arrive, self._stream, said, actor=self._actor, tenant=self._tenant)
+        try:
+            keep_trying(self._here, write, record.id)
+        except Error as lost:  # the store was closed meanwhile, or was away for too long: the doubt stays
+            log.warning("the outcome of effect %s came too late to be recorded: %s", record.id, lost)
+        finally:
+            flight.landed()
 
     # -- slots -----------------------------------------------------------------------------------------------------------------
 
-    def _take_slot(self, tool: Tool) -> Steps[None]:
-        """Wait until the tool may be called once more, if it has a limit."""
-        if tool.limit is None:
-            return
+    def _take_slot(self, tool: Tool, limit: int) -> Steps[None]:
+        """Wait until the tool, which has a limit, may be called once more."""
         slots = self._here.slots
-        future = slots.take(tool.name, tool.limit)
+        future = slots.take(tool.name, limit)
         try:
             yield Await(future)
         except BaseException:
@@ -301,13 +296,18 @@ class Sending:
 
     # -- what became of it -----------------------------------------------------------------------------------------------------
 
-    def _end(self, then: Then, arrow: str, verb: Ends[P], *args: P.args, **kwargs: P.kwargs) -> Steps[EffectRecord]:
-        """Follow an arrow that ends an effect; what comes next is dispatched in the same commit, if it can be sent at once."""
-        following = then()
-        if following is None or following.record is None or not self._try_slot(following.sends):
+    def _end(
+        self, then: NextCall | None, arrow: str, verb: EndingVerb[P], *args: P.args, **kwargs: P.kwargs
+    ) -> Steps[EffectRecord]:
+        """Follow an arrow that ends an effect. The next call of its batch is dispatched in the same commit, if it can be sent at
+        once.
+        """
+        following = None if then is None else then()
+        if then is None or following is None or following.record is None or not self._try_slot(following.sends):
             return (yield from self.move(arrow, answering(verb), *args, **kwargs))
         after = following.record.seq
-        both = Dispatching(followed_by(after, self.sender, lambda: then() is not None, verb), told_next)
+        ending = followed_by(after, self.sender, lambda: then() is not None, verb)
+        both = RevocableVerb(ending, ledger.take_back, lambda found: found[1])
         self.announce(after)
         try:
             reach("effect.dispatch.before")
@@ -324,32 +324,32 @@ class Sending:
             raise
         return record
 
-    def _happened(self, tool: Tool, record: EffectRecord, result: Any, then: Then) -> Steps[EffectRecord]:
-        try:
-            return (yield from self._end(then, "commit", ledger.commit_own, record, Outcome(result)))
-        except Stale:
-            yield from self.record_late(tool, record, CallOutcome(result))
-            raise
-        except Invalid as error:  # it happened, and its result cannot be kept: it must not happen again
-            kept = unkept(result, error)
-            return (
-                yield from self.move("commit", answering(of(record, ledger.commit)), record.seq, record.attempt, kept)
-            )
+    def record_outcome(
+        self, tool: Tool, record: EffectRecord, came: CallOutcome, then: NextCall | None = None
+    ) -> Steps[EffectRecord]:
+        """Record what came of the call of an attempt; a worker on the other side of a wire may have made it.
 
-    def _went_wrong(self, tool: Tool, record: EffectRecord, error: BaseException, then: Then) -> Steps[EffectRecord]:
-        """Record what a tool raised; without the lease too, if that was lost meanwhile."""
+        then: as for `conclude`. A caller that has lost its lease says it without, and gets Stale.
+        """
         try:
-            return (yield from self._judged(tool, record, error, then))
+            if came.error is not None:
+                return (yield from self._judged(tool, record, came.error, then))
+            return (yield from self._end(then, "commit", ledger.commit_own, record, Outcome(came.result)))
         except Stale:
-            yield from self.record_late(tool, record, CallOutcome(None, error))
+            yield from self.record_late(tool, record, came)
             raise
+        except Invalid as error:
+            if came.error is not None:
+                raise
+            kept = unkept(came.result, error)  # it happened, and its result cannot be kept: it must not happen again
+            return (yield from self.move("commit", answering(about_attempt(record, ledger.commit)), kept))
 
     def record_late(self, tool: Tool, record: EffectRecord, came: CallOutcome) -> Steps[None]:
-        """`record_outcome` by a caller that may have lost its lease: the outcome is a fact, and settles its own doubt, if
-        nothing else has. Said under the lease if that holds, else without it.
+        """Record the outcome for a caller that may have lost its lease: under the lease if that holds, else without it. The
+        outcome is a fact, and settles the doubt about its own attempt, if nothing else has.
         """
         verb, said = said_late(tool, came.result, came.error)
-        return self._say(Write(arriving(of(record, verb)), (record.seq, record.attempt, said), keep=True))
+        return self._say(Write(arriving(about_attempt(record, verb)), (said,), keep=True))
 
     def _say(self, write: Write) -> Generator[Command, Any, None]:
         try:
@@ -357,12 +357,15 @@ class Sending:
         except Stale:
             yield msgspec.structs.replace(write, fenced=False)
 
-    def _judged(self, tool: Tool, record: EffectRecord, error: BaseException, then: Then) -> Steps[EffectRecord]:
-        """A clear no is a failure; Unavailable says that nothing was sent; anything else is doubt (docs/decisions/0006)."""
+    def _judged(
+        self, tool: Tool, record: EffectRecord, error: BaseException, then: NextCall | None
+    ) -> Steps[EffectRecord]:
+        """Record what a tool raised. A clear no is a failure, Unavailable says that nothing was sent, and anything else is doubt
+        (docs/decisions/0006).
+        """
         if says_no(tool, error):
-            verb = of(record, ledger.fail_quiet if record.doubtful else ledger.fail)
-            outcome = Outcome(error=error_of(error))
-            return (yield from self._end(then, "fail", verb, record.seq, record.attempt, outcome))
+            verb = about_attempt(record, ledger.fail_quiet if record.doubtful else ledger.fail)
+            return (yield from self._end(then, "fail", verb, Outcome(error=error_of(error))))
         if says_unsent(error):
             return (yield from self._not_sent(tool, record, error))
         said = EffectError(settling.OVERDUE, str(error)) if isinstance(error, Overdue) else error_of(error)
@@ -377,13 +380,18 @@ class Sending:
         return doubted
 
     def _not_sent(self, tool: Tool, record: EffectRecord, error: BaseException) -> Steps[EffectRecord]:
-        """It did not happen, and may be tried again as often as the tool allows; unless an attempt before may have happened."""
+        """Plan an attempt anew that was not sent, as often as the tool allows. Doubt, if an attempt before it may have happened."""
         outcome = Outcome(error=error_of(error), by="its tool")
         if record.doubtful:
             return (yield from self._doubt(record, error_of(error), quiet=True))
         if record.failures > tool.rule.retries:
-            verb = answering(of(record, ledger.fail_quiet))
-            return (yield from self.move("fail", verb, record.seq, record.attempt, outcome))
-        planned = yield from self.move("absent", of(record, ledger.absent), record.seq, record.attempt, outcome)
+            return (yield from self.move("fail", answering(about_attempt(record, ledger.fail_quiet)), outcome))
+        planned = yield from self.move("absent", about_attempt(record, ledger.absent), outcome)
         yield Pause(backoff_seconds(tool.backoff, record.failures, error))
         return planned
+
+
+def dispatched_here(found: tuple[EffectRecord, bool]) -> EffectRecord | None:
+    """The effect that a verb gave, if it was this verb that dispatched it."""
+    record, mine = found
+    return record if mine else None

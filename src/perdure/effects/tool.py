@@ -78,6 +78,7 @@ class Tool(Generic[P_of, R_co]):
         # To a step nothing is handed in: its key is an argument.
         handed = HANDED_IN if kind is not ToolKind.READ else ()
         self.takes = frozenset(name for name in handed if takes_by_name(self.signature, name))
+        self._plain = _plain_parameters(self.signature, self.takes)
         update_wrapper(self, fn)
 
     def __call__(self, *args: P_of.args, **kwargs: P_of.kwargs) -> R_co:
@@ -89,6 +90,8 @@ class Tool(Generic[P_of, R_co]):
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments by name, without defaults. Raises Invalid for an argument that does not fit the function."""
+        if not kwargs and self._plain is not None and len(args) == len(self._plain):
+            return dict(zip(self._plain, args, strict=True))
         handed = dict.fromkeys(self.takes, "")
         for name in sorted(self.takes & kwargs.keys()):
             raise Invalid(f"{self.name}: {name} is filled in by the ledger", path=f"args.{name}", hint="leave it out")
@@ -104,10 +107,14 @@ class Tool(Generic[P_of, R_co]):
 
     def check_free(self, **options: Any) -> None:
         """Refuse options of `act` that are also parameters of the tool: the value could be meant for either."""
-        check_free(self.signature, {name: each for name, each in options.items() if name not in self.takes}, self.name)
+        given = {name: each for name, each in options.items() if each is not None and name not in self.takes}
+        if given:
+            check_free(self.signature, given, self.name)
 
     def call(self, fn: Callable[..., Any], args: Mapping[str, Any], **handed: Any) -> Any:
         """Call the tool's function, its probe or its undo with arguments by name and what the ledger hands in."""
+        if fn is self.fn and self._plain is not None:
+            return fn(**args, **{name: value for name, value in handed.items() if name in self.takes})
         signature = self.signature if fn is self.fn else inspect.signature(fn)
         positional, named = _spread(signature, args)
         wanted = {name: value for name, value in handed.items() if takes_by_name(signature, name)}
@@ -116,6 +123,18 @@ class Tool(Generic[P_of, R_co]):
     def named(self, **args: Any) -> Any:
         """Call the bare function with arguments as `bind` returns them."""
         return self.call(self.fn, args)
+
+
+def _plain_parameters(signature: inspect.Signature, handed: frozenset[str]) -> list[str] | None:
+    """The parameters of an ordinary function, each of which can be given by its place and by its name: those that are handed in
+    come last. None for any other function, whose arguments take a longer way.
+    """
+    kinds = {name: each.kind for name, each in signature.parameters.items()}
+    plain = [name for name in kinds if name not in handed]
+    is_ordinary = plain == [*kinds][: len(plain)] and all(
+        kinds[name] is inspect.Parameter.POSITIONAL_OR_KEYWORD for name in plain
+    )
+    return plain if is_ordinary else None
 
 
 def _spread(signature: inspect.Signature, args: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:

@@ -1,15 +1,17 @@
-"""One open store in both colours: the sync handle of an async store, and the other way round.
+"""One open store in both colours: the sync handle of an async store, the other way round, and the run that an agent gets.
 
 Both use the same lane, heartbeat and threads, so they may be used at once, from any number of threads and event loops. The handle
-that opened the store closes it. Callers: `store.aio`, `store.sync`, `session.aio`, `session.sync`; adapters of frameworks that
-call one object from sync and async code.
+that opened the store closes it. Callers: `store.aio`, `store.sync`, `session.aio`, `session.sync`; whoever drives runs; adapters
+of frameworks that call one object from sync and async code.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from perdure.errors import Refused
+from perdure.runtime.agent import Agent
 from perdure.runtime.callers import AsyncCaller, AsyncFrozenCaller, Caller, FrozenCaller
 
 if TYPE_CHECKING:
@@ -18,6 +20,17 @@ if TYPE_CHECKING:
     from perdure.handles.sync.session import Session
     from perdure.handles.sync.store import Store
     from perdure.log.change import Stream
+
+
+def run_for(agent: Agent) -> Callable[..., Any]:
+    """The class of the run that this agent's function gets. Each colour is loaded where it is needed."""
+    if agent.is_async:
+        from perdure.handles.aio.run import AsyncRun  # noqa: PLC0415 - only who has async agents pays for it
+
+        return AsyncRun
+    from perdure.handles.sync.run import Run  # noqa: PLC0415 - as above
+
+    return Run
 
 
 def async_store(caller: Caller) -> AsyncStore:

@@ -7,9 +7,7 @@ would a generator function. Callers: `atomic`, `update` and `fold`; the declarat
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from functools import wraps
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from perdure.errors import Invalid
@@ -109,30 +107,6 @@ def plain(fn: Callable[..., Any], path: str) -> Callable[..., Any]:
         return result
 
     return checked
-
-
-def noting(fn: Callable[..., Any], raised: list[Exception]) -> Callable[..., Any]:
-    """The function, of whatever colour; an exception that it raises is also put into the list."""
-
-    @contextmanager
-    def noted() -> Iterator[None]:
-        try:
-            yield
-        except Exception as error:
-            raised.append(error)
-            raise
-
-    @wraps(fn)
-    def called(*args: Any, **kwargs: Any) -> Any:
-        with noted():
-            return fn(*args, **kwargs)
-
-    @wraps(fn)
-    async def awaited(*args: Any, **kwargs: Any) -> Any:
-        with noted():
-            return await fn(*args, **kwargs)
-
-    return awaited if inspect.iscoroutinefunction(fn) else called
 
 
 def _abandon(awaitable: Any) -> None:

@@ -32,6 +32,8 @@ Q = Statements("perdure.planes", "subjects.sql")
 
 def named(about: Iterable[str], path: str = "about") -> tuple[str, ...]:
     """The subjects that a caller names, each once. Invalid and TooLarge name what is wrong."""
+    if about == ():  # mostly
+        return ()
     if isinstance(about, (str, bytes)) or not isinstance(about, Iterable):
         raise Invalid(f"expected a list of subjects, got {type(about).__name__}", path=path)
     names = tuple(dict.fromkeys(check_name(name, f"{path}[{i}]") for i, name in enumerate(about)))

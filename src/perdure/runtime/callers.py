@@ -139,7 +139,7 @@ class Caller(_Calling):
 
     def patience(self, wait: Duration | None, path: str = "wait", run: str | None = None) -> Patience:
         """How long to wait for what others do, and when to look again. run: for that run alone."""
-        return Patience(self, wait, path, self.core.listen(run))
+        return Patience(self, wait, path, self.core.listen(run), time.monotonic)
 
     def until(self, future: Future[T], check: Check) -> T:
         """Wait for what somebody else brings about. check: as for `pause`."""
@@ -199,7 +199,7 @@ class AsyncCaller(_Calling):
 
     def patience(self, wait: Duration | None, path: str = "wait", run: str | None = None) -> AsyncPatience:
         """How long to wait for what others do, and when to look again. run: for that run alone."""
-        return AsyncPatience(self, wait, path, self.core.listen(run))
+        return AsyncPatience(self, wait, path, self.core.listen(run), time.monotonic)
 
     async def until(self, future: Future[T], check: Check) -> T:  # noqa: ARG002 - as above
         """Wait for what somebody else brings about."""

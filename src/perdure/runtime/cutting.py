@@ -90,7 +90,7 @@ def atomic(driving: Driving, branch: Branch, name: str, verb: Callable[..., Any]
     place, found = yield from arrive(driving, branch, "step", name, "")
     driving.replay.steps += 1
     if found is not None:
-        return run_replay.replayed(found)
+        return run_replay.step_result(found)
     check_real(driving, f"write to sessions ({name})")
     try:
         return (yield write(verb, *about, place, name))

@@ -14,7 +14,7 @@ from typing import Any
 
 from perdure.effects.acting import Acting
 from perdure.effects.commands import Await, Pause, Steps
-from perdure.effects.consulting import Known, known_of
+from perdure.effects.consulting import StepFunction, as_step_function
 from perdure.effects.tool import Tool
 from perdure.errors import Error
 from perdure.model.instants import instant_us
@@ -25,7 +25,7 @@ from perdure.planes.recovery.leases import Lease
 from perdure.runtime import run_replay
 from perdure.runtime.agent import Agent
 from perdure.runtime.heartbeat import Heartbeat
-from perdure.runtime.places import AFTERWARDS, Branch, BranchSpan, Left
+from perdure.runtime.places import AFTERWARDS, Branch, BranchSpan, LeftSaga
 from perdure.runtime.run_replay import Replay
 from perdure.runtime.stopping import TIMED_OUT, TROUBLES, Ending, Leaving, found_in, is_end, origins
 from perdure.stores.core import Core
@@ -155,7 +155,7 @@ class Sagas:
 
     def __init__(self) -> None:
         self.open = 0
-        self.left: list[Left] = []  # sagas that did not come to their end, and are undone before the run does
+        self.left: list[LeftSaga] = []  # sagas that did not come to their end, and are undone before the run does
         self.reached: set[int] = set()  # effects by number
         self.undone: dict[int, BaseException | None] = {}  # effects by number, with what they were undone for
         self.tools: dict[str, Tool] = {}
@@ -203,21 +203,21 @@ class Driving:
         self.sagas = Sagas()
         going = self.hold.check_going
         self.acting = Acting(core, lease.stream, actor, tenant, in_run=True, token=lease.token, going=going)
-        self._functions: dict[Any, Known] = {}
+        self._functions: dict[Any, StepFunction] = {}
 
     @property
     def about(self) -> dict[str, str]:
         """The fields that logs add to whatever they say of it."""
         return {"run": self.stream.name, "agent": self.agent.name}
 
-    def known(self, fn: Callable[..., Any]) -> Known:
-        """The knowledge about a function that a step calls; looked up once."""
+    def step_function(self, fn: Callable[..., Any]) -> StepFunction:
+        """A function as a step calls it; looked at once."""
         found = self._functions.get(fn)
         if found is None:
             if len(self._functions) > FUNCTIONS_MAX:  # functions that are made anew for each step
                 self._functions.clear()
-            found = self._functions[fn] = known_of(fn)
-        return found
+            found = self._functions[fn] = as_step_function(fn)
+        return found if found.fn is fn else found._replace(fn=fn)  # an equal one, such as the same method once more
 
     def observed(self) -> AbstractContextManager[None]:
         """The context in which the program is called: telemetry's, if there is any."""

@@ -38,18 +38,18 @@ LOOK_SECONDS = 0.5  # how often a drive that waits for the clock or for children
 class DrivenInPlace:
     """Drives runs of these agents. see: makes what an agent's function gets. patience_us: the longest sleep to wait for."""
 
-    __slots__ = ("_agents", "_core", "_patience_us", "_see")
+    __slots__ = ("_agents", "_core", "_patience_us", "_run_for")
 
     def __init__(
         self,
         core: Core,
         agents: Mapping[str, Agent],
-        see: Callable[..., Any],
+        run_for: Callable[..., Any],
         patience_us: float = run_replay.PATIENCE_US,
     ) -> None:
         self._core = core
         self._agents = agents
-        self._see = see
+        self._run_for = run_for
         self._patience_us = patience_us
 
     def drive(self, stream: Stream, record: RunRecord) -> Steps[Any]:
@@ -64,7 +64,7 @@ class DrivenInPlace:
             else:
                 cause = drive.cause
             record = yield Read(runs.run, (stream,))
-        return run_replay.ended_as(record, cause)
+        return run_replay.run_result(record, cause)
 
     def take(self, stream: Stream, record: RunRecord) -> Steps[Drive | None]:
         """Claim a run and drive it once. None: it could not be had."""
@@ -77,7 +77,7 @@ class DrivenInPlace:
                 return None
             self._core.liveness.begin()
             lease = yield from self._claim(stream, record, agent)
-            return None if lease is None else (yield DriveRun(agent, lease, self._see, record))
+            return None if lease is None else (yield DriveRun(agent, lease, self._run_for, record))
         finally:
             self._core.in_flight.end(driven, owner)
 

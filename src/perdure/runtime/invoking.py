@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from perdure.effects.commands import Late, Overdue
+from perdure.effects.commands import LateOutcome, Overdue
 from perdure.model.limits import CHECK_SECONDS
 from perdure.runtime.callers import Check
 from perdure.runtime.places import enter, leave, standing_in
@@ -32,7 +32,7 @@ class Flight:
         self._call = call
         self._liveness = liveness
         self._done = done
-        self._late: Late | None = None
+        self._late: LateOutcome | None = None
         self._over = False
         self._mutex = threading.Lock()
         with standing_in(None):
@@ -55,7 +55,7 @@ class Flight:
         if late is not None:
             late(self.result, self.error)
 
-    def abandon(self, late: Late | None) -> bool:
+    def abandon(self, late: LateOutcome | None) -> bool:
         """Wait no longer; `late` hears of the outcome. Whether it is still under way."""
         with self._mutex:
             self._late = late
@@ -98,7 +98,7 @@ def call(
     fn: Callable[[], Any],
     seconds: float | None,
     check: Check,
-    late: Late | None = None,
+    late: LateOutcome | None = None,
     liveness: Liveness | None = None,
 ) -> Any:
     """Call a function. Overdue when it does not keep its deadline; what `check` raises meanwhile ends the waiting, too."""
@@ -139,7 +139,8 @@ async def aread(fn: Callable[..., Any], args: Any, kwargs: Any, *, is_async: boo
 
 
 async def acall(
-    fn: Callable[[], Any], seconds: float | None, late: Late | None = None, liveness: Liveness | None = None, *, is_async: bool
+    fn: Callable[[], Any], seconds: float | None, late: LateOutcome | None = None, liveness: Liveness | None = None, *,
+    is_async: bool,
 ) -> Any:  # fmt: skip
     """Call a function from async code, which never blocks the event loop. Overdue when it does not keep its deadline."""
     if not is_async:
@@ -150,7 +151,9 @@ async def acall(
     return await _finish(fn, seconds, late)
 
 
-async def _flown(fn: Callable[[], Any], seconds: float | None, late: Late | None, liveness: Liveness | None) -> Any:
+async def _flown(
+    fn: Callable[[], Any], seconds: float | None, late: LateOutcome | None, liveness: Liveness | None
+) -> Any:
     """Wait for a sync function in a thread of its own."""
     import asyncio  # noqa: PLC0415 - as above
 
@@ -174,7 +177,7 @@ async def _flown(fn: Callable[[], Any], seconds: float | None, late: Late | None
     return flight.outcome()
 
 
-async def _finish(fn: Callable[[], Any], seconds: float | None, late: Late | None) -> Any:
+async def _finish(fn: Callable[[], Any], seconds: float | None, late: LateOutcome | None) -> Any:
     """Await a coroutine; at the deadline cancel it and see whether it ends."""
     import asyncio  # noqa: PLC0415 - as above
 
@@ -194,7 +197,7 @@ async def _finish(fn: Callable[[], Any], seconds: float | None, late: Late | Non
     return task.result()
 
 
-async def _has_ended(task: Any, late: Late | None) -> bool:
+async def _has_ended(task: Any, late: LateOutcome | None) -> bool:
     """Cancel a call, and whether it ended by that; `late` hears of one that goes on."""
     import asyncio  # noqa: PLC0415 - as above
 
@@ -205,7 +208,7 @@ async def _has_ended(task: Any, late: Late | None) -> bool:
     return task.done()
 
 
-def _tell(task: Any, late: Late | None) -> None:
+def _tell(task: Any, late: LateOutcome | None) -> None:
     if late is None:
         return
     try:

@@ -14,12 +14,12 @@ import msgspec
 
 from perdure.effects import approvals, ledger
 from perdure.effects.acting import FORGOTTEN, STRAYED
-from perdure.effects.batch import BatchCall, calls_in, keep_and_plan, mean, next_free, nothing_next, tools_by_name
+from perdure.effects.batch import BatchCall, calls_in, keep_and_plan, mean, next_free, tools_by_name
 from perdure.effects.commands import Read, Steps, Write, write
-from perdure.effects.consulting import Known
+from perdure.effects.consulting import StepFunction
 from perdure.effects.ledger import Intent, error_of
 from perdure.effects.operator_verbs import ask_approval, is_approved
-from perdure.effects.sending import Then
+from perdure.effects.sending import NextCall
 from perdure.effects.settling import Action
 from perdure.effects.tool import Refuse, Tool, digest_of
 from perdure.errors import Failed, InDoubt, Invalid, Refused, Unavailable
@@ -41,16 +41,10 @@ UNASKED: Approval = (None, None)
 def act(
     driving: Driving, branch: Branch, tool: Tool, args: dict[str, Any], approve: Approval = UNASKED,
     undoes: EffectRecord | None = None, about: tuple[str, ...] = (),
-) -> Steps[Any]:  # fmt: skip
-    """Do something outside, once, whatever crashes; gives what it gave."""
-    return run_replay.given((yield from carry_out(driving, branch, tool, args, approve, undoes, about)))
-
-
-def carry_out(
-    driving: Driving, branch: Branch, tool: Tool, args: dict[str, Any], approve: Approval = UNASKED,
-    undoes: EffectRecord | None = None, about: tuple[str, ...] = (),
 ) -> Steps[EffectRecord]:  # fmt: skip
-    """`act`, with the effect itself for an answer: settled, whatever became of it."""
+    """Do something outside, once, whatever crashes. Gives the effect, settled, whatever became of it; its result is
+    `run_replay.effect_result`.
+    """
     if driving.hold.refusals:
         yield from hold_up(driving)
     if tool.kind is ToolKind.READ:
@@ -124,13 +118,14 @@ def _permitted(
     within: Duration | None,
 ) -> Steps[EffectRecord | Intent]:  # fmt: skip
     """The intent as it stands when a guard or a person has said what there is to say: withdrawn, if that is no."""
-    if asked is None:
-        return (yield from _unforgotten(driving, found or intent))
-    planned = found or (yield from driving.acting.plan(intent))
-    if isinstance(asked, Refuse):
-        return (yield from driving.acting.withdraw(planned, asked.reason, "a guard"))
-    approved = yield from _approved(driving, branch, planned, asked, within)
-    return (yield from _unforgotten(driving, approved))
+    meant: EffectRecord | Intent = found or intent
+    if asked is not None:
+        planned = found or (yield from driving.acting.plan(intent))
+        if isinstance(asked, Refuse):
+            return (yield from driving.acting.withdraw(planned, asked.reason, "a guard"))
+        meant = yield from _approved(driving, branch, planned, asked, within)
+    known_seq = driving.hold.lease.known_seq
+    return meant if known_seq is None else (yield from _unforgotten(driving, meant, known_seq))
 
 
 def _approved(
@@ -144,12 +139,11 @@ def _approved(
     return (yield from driving.acting.move("withdraw", approvals.refuse, record, approval, driving.core.epoch))
 
 
-def _unforgotten(driving: Driving, meant: EffectRecord | Intent) -> Steps[EffectRecord | Intent]:
-    """An effect that may be sent now; after a restore, if its tool can be asked or is unsafe, in doubt: it may have been sent and
-    forgotten. Its sender in what was lost is taken to be gone: a restore presumes it.
+def _unforgotten(driving: Driving, meant: EffectRecord | Intent, known_seq: int) -> Steps[EffectRecord | Intent]:
+    """An effect that may be sent now, after a restore: in doubt, if its tool can be asked or is unsafe, because it may have been
+    sent and forgotten. Its sender in what was lost is taken to be gone: a restore presumes it.
     """
-    known_seq = driving.hold.lease.known_seq
-    if known_seq is None or not _may_be_forgotten(driving, meant):
+    if not _may_be_forgotten(driving, meant):
         return meant
     if isinstance(meant, EffectRecord) and meant.state is not EffectState.PLANNED:
         return meant
@@ -172,7 +166,7 @@ def _may_be_forgotten(driving: Driving, meant: EffectRecord | Intent) -> bool:
 
 def conclude(
     driving: Driving, branch: Branch, tool: Tool | None, found: EffectRecord | Intent, *, mine: bool = False,
-    then: Then = nothing_next,
+    then: NextCall | None = None,
 ) -> Steps[EffectRecord]:  # fmt: skip
     """Carry it to its end; the run waits while only a person, or a later time, can settle it."""
     hold, place = driving.hold, found.place or ""
@@ -209,7 +203,7 @@ def conclude(
 
 
 def respond(
-    driving: Driving, branch: Branch, model: Known, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
+    driving: Driving, branch: Branch, model: StepFunction, args: tuple[Any, ...], kwargs: dict[str, Any],
     tools: Iterable[Callable[..., Any]], pins: Mapping[str, Any],
 ) -> Steps[Reply]:  # fmt: skip
     """Call a model, and carry out the calls that its answer makes, in order and each once."""
@@ -225,13 +219,13 @@ def respond(
         else:
             yield Write(steps.done, done)
 
-    value = yield from step(driving, branch, model, fn, args, kwargs, {"model": pins}, keep)
+    value = yield from step(driving, branch, model, args, kwargs, {"model": pins}, keep)
     batch = batch or _mean(driving, branch, value, tools)
     for at, meant in enumerate(batch):
         if meant.answer is None and meant.reads:
             try:
-                reading = step(driving, branch, driving.known(meant.sends), meant.sends.named, (), dict(meant.args), {})
-                meant.gave((yield from reading))
+                reading = driving.step_function(meant.sends)._replace(fn=meant.sends.named)
+                meant.gave((yield from step(driving, branch, reading, (), dict(meant.args), {})))
             except (Failed, Invalid) as error:
                 meant.failed(error_of(error))
         elif meant.answer is None:
@@ -254,7 +248,7 @@ def _mean(driving: Driving, branch: Branch, value: Any, tools: Iterable[Callable
     return batch
 
 
-def _carry_out(driving: Driving, branch: Branch, meant: BatchCall, then: Then) -> Steps[None]:
+def _carry_out(driving: Driving, branch: Branch, meant: BatchCall, then: NextCall) -> Steps[None]:
     found: EffectRecord | Intent | None = meant.record
     if meant.intent is not None and not meant.mine:
         driving.hold.check_going()
@@ -263,4 +257,4 @@ def _carry_out(driving: Driving, branch: Branch, meant: BatchCall, then: Then) -
     if meant.intent is None and isinstance(found, EffectRecord) and found.state is EffectState.PLANNED:
         found = yield from _asked_before(driving, branch, found, meant.asked)
     meant.record = yield from conclude(driving, branch, meant.sends, found, mine=meant.mine, then=then)
-    meant.settle(run_replay.given)
+    meant.settle(run_replay.effect_result)

@@ -7,7 +7,7 @@ came is read from the store, so a hint that is lost or told twice loses and repe
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
@@ -38,13 +38,17 @@ class News(Protocol):
 
 
 class _Waiting:
-    """The parts of patience that have no colour. news: counted from here on, so that none is missed before the first wait."""
+    """The parts of patience that have no colour. news: counted from here on, so that none is missed before the first wait.
 
-    __slots__ = ("_heard", "_news", "_pauses", "_until")
+    monotonic: the clock, in seconds.
+    """
 
-    def __init__(self, wait: Duration | None, path: str, news: News | None) -> None:
+    __slots__ = ("_heard", "_monotonic", "_news", "_pauses", "_until")
+
+    def __init__(self, wait: Duration | None, path: str, news: News | None, monotonic: Callable[[], float]) -> None:
         seconds = 0.0 if wait is None else duration_us(wait, path) / SECOND_US
-        self._until = time.monotonic() + seconds
+        self._monotonic = monotonic
+        self._until = monotonic() + seconds
         self._pauses = pauses(wait, path)
         self._news = news
         self._heard = 0 if news is None else news.heard
@@ -53,7 +57,7 @@ class _Waiting:
         """How long to wait now, for the next news if somebody tells them; 0: the time is over."""
         if self._news is None or self._news.is_deaf:
             return None, next(self._pauses, 0.0)
-        left = self._until - time.monotonic()
+        left = self._until - self._monotonic()
         return (self._news.after(self._heard), min(left, LOOK_SECONDS)) if left > 0 else (None, 0.0)
 
     def _heed(self) -> None:
@@ -66,8 +70,10 @@ class Patience(_Waiting):
 
     __slots__ = ("_caller",)
 
-    def __init__(self, caller: Caller, wait: Duration | None, path: str, news: News | None) -> None:
-        super().__init__(wait, path, news)
+    def __init__(
+        self, caller: Caller, wait: Duration | None, path: str, news: News | None, monotonic: Callable[[], float]
+    ) -> None:
+        super().__init__(wait, path, news, monotonic)
         self._caller = caller
 
     def lasts(self) -> bool:
@@ -87,8 +93,10 @@ class AsyncPatience(_Waiting):
 
     __slots__ = ("_caller", "_future", "_wrapped")
 
-    def __init__(self, caller: AsyncCaller, wait: Duration | None, path: str, news: News | None) -> None:
-        super().__init__(wait, path, news)
+    def __init__(
+        self, caller: AsyncCaller, wait: Duration | None, path: str, news: News | None, monotonic: Callable[[], float]
+    ) -> None:
+        super().__init__(wait, path, news, monotonic)
         self._caller = caller
         self._future: Future[None] | None = None
         self._wrapped: AsyncFuture[None] | None = None

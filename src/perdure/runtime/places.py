@@ -160,7 +160,7 @@ class BranchSpan(NamedTuple):
         return branch_of(place)[len(self.since.path) :].removeprefix(".")[:1] not in ("'", '"')
 
 
-class Left(NamedTuple):
+class LeftSaga(NamedTuple):
     """A saga that was left without an error before its end: most often its branch was stopped, because a sister failed."""
 
     branch: Branch

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 from perdure.effects.commands import AwaitCancellation, Consult, Pause, Read, Steps, Write
-from perdure.effects.consulting import Known, consult, within
+from perdure.effects.consulting import StepFunction, consult, with_limits
 from perdure.effects.ledger import error_of
 from perdure.effects.tool import digest_of_parts
 from perdure.errors import Changed, Error, Invalid, Parked
@@ -30,7 +30,7 @@ log = logging.getLogger("perdure.run")
 
 REFUSALS_MAX = 1000  # verbs that a program tries after it was told to end; a thousand branches are told one by one
 HELD_SECONDS = 1.0  # the time that each further verb of such a program takes
-Keep = Callable[[tuple[Any, ...], Any], Steps[None]]
+KeepStep = Callable[[tuple[Any, ...], Any], Steps[None]]
 
 
 def hold_up(driving: Driving) -> Steps[None]:
@@ -71,7 +71,7 @@ def take(driving: Driving, branch: Branch, what: str, name: str, mark: str, give
         driving.check_unread(f"{what} {name}".rstrip())
     if branch.interrupted and not driving.hold.shielded:
         driving.hold.check_going()
-        raise run_replay.gone_on(branch.interrupted)
+        raise run_replay.goes_on_interrupted(branch.interrupted)
     place = branch.next_place(replay.cut)
     try:
         return place, replay.journal.take(place, what, name, mark, given)
@@ -109,15 +109,17 @@ def check_real(driving: Driving, what: str) -> None:
 # -- steps ---------------------------------------------------------------------------------------------------------------------
 
 
-def known_of(driving: Driving, fn: Callable[..., Any], timeout: Duration | None, retries: int | None) -> Known:
-    """The knowledge about the function of a step, with a deadline and retries of its caller's."""
-    known = driving.known(fn)
-    return known if timeout is None and retries is None else within(known, fn, timeout, retries)
+def step_function(
+    driving: Driving, fn: Callable[..., Any], timeout: Duration | None, retries: int | None
+) -> StepFunction:
+    """The function of a step, with the deadline and the retries that its caller chose, if any."""
+    called = driving.step_function(fn)
+    return called if timeout is None and retries is None else with_limits(called, timeout, retries)
 
 
 def step(
-    driving: Driving, branch: Branch, known: Known, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
-    notes: dict[str, Any], keep: Keep | None = None,
+    driving: Driving, branch: Branch, called: StepFunction, args: tuple[Any, ...], kwargs: dict[str, Any], notes: dict[str, Any],
+    keep: KeepStep | None = None,
 ) -> Steps[Any]:  # fmt: skip
     """Call a function that changes nothing outside, and keep what it gives. notes: for a model, whose input is kept too.
 
@@ -126,14 +128,14 @@ def step(
     mark = digest_of_parts(args=list(args), kwargs=kwargs)
     hold, replay = driving.hold, driving.replay
     if hold.refusals or replay.journal.interrupted:
-        place, found = yield from arrive(driving, branch, "step", known.name, mark, (args, kwargs))
+        place, found = yield from arrive(driving, branch, "step", called.name, mark, (args, kwargs))
     else:  # mostly, and a generator less
-        place, found = take(driving, branch, "step", known.name, mark, (args, kwargs))
+        place, found = take(driving, branch, "step", called.name, mark, (args, kwargs))
     replay.steps += 1
     if found is not None:
         brief = found.gave is not None
         return (
-            (yield from _read_again(driving, known, fn, args, kwargs, found)) if brief else run_replay.replayed(found)
+            (yield from _read_again(driving, called, args, kwargs, found)) if brief else run_replay.step_result(found)
         )
     hold.check_going()
     frozen = model_inputs.freeze(args, kwargs) if notes else None
@@ -142,17 +144,17 @@ def step(
     driving.activity.begin()
     began_us = driving.core.clocks.now()
     try:
-        if known.retries:
-            came = yield from consult(known, fn, args, kwargs, hold.check_going)
+        if called.retries:
+            came = yield from consult(called, args, kwargs, hold.check_going)
         else:
-            came = yield Consult(fn, kwargs, known.is_async, known.timeout_seconds, args, hold.check_going)
+            came = yield Consult(called.fn, kwargs, called.is_async, called.timeout_seconds, args, hold.check_going)
         if came.error is not None:
-            _fail(driving, came.error, place, known.name, mark, notes, shape)
+            _fail(driving, came.error, place, called.name, mark, notes, shape)
         value = came.result
         noted = notes | {"usage": usage_of(value)} if notes else notes
         took_us = driving.core.clocks.now() - began_us
         doc = steps.document(
-            place, known.name, mark, value, None, noted, brief=known.brief, shape=shape, took_us=took_us
+            place, called.name, mark, value, None, noted, brief=called.brief, shape=shape, took_us=took_us
         )
         given = None if frozen is None else (yield Read(model_inputs.prepare, (driving.stream, frozen)))
         if keep is None:
@@ -161,11 +163,11 @@ def step(
             yield from keep((doc, given), value)
         return value
     except Invalid as error:
-        yield from _refuse(error, value, known, place, mark, shape)
+        yield from _refuse(error, value, called, place, mark, shape)
     except Exception:
         raise
     except BaseException as error:
-        driving.note_interrupted(error, place, "step", known.name, mark)
+        driving.note_interrupted(error, place, "step", called.name, mark)
         raise
     finally:
         driving.activity.busy -= 1
@@ -185,21 +187,21 @@ def _fail(
     raise run_replay.failed_step(place, name, said) from error
 
 
-def _refuse(error: Invalid, value: Any, known: Known, place: str, mark: str, shape: str) -> Steps[NoReturn]:
+def _refuse(error: Invalid, value: Any, called: StepFunction, place: str, mark: str, shape: str) -> Steps[NoReturn]:
     """Record that a step gave what cannot be kept, and raise that: at a replay the program gets it again."""
-    noted = run_replay.unkept_notes(error, value, brief=known.brief)
+    noted = run_replay.unkept_notes(error, value, brief=called.brief)
     said = EffectError(run_replay.UNSTORABLE, text_of(error))
-    yield Write(steps.done, (steps.document(place, known.name, mark, None, said, noted, shape=shape),), keep=True)
+    yield Write(steps.done, (steps.document(place, called.name, mark, None, said, noted, shape=shape),), keep=True)
     raise run_replay.unkept(noted[run_replay.UNKEPT], place) from error
 
 
 def _read_again(
-    driving: Driving, known: Known, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], found: StepRecord
+    driving: Driving, called: StepFunction, args: tuple[Any, ...], kwargs: dict[str, Any], found: StepRecord
 ) -> Steps[Any]:  # fmt: skip
     """Call a function of whose value only the digest is kept. Parked, whatever the program makes of it, if it differs."""
     driving.activity.begin()
     try:
-        came = yield from consult(known, fn, args, kwargs, driving.hold.check_staying)
+        came = yield from consult(called, args, kwargs, driving.hold.check_staying)
     finally:
         driving.activity.busy -= 1
     error = came.error

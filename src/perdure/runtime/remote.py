@@ -59,7 +59,7 @@ class RemoteClaim(NamedTuple):
     token: int
 
 
-class Next(enum.StrEnum):
+class NextAction(enum.StrEnum):
     """The next thing for the worker to do."""
 
     GIVEN = "given"  # it is over: go on with what is given
@@ -69,13 +69,13 @@ class Next(enum.StrEnum):
     END = "end"  # the run was cancelled, or its time is over: end the program
 
 
-class HowFar(NamedTuple):
+class RequestResult(NamedTuple):
     """How far a request came. value: the record at its place, if there is one. why: for a rest or an end.
 
     sent: dispatches to note once this is committed. seq: the head before it, up to which `news` tells what stands where.
     """
 
-    next: Next
+    next: NextAction
     value: Any
     seq: int
     news: dict[str, PlaceMark]
@@ -103,7 +103,7 @@ class KnownPlaces:
         self.marks: dict[str, PlaceMark] = {}
         self.seq = seq
 
-    def learn(self, reached: HowFar) -> None:
+    def learn(self, reached: RequestResult) -> None:
         """A request was committed: what it found is known from here on."""
         self.marks.update(reached.news)
         self.seq = max(self.seq, reached.seq)
@@ -157,7 +157,7 @@ class _Senders(InFlight):
         return True
 
 
-class RemoteSide:
+class RemoteSender:
     """The sending side of an effect (`sending.SendingStore`), where the sender is a remote worker.
 
     Dispatches are noted in the tide after the commit: inside the transaction nothing is durable yet.
@@ -198,7 +198,7 @@ class RemoteSide:
 class HandedOver(Exception):
     """The engine comes to a call that only the worker can make."""
 
-    def __init__(self, what: Next) -> None:
+    def __init__(self, what: NextAction) -> None:
         super().__init__(what)
         self.what = what
 
@@ -230,9 +230,9 @@ class TransactionShell:
             case Pause():
                 return None
             case CallFunction(late=late):
-                raise HandedOver(Next.PROBE if late is None else Next.SEND)
+                raise HandedOver(NextAction.PROBE if late is None else NextAction.SEND)
             case CallIsolated():
-                raise HandedOver(Next.SEND)
+                raise HandedOver(NextAction.SEND)
         raise AssertionError(f"a remote run comes to {command!r}")
 
 
@@ -303,7 +303,7 @@ class RemoteRequest:
         self.seq = tx.seq(stream)
         self.marks = marks_after(tx, stream, max(known.seq, record.cut_seq))
         self.branch = GivenPlace(check_place(place, record) if place else "")
-        self.side = RemoteSide(core, hold.holder)
+        self.side = RemoteSender(core, hold.holder)
         agent = RemoteAgent(record.agent, record.program)
         self.driving = driving = Driving(
             core=core, heartbeat=heartbeat, actor=tx.actor, tenant=tx.tenant, agent=agent, lease=self.lease,
@@ -330,22 +330,22 @@ class RemoteRequest:
             return Journal(effects=[ledger.effect(self.tx, self.stream, mark.seq)])
         return Journal(waits=[waits.wait(self.tx, self.stream, mark.seq)])
 
-    def reach(self, made: Steps[Any], look: Callable[[], Any] = lambda: None) -> HowFar:
+    def reach(self, made: Steps[Any], look: Callable[[], Any] = lambda: None) -> RequestResult:
         """Run a verb as far as it comes here. look: the record at the place, if the verb does not give it."""
         awaited = self.driving.activity.awaited
         try:
-            return self.reached(Next.GIVEN, self.shell.run(made))
+            return self.reached(NextAction.GIVEN, self.shell.run(made))
         except HandedOver as handed:
             return self.reached(handed.what, look())
         except Suspended as paused:
-            reached = self.reached(Next.REST, look())
+            reached = self.reached(NextAction.REST, look())
             return reached._replace(why=paused.reason, wake_us=paused.wake_us, awaited=tuple(sorted(awaited)))
         except Ending as ending:
-            return self.reached(Next.END, look())._replace(why=ending.code)
+            return self.reached(NextAction.END, look())._replace(why=ending.code)
 
-    def reached(self, following: Next, value: Any) -> HowFar:
+    def reached(self, following: NextAction, value: Any) -> RequestResult:
         """How far it came."""
-        return HowFar(
+        return RequestResult(
             next=following, value=value, seq=self.seq, news=self.marks, cancelling=self.lease.cancelling,
             sent=tuple(self.side.noted),
         )  # fmt: skip

@@ -35,13 +35,13 @@ from perdure.runtime.places import Branch
 from perdure.runtime.placing import take
 from perdure.runtime.remote import (
     BACKOFF_SECONDS,
-    HowFar,
     KnownPlaces,
-    Next,
+    NextAction,
     RemoteAgent,
     RemoteClaim,
     RemoteRequest,
-    RemoteSide,
+    RemoteSender,
+    RequestResult,
     TransactionShell,
     remote_tool,
     was_given_up,
@@ -94,7 +94,7 @@ class WireError(Exception):
 # -- steps -----------------------------------------------------------------------------------------------------------
 
 
-def keep_step(request: RemoteRequest, said: StepSaid) -> HowFar:
+def keep_step(request: RemoteRequest, said: StepSaid) -> RequestResult:
     """Record a step, or give the one that is recorded at its place. A run that is cancelled keeps what was done."""
     return request.reach(_keep_step(request.driving, request.branch, said))
 
@@ -122,13 +122,13 @@ def _keep_step(driving: Driving, branch: Branch, said: StepSaid) -> Steps[StepRe
 
 def begin_effect(
     request: RemoteRequest, tool: Tool, args: dict[str, Any], approve: outward.Approval, about: tuple[str, ...] = ()
-) -> HowFar:
+) -> RequestResult:
     """Carry an effect as far as it comes without its worker: to the call (its dispatch is durable by then), or to its end."""
     mine = request.dispatched_here
     if mine is not None and (mine.tool, mine.digest) == (tool.name, digest_of(tool.name, args)):
-        return request.reached(Next.SEND, mine)
+        return request.reached(NextAction.SEND, mine)
     key = outward.key_at(request.driving, request.branch.next_place(0), tool.name, digest_of(tool.name, args))
-    made = outward.carry_out(request.driving, request.branch, tool, args, approve, None, about)
+    made = outward.act(request.driving, request.branch, tool, args, approve, None, about)
     return request.reach(made, lambda: find(request.tx, request.stream, key))
 
 
@@ -142,16 +142,16 @@ def own_effect(request: RemoteRequest, seq: int, attempt: int) -> EffectRecord:
     return found
 
 
-def tell_outcome(request: RemoteRequest, seq: int, attempt: int, said: CallSaid) -> HowFar:
+def tell_outcome(request: RemoteRequest, seq: int, attempt: int, said: CallSaid) -> RequestResult:
     """Record what came of a call. It may leave the effect in doubt, or planned for another attempt: begin it again then."""
     found = own_effect(request, seq, attempt)
     if found.attempt != attempt or found.state in (EffectState.PLANNED, SAYS.get(said.outcome)):
-        return _pausing(request.reached(Next.GIVEN, found))  # this was said before, or it has moved on since
+        return _pausing(request.reached(NextAction.GIVEN, found))  # this was said before, or it has moved on since
     tool = remote_tool(found.tool, found.kind, found.rule)
     return _pausing(request.reach(request.driving.acting.record_outcome(tool, found, _came(said))))
 
 
-def _pausing(reached: HowFar) -> HowFar:
+def _pausing(reached: RequestResult) -> RequestResult:
     """With the time that another attempt should wait for, as our own workers wait."""
     found: EffectRecord = reached.value
     pause = 0.0 if found.settled else backoff_seconds(BACKOFF_SECONDS, found.failures)
@@ -165,7 +165,7 @@ def tell_outcome_late(
     found = effect(tx, stream, seq)
     if found.holder != hold.holder or found.attempt != attempt:
         raise Stale(f"attempt {attempt} of {found.id} is not this worker's", path="attempt", state=found.state.value)
-    acting = Acting(RemoteSide(core, hold.holder), stream, tx.actor, tx.tenant, in_run=True, token=hold.token)
+    acting = Acting(RemoteSender(core, hold.holder), stream, tx.actor, tx.tenant, in_run=True, token=hold.token)
     tool = remote_tool(found.tool, found.kind, found.rule)
     TransactionShell(tx, stream).run(acting.record_late(tool, found, _came(said)))
     return effect(tx, stream, seq)
@@ -188,16 +188,16 @@ def _came(said: CallSaid) -> CallOutcome:
     return CallOutcome(None, error)
 
 
-def tell_probe(request: RemoteRequest, seq: int, attempt: int, verdict: Verdict, asked_us: int) -> HowFar:
+def tell_probe(request: RemoteRequest, seq: int, attempt: int, verdict: Verdict, asked_us: int) -> RequestResult:
     """Record what the other side said about an effect in doubt. asked_us: the store's time before it was asked."""
     found = own_effect(request, seq, attempt)
     if found.attempt != attempt or found.state is not EffectState.IN_DOUBT:
-        return request.reached(Next.GIVEN, found)
+        return request.reached(NextAction.GIVEN, found)
     asked_us = min(asked_us, store_now(request.tx))
     try:
         return request.reach(request.driving.acting.judge_probe(found, verdict, asked_us))
     except InDoubt as doubt:
-        reached = request.reached(Next.REST, effect(request.tx, request.stream, seq))
+        reached = request.reached(NextAction.REST, effect(request.tx, request.stream, seq))
         return reached._replace(why=outward.DOUBT, wake_us=doubt.facts.get("until"))
 
 
@@ -207,7 +207,7 @@ def tell_probe(request: RemoteRequest, seq: int, attempt: int, verdict: Verdict,
 def ask(
     request: RemoteRequest, question: str, choices: Any, default: Any, detail: Any, timeout: Duration | None,
     about: tuple[str, ...],
-) -> HowFar:  # fmt: skip
+) -> RequestResult:  # fmt: skip
     """Ask a person; the wait as it stands."""
     doc = waits.ask_document(question, choices, default, detail)
     mark = digest(doc, "ask").hex()
@@ -217,14 +217,14 @@ def ask(
     )
 
 
-def sleep(request: RemoteRequest, duration: str) -> HowFar:
+def sleep(request: RemoteRequest, duration: str) -> RequestResult:
     """Wait for some time, on the store's clock."""
     duration_us(duration, "duration")
     mark = digest(duration, "sleep").hex()
     return _awaited(request, waiting.await_one(request.driving, request.branch, WaitKind.SLEEP, {}, mark, duration))
 
 
-def wait(request: RemoteRequest, name: str, timeout: Duration | None) -> HowFar:
+def wait(request: RemoteRequest, name: str, timeout: Duration | None) -> RequestResult:
     """Wait for a signal."""
     check_name(name, "name")
     return _awaited(request, waiting.await_signal(request.driving, request.branch, name, timeout))
@@ -233,7 +233,7 @@ def wait(request: RemoteRequest, name: str, timeout: Duration | None) -> HowFar:
 def start_child(
     request: RemoteRequest, agent: str, args: list[Any], kwargs: dict[str, Any], timeout: Duration | None,
     about: tuple[str, ...], most: int | None = None,
-) -> HowFar:  # fmt: skip
+) -> RequestResult:  # fmt: skip
     """Start a run of one's own, and wait for its end. most: Limited if it is new and so many runs are not over."""
     check_name(agent, "agent")
     if most is not None and not request.driving.replay.journal.entries:
@@ -249,7 +249,7 @@ def _child(
     return (yield from waiting.until_over(request.driving, request.branch, found))
 
 
-def _awaited(request: RemoteRequest, made: Steps[WaitRecord]) -> HowFar:
+def _awaited(request: RemoteRequest, made: Steps[WaitRecord]) -> RequestResult:
     """A wait as it stands, over or not."""
 
     def look() -> WaitRecord | None:
@@ -262,11 +262,11 @@ def _awaited(request: RemoteRequest, made: Steps[WaitRecord]) -> HowFar:
 # -- checkpoints -----------------------------------------------------------------------------------------------------
 
 
-def cut(request: RemoteRequest, state: Any, number: int, about: tuple[str, ...]) -> HowFar:
+def cut(request: RemoteRequest, state: Any, number: int, about: tuple[str, ...]) -> RequestResult:
     """Save a state to go on from. number: the cut that the worker is at; if it is one more by now, this was done before."""
     record = request.record
     if record.cuts == number + 1 and record.cut_seq > runs.row_of(request.tx, request.stream)["claimed_seq"]:
-        return request.reached(Next.GIVEN, record)
+        return request.reached(NextAction.GIVEN, record)
     if record.cuts != number:
         raise Conflict(f"the run is at cut {record.cuts}", path="cut", cut=record.cuts)
     reached = request.reach(checkpoint(request.driving, request.branch, state, now=True, about=about))
@@ -296,7 +296,7 @@ def _end(request: RemoteRequest, status: RunStatus, *said: Any) -> RunRecord:
         yield write(end_run, driving.core.epoch, status, *said)
 
     reached = request.reach(ending())
-    if reached.next is Next.REST:
+    if reached.next is NextAction.REST:
         run_replay.go_to_rest(
             request.tx, request.stream, _undisturbed(request), reached.why, reached.wake_us, _limit_us(request), ()
         )

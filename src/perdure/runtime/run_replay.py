@@ -172,7 +172,7 @@ def go_to_rest(
     runs.wait(tx, stream, reason, min(times, default=None))
 
 
-def replayed(step: StepRecord) -> Any:
+def step_result(step: StepRecord) -> Any:
     """The result of a recorded step: its value, or Failed with what it raised; Invalid again if its value could not be kept."""
     if step.error is None:
         return step.value
@@ -201,7 +201,7 @@ def failed_step(place: str, name: str, said: EffectError) -> Failed:
     return Failed(said.message, code=said.code, path=f"step {name}", step=place)
 
 
-def told_of(child: str, said: Any, place: str | None) -> Any:
+def child_result(child: str, said: Any, place: str | None) -> Any:
     """The news of a run about the end of its child: its result, or Failed with what the child failed by.
 
     place: where it was started, which is what `retry` does anew.
@@ -259,7 +259,7 @@ def does_not_end(run: str, told: str) -> Parked:
     )  # fmt: skip
 
 
-def gone_on(place: str) -> Refused:
+def goes_on_interrupted(place: str) -> Refused:
     """The error of a program that goes on in a branch in which an effect was stopped: it may happen all the same."""
     return Refused(
         f"its work at {place} was cancelled in the middle (by asyncio.timeout?), and may happen all the same", path=place,
@@ -267,7 +267,7 @@ def gone_on(place: str) -> Refused:
     )  # fmt: skip
 
 
-def given(record: EffectRecord) -> Any:
+def effect_result(record: EffectRecord) -> Any:
     """The result of an effect for its program. One that was undone later did happen: on replay the program goes the same way."""
     if record.state in (EffectState.UNDOING, EffectState.UNDONE) and record.error is None:
         return record.result
@@ -308,7 +308,7 @@ def undo_args(tool: Tool, record: EffectRecord) -> dict[str, Any]:
     return {name: value for name, value in given.items() if name in known}
 
 
-def ended_as(record: RunRecord, cause: BaseException | None = None) -> Any:
+def run_result(record: RunRecord, cause: BaseException | None = None) -> Any:
     """The result of a run that is over. Raises Failed, Cancelled or Parked if that is how it stands; Failed from its cause."""
     if record.status is RunStatus.COMPLETED:
         return record.result

@@ -33,7 +33,7 @@ from perdure.effects.commands import (
     Work,
     Write,
 )
-from perdure.effects.kept_results import Keeping
+from perdure.effects.kept_results import KeptResult
 from perdure.errors import Stale, Unavailable
 from perdure.log.change import Stream
 from perdure.model.lazily import lazily
@@ -54,9 +54,9 @@ else:
     (isolating,) = lazily("perdure.runtime", "isolating")
 
 T = TypeVar("T")
-# The maker of the run that an agent's function gets, by its colour.
-See: TypeAlias = Callable[[Agent], Callable[..., Any]]
-Ways: TypeAlias = dict[type, Callable[[Any, Any], Any]]  # the method of a shell for each command
+# Gives the class of the run that an agent's function gets, by its colour (`handles.colours.run_for`).
+RunMaker: TypeAlias = Callable[[Agent], Callable[..., Any]]
+CommandTable: TypeAlias = dict[type, Callable[[Any, Any], Any]]  # the method of a shell for each command
 
 
 def acting_in(caller: Caller | AsyncCaller, stream: Stream) -> Acting:
@@ -113,7 +113,7 @@ class Shell:
 
     def _keep_trying(self, write: Callable[[], T], away: Unavailable) -> T:
         """Record what this process alone knows, as soon as the store is back; see `effects.kept_results`."""
-        keeping = Keeping(self.caller.core, f"{self._stream.kind} {self._stream.name}")
+        keeping = KeptResult(self.caller.core, f"{self._stream.kind} {self._stream.name}")
         recorded = False
         try:
             while True:
@@ -129,8 +129,7 @@ class Shell:
             keeping.end(recorded=recorded)
 
     def _read(self, command: Read) -> Any:
-        verb, args, kwargs = command
-        return self.caller.read(verb, *args, **kwargs)
+        return self.caller.read(command.verb, *command.args, **command.kwargs)
 
     def _consult(self, command: Consult) -> CallOutcome:
         function, args, kwargs, seconds = command.function, command.args, command.kwargs, command.seconds
@@ -155,7 +154,7 @@ class Shell:
     def _pause(self, command: Pause) -> None:
         self.caller.pause(command.seconds, command.check or (self._staying if command.watched else None))
 
-    _ways: ClassVar[Ways] = {
+    _ways: ClassVar[CommandTable] = {
         Write: _write,
         Read: _read,
         Consult: _consult,
@@ -204,10 +203,9 @@ class RunShell(Shell):
         return result
 
     def _read(self, command: Read) -> Any:
-        verb, args, kwargs = command
         self._hold.activity.begin()
         try:
-            return self.caller.read(verb, *args, **kwargs)
+            return self.caller.read(command.verb, *command.args, **command.kwargs)
         except Unavailable as trouble:
             raise self._hold.troubled(trouble) from None
         finally:
@@ -229,7 +227,7 @@ class RunShell(Shell):
         finally:
             places.leave(token)
 
-    _ways: ClassVar[Ways] = {
+    _ways: ClassVar[CommandTable] = {
         **Shell._ways,
         Write: _write,
         Read: _read,
@@ -287,7 +285,7 @@ class AsyncShell:
 
     async def _keep_trying(self, write: Callable[[], Awaitable[T]], away: Unavailable) -> T:
         """Record what this process alone knows, as soon as the store is back; see `effects.kept_results`."""
-        keeping = Keeping(self.caller.core, f"{self._stream.kind} {self._stream.name}")
+        keeping = KeptResult(self.caller.core, f"{self._stream.kind} {self._stream.name}")
         recorded = False
         try:
             while True:
@@ -303,8 +301,7 @@ class AsyncShell:
             keeping.end(recorded=recorded)
 
     async def _read(self, command: Read) -> Any:
-        verb, args, kwargs = command
-        return await self.caller.read(verb, *args, **kwargs)
+        return await self.caller.read(command.verb, *command.args, **command.kwargs)
 
     async def _consult(self, command: Consult) -> CallOutcome:
         function, args, kwargs, seconds = command.function, command.args, command.kwargs, command.seconds
@@ -321,15 +318,15 @@ class AsyncShell:
         try:
             if isinstance(command, CallIsolated):
                 return CallOutcome(await isolating.acall(*command, liveness))
-            function, is_async, seconds, late = command
-            return CallOutcome(await invoking.acall(function, seconds, late, liveness, is_async=is_async))
+            call = invoking.acall(command.function, command.seconds, command.late, liveness, is_async=command.is_async)
+            return CallOutcome(await call)
         except BaseException as error:  # noqa: BLE001 - the engine judges it by what its tool declared
             return CallOutcome(None, error)
 
     async def _nothing(self, command: Command) -> None:
         """A session has no lease to look at, and no branches."""
 
-    _ways: ClassVar[Ways] = {
+    _ways: ClassVar[CommandTable] = {
         Write: _write,
         Read: _read,
         Consult: _consult,
@@ -379,10 +376,9 @@ class AsyncRunShell(AsyncShell):
         return result
 
     async def _read(self, command: Read) -> Any:
-        verb, args, kwargs = command
         self._hold.activity.begin()
         try:
-            return await self.caller.read(verb, *args, **kwargs)
+            return await self.caller.read(command.verb, *command.args, **command.kwargs)
         except Unavailable as trouble:
             raise self._hold.troubled(trouble) from None
         finally:
@@ -426,7 +422,7 @@ class AsyncRunShell(AsyncShell):
 
         await Event().wait()
 
-    _ways: ClassVar[Ways] = {
+    _ways: ClassVar[CommandTable] = {
         **AsyncShell._ways,
         Write: _write,
         Read: _read,
@@ -446,14 +442,14 @@ def lost(stream: Stream) -> Stale:
 # -- driving a claimed run -------------------------------------------------------------------------------------------------------
 
 
-def drive(caller: Caller, agent: Agent, lease: Lease, see: See, record: RunRecord | None = None) -> Drive:
+def drive(caller: Caller, agent: Agent, lease: Lease, run_for: RunMaker, record: RunRecord | None = None) -> Drive:
     """Drive a claimed run from sync code. An async agent gets an event loop of its own.
 
     record: how it stood right before, if that is known.
     """
     if agent.is_async:
         there = AsyncCaller(caller.core, caller.actor, caller.tenant, caller.heartbeat)
-        return invoking.awaited(adrive(there, agent, lease, see, record))
+        return invoking.awaited(adrive(there, agent, lease, run_for, record))
     if record is None or not lease.first:
         record = caller.read(runs.run, lease.stream)
     driving = Driving(
@@ -465,16 +461,18 @@ def drive(caller: Caller, agent: Agent, lease: Lease, see: See, record: RunRecor
         lease=lease,
         record=record,
     )
-    return RunShell(caller, driving, see(agent)).run(driver.drive(driving))
+    return RunShell(caller, driving, run_for(agent)).run(driver.drive(driving))
 
 
-async def adrive(caller: AsyncCaller, agent: Agent, lease: Lease, see: See, record: RunRecord | None = None) -> Drive:
+async def adrive(
+    caller: AsyncCaller, agent: Agent, lease: Lease, run_for: RunMaker, record: RunRecord | None = None
+) -> Drive:
     """Drive a claimed run from async code. A sync agent gets a thread of its own: it may block."""
     if not agent.is_async:
         from asyncio import to_thread  # noqa: PLC0415 - only async callers pay for it
 
         there = Caller(caller.core, caller.actor, caller.tenant, caller.heartbeat)
-        return await to_thread(drive, there, agent, lease, see, record)
+        return await to_thread(drive, there, agent, lease, run_for, record)
     if record is None or not lease.first:
         record = await caller.read(runs.run, lease.stream)
     driving = Driving(
@@ -486,4 +484,4 @@ async def adrive(caller: AsyncCaller, agent: Agent, lease: Lease, see: See, reco
         lease=lease,
         record=record,
     )
-    return await AsyncRunShell(caller, driving, see(agent)).run(driver.drive(driving))
+    return await AsyncRunShell(caller, driving, run_for(agent)).run(driver.drive(driving))

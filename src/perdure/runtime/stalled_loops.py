@@ -27,7 +27,7 @@ STALL_MAX_SECONDS = 60.0  # before the process ends, if other runs are in it
 FRAMES = 12  # of the stack that is logged
 
 
-class Stalls:
+class LoopWatchdog:
     """Watches the event loop that it is made in. leave: ends this process at once. shared: whether several runs are in it."""
 
     def __init__(

@@ -16,7 +16,7 @@ from perdure.model.records.effects import EffectRecord, EffectState
 from perdure.runtime import run_replay
 from perdure.runtime.driving import Driving
 from perdure.runtime.outward import LANDING, act, conclude
-from perdure.runtime.places import AFTERWARDS, Branch, BranchPoint, BranchSpan, Left
+from perdure.runtime.places import AFTERWARDS, Branch, BranchPoint, BranchSpan, LeftSaga
 from perdure.runtime.stopping import is_end
 from perdure.runtime.waiting import suspend
 
@@ -40,7 +40,7 @@ def leave_saga(driving: Driving, branch: Branch, mark: BranchPoint, error: BaseE
     if isinstance(error, Exception) or is_end(error):
         yield from undo_since(driving, branch, mark, error)
     else:  # by a sister's failure, or because all stops: that is known when the run ends
-        driving.sagas.left.append(Left(branch, mark, branch.mark(driving.replay.cut)))
+        driving.sagas.left.append(LeftSaga(branch, mark, branch.mark(driving.replay.cut)))
 
 
 def undo_since(driving: Driving, branch: Branch, mark: BranchPoint, why: BaseException | None) -> Steps[list[str]]:
@@ -139,7 +139,8 @@ def _undo(driving: Driving, branch: Branch, record: EffectRecord) -> Steps[None]
         if under_way is not None:
             yield from suspend(driving, LANDING, under_way.until_us)
     try:
-        yield from act(driving, branch, tool.undo, run_replay.undo_args(tool.undo, record), undoes=record)
+        undo = yield from act(driving, branch, tool.undo, run_replay.undo_args(tool.undo, record), undoes=record)
+        run_replay.effect_result(undo)
     except Failed as error:
         hint = "mend what failed, then `perdure unpark` the run, which tries the undo again; or undo it by hand and `perdure "
         hint += "cancel` the run, twice if it is parked once more: that ends it as it is"

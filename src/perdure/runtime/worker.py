@@ -42,8 +42,8 @@ from perdure.runtime.agent import Agent
 from perdure.runtime.callers import AsyncCaller
 from perdure.runtime.fair_order import FairOrder
 from perdure.runtime.run_replay import Drive
-from perdure.runtime.shells import See, adrive
-from perdure.runtime.stalled_loops import Stalls
+from perdure.runtime.shells import RunMaker, adrive
+from perdure.runtime.stalled_loops import LoopWatchdog
 from perdure.runtime.stopping import Leaving
 from perdure.stores.watch import Watch
 
@@ -96,13 +96,13 @@ class Worker:
     """Drives runs until it is told to stop. For one event loop; `stop` may be called from its signal handlers.
 
     also: callers of further tenants, in the same open store.
-    see: what makes the run that an agent's function gets. isolate: asks for so many processes for suspects; without it they wait
+    run_for: makes the run that an agent's function gets. isolate: asks for so many processes for suspects; without it they wait
     here until it is alone. relieve: says that this standby has something to do, so that another one stands by. begin: says that
     it takes its first run.
     """
 
     def __init__(
-        self, caller: AsyncCaller, agents: dict[str, Agent], settings: WorkerSettings, see: See,
+        self, caller: AsyncCaller, agents: dict[str, Agent], settings: WorkerSettings, run_for: RunMaker,
         isolate: Callable[[int], None] | None = None, relieve: Callable[[], None] = lambda: None,
         begin: Callable[[], None] = lambda: None, leave: Callable[[], None] = lambda: None,
         also: Sequence[AsyncCaller] = (),
@@ -113,7 +113,7 @@ class Worker:
         self._others = {each.tenant: each for each in also}
         self._fair = FairOrder(several=bool(also))
         self._core = caller.core
-        self._see = see
+        self._run_for = run_for
         self._tidy_at = 0.0
         self._agents = agents
         self._settings = settings
@@ -131,7 +131,7 @@ class Worker:
         self._suspected: dict[bytes, float] = {}  # suspects that wait to be taken, and since when they are seen
         self._look_seconds = 0.0
         self._leave = leave
-        self._stalls: Stalls | None = None
+        self._stalls: LoopWatchdog | None = None
         self._indexing: asyncio.Task[None] | None = None
         self._index_at = 0.0
 
@@ -163,7 +163,7 @@ class Worker:
         loop = asyncio.get_running_loop()
         threads = ThreadPoolExecutor(self._settings.concurrency + SPARE_THREADS, THREADS)
         loop.set_default_executor(threads)
-        self._stalls = Stalls(self._settings.grace_seconds, self._leave, lambda: len(self._awaited()) > 1)
+        self._stalls = LoopWatchdog(self._settings.grace_seconds, self._leave, lambda: len(self._awaited()) > 1)
         await asyncio.gather(*(self._introduce(each) for each in self._callers))
         ready()
         log.info("working", extra={"worker": self._core.holder, "agents": ", ".join(self._agents)})
@@ -367,7 +367,7 @@ class Worker:
             log_context.note(asyncio.current_task())
             log.info("taken", extra={"token": lease.token})
             try:
-                drive = await adrive(self._caller_of(found.stream), agent, lease, self._see)
+                drive = await adrive(self._caller_of(found.stream), agent, lease, self._run_for)
             except (Leaving, asyncio.CancelledError):
                 log.info("given back")
             except Unavailable as error:

@@ -172,7 +172,7 @@ class Core:
         # Called when what was emptied must leave what lies beside the store.
         self.on_purge: Callable[[], None] | None = None
         self._idle: list[Connection] = []
-        self._glances = Glances(engine, self._reader)
+        self._glances = Glances(engine, self._reader, time.monotonic)
         self._mutex = threading.Lock()
         self._threads: ThreadPoolExecutor | None = None
         self._closed = False

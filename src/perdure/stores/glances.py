@@ -6,7 +6,6 @@ engine says that this takes microseconds. Everything else, and whatever fails he
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -22,11 +21,14 @@ Asked = tuple[Callable[..., Any], tuple[Any, ...], int]
 
 
 class Glances:
-    """The glances of one open store. reader: makes of a connection what read verbs get."""
+    """The glances of one open store. reader: makes of a connection what read verbs get. monotonic: the clock, in seconds."""
 
-    __slots__ = ("_at_hand", "_closed", "_engine", "_idle", "_reader")
+    __slots__ = ("_at_hand", "_closed", "_engine", "_idle", "_monotonic", "_reader")
 
-    def __init__(self, engine: Engine, reader: Callable[[Connection, int], Reads]) -> None:
+    def __init__(
+        self, engine: Engine, reader: Callable[[Connection, int], Reads], monotonic: Callable[[], float]
+    ) -> None:
+        self._monotonic = monotonic
         self._engine = engine
         self._reader = reader
         self._at_hand: dict[Asked, float] = {}
@@ -35,7 +37,7 @@ class Glances:
 
     def find(self, verb: Callable[..., T], args: tuple[Any, ...], tenant: int) -> T | None:
         """The result of a read verb. None: it found nothing, or it must be asked on a thread."""
-        asked, now = (verb, args, tenant), time.monotonic()
+        asked, now = (verb, args, tenant), self._monotonic()
         if now - self._at_hand.get(asked, -AT_HAND_SECONDS) >= AT_HAND_SECONDS:
             return None
         try:
@@ -60,7 +62,7 @@ class Glances:
         """A thread, which calls this, has just found something: it is at hand from now on."""
         if len(self._at_hand) >= AT_HAND_MAX:
             self._at_hand.clear()
-        self._at_hand[verb, args, tenant] = time.monotonic()
+        self._at_hand[verb, args, tenant] = self._monotonic()
         if not self._idle and not self._closed:
             self._give_back(self._engine.quick_reader())
 

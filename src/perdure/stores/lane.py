@@ -17,6 +17,8 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+import msgspec
+
 from perdure.errors import Error, Refused, TimedOut, Unavailable
 from perdure.log.change import Stream
 from perdure.model.crash_points import reach
@@ -52,29 +54,25 @@ class Observer(Protocol):
         ...
 
 
-class Job:
+class Job(msgspec.Struct, eq=False):
     """One verb to be run in a transaction of its own, though it may share a commit."""
 
-    __slots__ = ("actor", "args", "batch", "deadline", "done", "error", "future", "holds", "kwargs", "left", "pin",
-                 "result", "tenant", "verb", "waiter")  # fmt: skip
-
-    def __init__(self, verb: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], actor: str, tenant: int,
-                 pin: str = "") -> None:  # fmt: skip
-        self.verb = verb
-        self.args = args
-        self.kwargs = kwargs
-        self.actor = actor
-        self.tenant = tenant
-        self.pin = pin
-        self.result: Any = None
-        self.error: BaseException | None = None
-        self.done = False
-        self.deadline = 0.0  # on the monotonic clock; set when the job comes to the lane
-        self.holds = False  # whether its caller has the lane
-        self.left = False  # whether its caller is gone (interrupted, timed out)
-        self.batch: list[Job] = []  # the jobs that its caller, as holder, has to tell
-        self.waiter: threading.Lock | None = None
-        self.future: asyncio.Future[Any] | None = None
+    verb: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    actor: str
+    tenant: int
+    pin: str = ""
+    reads: bool = False  # it writes nothing, and its verb gets the connection
+    result: Any = None
+    error: BaseException | None = None
+    done: bool = False
+    deadline: float = 0.0  # on the monotonic clock; set when the job comes to the lane
+    holds: bool = False  # whether its caller has the lane
+    left: bool = False  # whether its caller is gone (interrupted, timed out)
+    batch: list[Job] = []  # the jobs that its caller, as holder, has to tell
+    waiter: threading.Lock | None = None
+    future: asyncio.Future[Any] | None = None
 
     @property
     def about(self) -> int:
@@ -151,7 +149,7 @@ class Lane:
 
     def borrow(self, read: Callable[[Connection], Any]) -> Any:
         """Read on the lane's own connection (for stores whose readers must share it)."""
-        return self.run(Job(lambda tx: read(tx._batch.connection), (), {}, "", 0))
+        return self.run(Job(read, (), {}, "", 0, reads=True))
 
     def refuse(self, why: Error) -> None:
         """Let nothing more be written: whoever comes is told why."""
@@ -354,6 +352,10 @@ class Lane:
         try:
             try:
                 connection = self._connection or self._connect()
+                if len(jobs) == 1 and jobs[0].reads:  # nobody else has the connection: no transaction is needed
+                    _read(jobs[0], connection)
+                    jobs[0].done = True
+                    return None
                 batch = Batch(connection, self._blobs, self._entropy, self._hints, self.actors)
                 connection.tenants = [jobs[0].tenant] if len(jobs) == 1 else sorted({job.tenant for job in jobs})
                 connection.begin()
@@ -362,7 +364,10 @@ class Lane:
                 elif len(jobs) > 1:
                     batch.look_up({job.about for job in jobs} - {0})
                 for job in jobs:
-                    self._run(job, batch)
+                    if job.reads:
+                        _read(job, connection)
+                    else:
+                        self._run(job, batch)
                 reach("lane.before_commit")
                 committing = True
                 batch.flush(commit=True)
@@ -530,6 +535,16 @@ def _error_of(error: Exception) -> BaseException:
 def pause(attempt: int) -> None:
     """Wait before the next attempt: not at all, then longer and longer."""
     time.sleep(RETRY_PAUSE_SECONDS[min(attempt, len(RETRY_PAUSE_SECONDS) - 1)])
+
+
+def _read(job: Job, connection: Connection) -> None:
+    """Run a job that only reads; its result is its outcome."""
+    try:
+        job.result, job.error = job.verb(connection), None
+    except (Fault, KeyboardInterrupt):  # as for a verb that writes
+        raise
+    except BaseException as error:  # noqa: BLE001 - its caller's
+        job.result, job.error = None, error
 
 
 def _refuse(job: Job, error: BaseException) -> None:

@@ -102,10 +102,8 @@ class Statements:
         self._parse(folder_of(package).joinpath(file).read_text(encoding="utf-8"))
 
     def __getattr__(self, name: str) -> Statement:
-        try:
-            return self._by_name[name]
-        except KeyError:
-            raise AttributeError(f"{self.file} has no statement {name!r}") from None
+        """Asked for what is no attribute: no such statement was parsed."""
+        raise AttributeError(f"{self.file} has no statement {name!r}")
 
     def __iter__(self) -> Any:
         return iter(self._by_name.values())
@@ -130,3 +128,4 @@ class Statements:
             statement.uses_now = statement.uses_now or ":now" in source
         else:
             self._by_name[name] = Statement(name, doc, source)
+            setattr(self, name, self._by_name[name])

@@ -162,7 +162,7 @@ def _be_a_worker(asked: StoreOptions, given: dict[str, Any]) -> None:
 
 
 async def _work(asked: StoreOptions, given: dict[str, Any], agents: dict[str, Agent], line: SupervisorPipe) -> None:
-    from perdure.handles.programs import run_for  # noqa: PLC0415
+    from perdure.handles.colours import run_for  # noqa: PLC0415
     from perdure.handles.working import callers_of, open_for_worker  # noqa: PLC0415
     from perdure.runtime.worker import Worker, WorkerSettings, threads_at_work  # noqa: PLC0415
 

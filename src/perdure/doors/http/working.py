@@ -57,7 +57,7 @@ from perdure.planes.recovery import checkpoints, leases, presence
 from perdure.planes.recovery.leases import Company, Lease
 from perdure.planes.subjects import named
 from perdure.runtime import remote, remote_verbs
-from perdure.runtime.remote import HowFar, RemoteClaim
+from perdure.runtime.remote import RemoteClaim, RequestResult
 from perdure.runtime.remote_verbs import CallSaid, RestSaid, StepSaid
 
 FOUND_MAX = 20
@@ -258,13 +258,13 @@ def _hold(call: HttpCall, body: HoldInput) -> RemoteClaim:
     return RemoteClaim(holder_of(call, body.holder), body.token)
 
 
-async def _reach(call: HttpCall, body: Any, verb: Any, *args: Any, place: str = "") -> HowFar:
+async def _reach(call: HttpCall, body: Any, verb: Any, *args: Any, place: str = "") -> RequestResult:
     """Run a verb at its place, in one transaction; what it dispatched is noted once that is committed."""
     stream, core = await _stream(call), call.caller.core
     known = call.serving.known_places(stream.uid, body.token, 0)
     heartbeat = call.caller.heartbeat
     about = (stream, core, heartbeat, _hold(call, body), known, place or getattr(body, "place", ""))
-    reached: HowFar = await call.caller.write(remote_verbs.within, *about, verb, *args)
+    reached: RequestResult = await call.caller.write(remote_verbs.within, *about, verb, *args)
     known.learn(reached)
     for dispatch in reached.sent:
         core.rollback_guard.note(dispatch)
@@ -273,7 +273,7 @@ async def _reach(call: HttpCall, body: Any, verb: Any, *args: Any, place: str = 
 
 async def _answer(call: HttpCall, body: Any, verb: Any, *args: Any) -> ReachedAnswer:
     reached = await _reach(call, body, verb, *args)
-    now_us = await call.caller.read(store_now) if reached.next is remote.Next.PROBE else 0
+    now_us = await call.caller.read(store_now) if reached.next is remote.NextAction.PROBE else 0
     return ReachedAnswer(
         next=reached.next, cancelling=reached.cancelling, why=reached.why, awaited=list(reached.awaited),
         wake_at=reached.wake_us, pause_seconds=reached.pause_seconds, now=now_us, **_shown(reached.value),

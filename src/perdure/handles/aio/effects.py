@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, TypeVar, overload
 
 from perdure.effects import approvals, ledger, operator_verbs, settling
+from perdure.effects.acting import AskingModel
 from perdure.effects.commands import Steps
 from perdure.effects.composed import end_begun
 from perdure.effects.intents import intend, named_args
@@ -14,14 +15,14 @@ from perdure.effects.ledger import Outcome, error_of
 from perdure.effects.outcomes import in_doubt, outcome_of
 from perdure.effects.tool import as_tool, kind_of
 from perdure.effects.tool import tool as declared_tool
-from perdure.errors import Failed, InDoubt, Invalid
+from perdure.errors import Invalid
 from perdure.handles.aio.base import AsyncStoreHandle, AsyncStreamHandle
 from perdure.handles.facts import EffectFacts
 from perdure.handles.filtered import filtered
 from perdure.handles.later import orphaned
 from perdure.log.change import Stream
 from perdure.model.filters import EffectFilters
-from perdure.model.functions import Coro, P, R, noting
+from perdure.model.functions import Coro, P, R
 from perdure.model.limits import check_name, check_question
 from perdure.model.records.conversation import Call
 from perdure.model.records.effects import (
@@ -243,17 +244,12 @@ class AsyncEffects(AsyncActing):
         Raises what `ask` raises; Failed when a guard refuses it, KeyReused for other arguments, Conflict while another caller
         asks.
         """
-        raised: list[Exception] = []
-        asking = declared_tool(noting(ask, raised), name=name, kind="idempotent", known=False, fails=(Exception,))
-        planned_anew = False
-        while not raised:
-            try:
-                return await self.act(asking, *args, key=key, about=about)
-            except (Failed, InDoubt):
-                if not raised and (planned_anew or not await self._write(ledger.plan_anew, key)):
-                    raise
-                planned_anew = True
-        raise raised[0]
+        self._caller.check_may_send()
+        asking = declared_tool(ask, name=name, kind="idempotent", known=False, fails=(Exception,))
+        asking.check_free(key=key, about=about or None)
+        intent = intend(asking.name, asking.kind, asking.bind(args, {}), asking.rule, key, None, named(about))
+        model = AskingModel(self._caller.core, self._stream, self._caller.actor, self._caller.tenant)
+        return await self._run(model.ask(asking, intent))
 
     async def begin(
         self,

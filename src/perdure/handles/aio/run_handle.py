@@ -10,6 +10,7 @@ from perdure.errors import (
     Invalid,
     TimedOut,
 )
+from perdure.handles.aio.base import AsyncStoreHandle
 from perdure.handles.aio.effects import AsyncEffect
 from perdure.handles.aio.envelope import AsyncEnveloping
 from perdure.handles.facts import KnownRunFacts
@@ -72,8 +73,8 @@ class AsyncRunHandle(KnownRunFacts, AsyncEnveloping, Generic[R_co]):
         Raises NotFound for no such place, Conflict while the place has no result, Invalid for a value that cannot be kept.
         """
         made = await self._supposed(at, replace, allow_effects=allow_effects)
-        adopt = self._caller.fenced(adopting.adopt)
-        stream = await self._caller.write(adopt, made.envelope, made.luggage, self._caller.core.epoch)
+        here = AsyncStoreHandle(self._caller)
+        stream = await here._write(adopting.adopt, made.envelope, made.luggage, self._caller.core.epoch)
         return AsyncRunHandle(self._caller, stream, await self._caller.read(runs.run, stream))
 
     async def _supposed(self, at: int | str, replace: Any, *, allow_effects: bool = False) -> what_if.Supposed:
@@ -109,7 +110,7 @@ class AsyncRunHandle(KnownRunFacts, AsyncEnveloping, Generic[R_co]):
 
     async def _outcome(self, *, waited: bool) -> Any:
         if self._has_stopped:
-            return run_replay.ended_as(self._record)
+            return run_replay.run_result(self._record)
         if self._record.status is RunStatus.WAITING and not waited:
             raise await self._read(untaken.waiting_for, self._record)
         idle = "nobody has taken it: `perdure worker MODULE` drives it, or store.drive does here"

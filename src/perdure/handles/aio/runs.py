@@ -13,8 +13,8 @@ from perdure.errors import (
 from perdure.handles.aio.base import AsyncStoreHandle
 from perdure.handles.aio.effects import AsyncEffect
 from perdure.handles.aio.run_handle import AsyncRunHandle
+from perdure.handles.colours import run_for
 from perdure.handles.filtered import filtered
-from perdure.handles.programs import run_for
 from perdure.log.change import Stream
 from perdure.model.filters import AskFilters, RunFilters
 from perdure.model.functions import Coro, P, R

@@ -8,11 +8,11 @@ from contextlib import suppress
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from perdure.errors import Error
-from perdure.handles.taking import Taking
 from perdure.log.change import Stream
 from perdure.planes.reading.sides import OtherSide
 from perdure.runtime.callers import Caller
 from perdure.stores.core import Reader
+from perdure.stores.revocable import RevocableVerb
 from perdure.stores.tx import Tx
 
 T = TypeVar("T")
@@ -67,14 +67,14 @@ class StreamHandle:
         """
         if not self._caller.core.acts:
             return self._state(verb, *args, **kwargs)
-        taking = Taking(verb, back)
+        taking = RevocableVerb(verb, back)
         try:
             return self._state(taking, *args, **kwargs)
         except Exception:
             raise
         except BaseException:
             with suppress(Error):  # the store is away: it is free when its time is over, or this process ends
-                self._state(taking.give_back)
+                self._state(taking.take_back)
             raise
 
     def _read(self, verb: Callable[Concatenate[Reader, Stream, P], T], *args: P.args, **kwargs: P.kwargs) -> T:

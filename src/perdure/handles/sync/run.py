@@ -16,7 +16,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Concatenate, Generic, Self, overload
 
-from perdure.effects.consulting import Known
+from perdure.effects.consulting import StepFunction
 from perdure.effects.intents import named_args
 from perdure.effects.tool import as_tool
 from perdure.errors import Invalid, TimedOut
@@ -35,10 +35,8 @@ from perdure.runtime import cutting, outward, places, run_replay, undoing, waiti
 from perdure.runtime.agent import as_agent
 from perdure.runtime.driving import Driving
 from perdure.runtime.places import Branch, BranchPoint
-from perdure.runtime.placing import known_of, step
+from perdure.runtime.placing import step, step_function
 from perdure.runtime.shells import RunShell
-
-NOW = Known("run.now", is_async=False)
 
 
 class Run(DrivenFacts):
@@ -90,8 +88,8 @@ class Run(DrivenFacts):
         Both default to the declaration of a `read` tool. Raises Refused for a tool that is not `read`, Invalid for a result
         that cannot be kept.
         """
-        known = known_of(self._driving, fn, timeout, retries)
-        return self._shell.run(step(self._driving, self._here(), known, fn, args, kwargs, {}))
+        called = step_function(self._driving, fn, timeout, retries)
+        return self._shell.run(step(self._driving, self._here(), called, args, kwargs, {}))
 
     @overload
     def model(
@@ -136,8 +134,8 @@ class Run(DrivenFacts):
         only the digest of its input.
         timeout, retries: as for `step`.
         """
-        known, notes = known_of(self._driving, fn, timeout, retries), {"model": named_args(pins, "pins")}
-        return self._shell.run(step(self._driving, self._here(), known, fn, args, kwargs, notes))
+        called, notes = step_function(self._driving, fn, timeout, retries), {"model": named_args(pins, "pins")}
+        return self._shell.run(step(self._driving, self._here(), called, args, kwargs, notes))
 
     def atomic(self, fn: Callable[[Atomic], R]) -> R:
         """Write to sessions and scopes, as `store.atomic`, in the very commit that records it as a step of this run.
@@ -156,8 +154,8 @@ class Run(DrivenFacts):
 
     def now(self) -> datetime:
         """Return the time at which this place was first reached: the same at every replay."""
-        clock = self._driving.core.clocks.now
-        return to_datetime(self._shell.run(step(self._driving, self._here(), NOW, clock, (), {}, {})))
+        clock = StepFunction(self._driving.core.clocks.now, "run.now", is_async=False)
+        return to_datetime(self._shell.run(step(self._driving, self._here(), clock, (), {}, {})))
 
     def uuid(self) -> uuid.UUID:
         """Return a UUID that belongs to this place: the same at every replay. Writes nothing."""
@@ -218,7 +216,8 @@ class Run(DrivenFacts):
         if approve is not None:
             check_question(approve, "approve")
         given, asked = found.bind(args, kwargs), (approve, approve_within)
-        return self._shell.run(outward.act(self._driving, self._here(), found, given, asked, about=named(about)))
+        acting = outward.act(self._driving, self._here(), found, given, asked, about=named(about))
+        return run_replay.effect_result(self._shell.run(acting))
 
     def respond(
         self,
@@ -240,8 +239,8 @@ class Run(DrivenFacts):
 
         Raises Invalid if `calls` is no such list, or a call has no id of its own; nothing is sent then.
         """
-        known, noted = known_of(self._driving, fn, timeout, retries), named_args(pins, "pins")
-        responding = outward.respond(self._driving, self._here(), known, fn, args, kwargs, tools, noted)
+        model, noted = step_function(self._driving, fn, timeout, retries), named_args(pins, "pins")
+        responding = outward.respond(self._driving, self._here(), model, args, kwargs, tools, noted)
         return self._shell.run(responding)
 
     def saga(self) -> Saga:
@@ -419,4 +418,4 @@ class Child(Generic[R_co]):
         """Return its result; the parent waits for it. Raises Failed when it failed or was cancelled (`code` says which)."""
         run = self._run
         ended = run._shell.run(waiting.until_over(run._driving, run._here(), self._wait))
-        return run_replay.told_of(self.id, ended.answer, self._wait.place)
+        return run_replay.child_result(self.id, ended.answer, self._wait.place)

@@ -13,6 +13,7 @@ from perdure.errors import (
 )
 from perdure.handles.facts import KnownRunFacts
 from perdure.handles.later import adopting, history, requests, timeline, what_if
+from perdure.handles.sync.base import StoreHandle
 from perdure.handles.sync.effects import Effect
 from perdure.handles.sync.envelope import Enveloping
 from perdure.log.change import Stream
@@ -73,8 +74,8 @@ class RunHandle(KnownRunFacts, Enveloping, Generic[R_co]):
         Raises NotFound for no such place, Conflict while the place has no result, Invalid for a value that cannot be kept.
         """
         made = self._supposed(at, replace, allow_effects=allow_effects)
-        adopt = self._caller.fenced(adopting.adopt)
-        stream = self._caller.write(adopt, made.envelope, made.luggage, self._caller.core.epoch)
+        here = StoreHandle(self._caller)
+        stream = here._write(adopting.adopt, made.envelope, made.luggage, self._caller.core.epoch)
         return RunHandle(self._caller, stream, self._caller.read(runs.run, stream))
 
     def _supposed(self, at: int | str, replace: Any, *, allow_effects: bool = False) -> what_if.Supposed:
@@ -110,7 +111,7 @@ class RunHandle(KnownRunFacts, Enveloping, Generic[R_co]):
 
     def _outcome(self, *, waited: bool) -> Any:
         if self._has_stopped:
-            return run_replay.ended_as(self._record)
+            return run_replay.run_result(self._record)
         if self._record.status is RunStatus.WAITING and not waited:
             raise self._read(untaken.waiting_for, self._record)
         idle = "nobody has taken it: `perdure worker MODULE` drives it, or store.drive does here"

@@ -11,8 +11,8 @@ from perdure.errors import (
     Damaged,
     Invalid,
 )
+from perdure.handles.colours import run_for
 from perdure.handles.filtered import filtered
-from perdure.handles.programs import run_for
 from perdure.handles.sync.base import StoreHandle
 from perdure.handles.sync.effects import Effect
 from perdure.handles.sync.run_handle import RunHandle

@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from perdure.errors import Invalid, KeyReused
-from perdure.log.change import Stream
+from perdure.errors import Conflict, Invalid, KeyReused
+from perdure.log.change import Change, Stream
 from perdure.model.limits import KEY_MAX_CHARS, check_name, check_question
-from perdure.model.records.runs import WaitKind, WaitRecord
+from perdure.model.records.runs import ENDED, RunStatus, WaitKind, WaitRecord
 from perdure.model.values import digest, to_plain
 from perdure.planes import subjects
-from perdure.planes.execution import waits
+from perdure.planes.execution import runs, waits
 from perdure.planes.memory import values
 from perdure.planes.reading.durations import Duration
-from perdure.planes.tables import RUNS, SESSIONS
+from perdure.planes.tables import RUNS, SESSIONS, SIGNALS
 from perdure.stores.tx import Tx
 
 SCOPE = "requests/"
@@ -89,9 +89,17 @@ def signal(
     """Send a signal to a run. It waits there until it is taken. Under a key it is sent once, and again is nothing new, even
     when the run is over by then; without one, two calls send twice. Raises Conflict when the run is over, KeyReused.
     """
-    about = [*about]
-    asked = {"signal": name, "payload": to_plain(payload, "payload")}
-    if key is None or answered(tx, stream, key, asked) is None:
-        waits.signal(tx, stream, name, payload, about=about)
-        if key is not None:
-            keep(tx, stream, key, asked, None, about)
+    check_name(name, "signal")
+    doc, named = {"payload": to_plain(payload, "payload")}, subjects.named(about)
+    asked = {"signal": name, **doc}
+    if key is not None and answered(tx, stream, key, asked) is not None:
+        return
+    row = tx.row(RUNS, stream)
+    if row is None or RunStatus(row["status"]) in ENDED:
+        raise Conflict(f"run {stream.name} is over", path="run", status=row["status"] if row else None)
+    runs.check_here(tx, stream)
+    tx.record(Change("run.signalled", stream, SIGNALS, set={"name": name}, doc=doc, subjects=named))
+    if waits.waiting(tx, stream, kind=WaitKind.SIGNAL, name=name):
+        runs.wake(tx, stream)
+    if key is not None:
+        keep(tx, stream, key, asked, None, named)

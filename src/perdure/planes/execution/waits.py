@@ -23,7 +23,7 @@ from perdure.model.filters import AskFilters, wanted
 from perdure.model.instants import instant_us
 from perdure.model.limits import check_name, check_page, check_question
 from perdure.model.records.effects import EffectError
-from perdure.model.records.runs import ENDED, RunStatus, WaitKind, WaitRecord, WaitState
+from perdure.model.records.runs import RunStatus, WaitKind, WaitRecord, WaitState
 from perdure.model.values import digest, to_plain
 from perdure.planes import subjects
 from perdure.planes.audit.snapshots import one_state
@@ -198,20 +198,6 @@ def is_over(reads: Reads, found: WaitRecord) -> bool:
 
 
 # -- signals -------------------------------------------------------------------------------------------------
-
-
-def signal(tx: Tx, stream: Stream, name: str, payload: Any = None, *, about: Iterable[str] = ()) -> int:
-    """Send a signal to a run. It waits there until it is taken. Conflict when the run is over."""
-    check_name(name, "signal")
-    row = tx.row(RUNS, stream)
-    if row is None or RunStatus(row["status"]) in ENDED:
-        raise Conflict(f"run {stream.name} is over", path="run", status=row["status"] if row else None)
-    runs.check_here(tx, stream)
-    doc, named = {"payload": to_plain(payload, "payload")}, subjects.named(about)
-    seq = tx.record(Change("run.signalled", stream, SIGNALS, set={"name": name}, doc=doc, subjects=named))
-    if waiting(tx, stream, kind=WaitKind.SIGNAL, name=name):
-        runs.wake(tx, stream)
-    return seq
 
 
 def has_signal(reads: Reads, stream: Stream, name: str) -> bool:

@@ -366,8 +366,7 @@ class AsyncBatchContract:
             await store.start(made, key="k")
             with counting() as commits:
                 assert await driven(store, made) == 4
-            if not store._caller.core.engine.one_connection:  # there, reading ends a transaction too
-                assert len(commits) == 5 + 3  # besides: whether it stands, to take it, its end
+            assert len(commits) == 5 + 3  # besides: whether it stands, to take it, its end
 
     async def test_a_run_that_failed_in_the_middle_goes_on_where_it_was(self, opener: AsyncOpener) -> None:
         shop = Shop()

@@ -23,7 +23,7 @@ from perdure.errors import (
 from perdure.handles.aio.run import AsyncRun
 from perdure.handles.aio.run_handle import AsyncRunHandle
 from perdure.handles.aio.store import AsyncStore
-from perdure.handles.programs import run_for
+from perdure.handles.colours import run_for
 from perdure.planes.execution import steps
 from perdure.planes.recovery import leases
 from perdure.runtime.agent import Agent, agent

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure.handles.taking import Taking
+from perdure.stores.revocable import RevocableVerb
 
 LOCKS, CLAIMS, CLAIMS_NEXT = (
     "perdure.planes.recovery.locks.acquire",
@@ -72,7 +72,7 @@ def test_a_task_that_is_cancelled_while_it_takes_something_gives_it_back(
 
 @WAYS
 def test_control_without_that_nobody_can_have_it(tmp_path, monkeypatch, verb: str, take: Take) -> None:
-    monkeypatch.setattr(Taking, "give_back", lambda *_: None)
+    monkeypatch.setattr(RevocableVerb, "take_back", lambda *_: None)
     with pytest.raises((perdure.Conflict, AssertionError)):
         asyncio.run(cancelled_and_again(f"sqlite:///{tmp_path}/a.db", monkeypatch, verb, take))
 

@@ -1,4 +1,4 @@
-"""A lock or a task that a caller took without hearing of it, because it was stopped meanwhile, is given back (P15)."""
+"""A lock, a task or a dispatch that a caller took without hearing of it, as it was stopped meanwhile, is given back (P13, P15)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 
 import perdure
+from perdure.effects.dispatching import Dispatching
 from perdure.handles.taking import Taking
 
-LOCKS, CLAIMS, CLAIMS_NEXT = (
+LOCKS, CLAIMS, CLAIMS_NEXT, DISPATCHES = (
     "perdure.planes.recovery.locks.acquire",
     "perdure.planes.execution.tasks.claim",
     "perdure.planes.execution.tasks.claim_next",
+    "perdure.effects.approvals.dispatch",
 )
 
 
@@ -34,7 +36,13 @@ async def claim_next(session: perdure.AsyncSession) -> None:
     assert await session.claim_next() is not None
 
 
-WAYS = pytest.mark.parametrize(("verb", "take"), [(LOCKS, lock), (CLAIMS, claim), (CLAIMS_NEXT, claim_next)])
+async def dispatch(session: perdure.AsyncSession) -> None:
+    await (await session.begin("send_mail", key="k")).dispatch()
+
+
+WAYS = pytest.mark.parametrize(
+    ("verb", "take"), [(LOCKS, lock), (CLAIMS, claim), (CLAIMS_NEXT, claim_next), (DISPATCHES, dispatch)]
+)
 Take = Callable[[perdure.AsyncSession], Awaitable[None]]
 
 
@@ -73,6 +81,7 @@ def test_a_task_that_is_cancelled_while_it_takes_something_gives_it_back(
 @WAYS
 def test_control_without_that_nobody_can_have_it(tmp_path, monkeypatch, verb: str, take: Take) -> None:
     monkeypatch.setattr(Taking, "give_back", lambda *_: None)
+    monkeypatch.setattr(Dispatching, "take_back", lambda *_: None)
     with pytest.raises((perdure.Conflict, AssertionError)):
         asyncio.run(cancelled_and_again(f"sqlite:///{tmp_path}/a.db", monkeypatch, verb, take))
 

@@ -169,6 +169,17 @@ class Sending:
         verb = Dispatching(beginning(self._going, ledger.dispatch_new), if_dispatched)
         return self._announce(tool, intent.key, "dispatch", verb, intent, self.sender)
 
+    def dispatch_begun(self, seq: int, sender: Sender) -> Steps[EffectRecord]:
+        """Dispatch an effect that its user carries out. A caller that is stopped before it hears of that has sent nothing."""
+        if not self._here.acts:  # over a network: the same dispatch again has the same answer
+            return (yield from self.move("dispatch", approvals.dispatch, seq, sender))
+        verb = Dispatching(approvals.dispatch, if_dispatched)
+        try:
+            return (yield from self.move("dispatch", verb, seq, sender))
+        except BaseException as error:
+            yield from self._take_back(error, verb)
+            raise
+
     def _announce(self, tool: Tool, which: str | int, arrow: str, verb: Dispatching[T], *args: Any) -> Steps[T]:
         """Follow an arrow to `dispatched`, with a slot of the tool, which `_send` gives back. A caller that waits for a slot has
         sent nothing. which: the effect, by its key or its number.

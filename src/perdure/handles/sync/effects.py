@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, TypeVar, overload
 
-from perdure.effects import approvals, ledger, operator_verbs, settling
+from perdure.effects import ledger, operator_verbs, settling
 from perdure.effects.commands import Steps
 from perdure.effects.composed import end_begun
 from perdure.effects.intents import intend, named_args
@@ -83,6 +83,7 @@ class Effect(EffectFacts, Acting):
     def dispatch(self) -> Effect:
         """Make the intent durable: only after this may it be sent (P2). Conflict if somebody has dispatched it already.
 
+        A caller that is cancelled before this returns must not send it: then it is planned again.
         Raises Waiting while an approval is asked for, Failed when a guard or a person refused it; InDoubt when that was after a
         restore, and it may have been sent before.
         """
@@ -90,8 +91,7 @@ class Effect(EffectFacts, Acting):
         acting = acting_in(self._caller, self._stream)
         self._caller.core.liveness.begin()
         sender = acting.sender._replace(holder=self._caller.holder)
-        dispatching = acting.move("dispatch", approvals.dispatch, self._record.seq, sender)
-        self._record = self._run(dispatching)
+        self._record = self._run(acting.dispatch_begun(self._record.seq, sender))
         if self._record.state is EffectState.WITHDRAWN:
             outcome_of(self._record)
         if self._record.state is EffectState.IN_DOUBT:

@@ -1,4 +1,4 @@
-"""A lock, a task or a dispatch that a caller took without hearing of it, as it was stopped meanwhile, is given back (P13, P15)."""
+"""A lock, a task or a dispatch that a caller took without hearing of it, being stopped meanwhile, is given back (P13, P15)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A lock or a task that a caller took without hearing of it, because it was stopped meanwhile, is given back (P15)."""
+"""A lock, a task or a dispatch that a caller took without hearing of it, being stopped meanwhile, is given back (P13, P15)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ import pytest
 import perdure
 from perdure.stores.revocable import RevocableVerb
 
-LOCKS, CLAIMS, CLAIMS_NEXT = (
+LOCKS, CLAIMS, CLAIMS_NEXT, DISPATCHES = (
     "perdure.planes.recovery.locks.acquire",
     "perdure.planes.execution.tasks.claim",
     "perdure.planes.execution.tasks.claim_next",
+    "perdure.effects.approvals.dispatch",
 )
 
 
@@ -34,7 +35,13 @@ async def claim_next(session: perdure.AsyncSession) -> None:
     assert await session.claim_next() is not None
 
 
-WAYS = pytest.mark.parametrize(("verb", "take"), [(LOCKS, lock), (CLAIMS, claim), (CLAIMS_NEXT, claim_next)])
+async def dispatch(session: perdure.AsyncSession) -> None:
+    await (await session.begin("send_mail", key="k")).dispatch()
+
+
+WAYS = pytest.mark.parametrize(
+    ("verb", "take"), [(LOCKS, lock), (CLAIMS, claim), (CLAIMS_NEXT, claim_next), (DISPATCHES, dispatch)]
+)
 Take = Callable[[perdure.AsyncSession], Awaitable[None]]
 
 

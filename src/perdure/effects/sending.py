@@ -173,6 +173,19 @@ class Sending:
         verb = RevocableVerb(unless_stopped(self._going, ledger.dispatch_new), ledger.take_back)
         return self._announce(tool, intent.key, "dispatch", verb, intent, self.sender)
 
+    def dispatch_begun(self, seq: int, sender: Sender) -> Steps[EffectRecord]:
+        """Dispatch an effect that its user carries out. A caller that is stopped before it hears of that has sent nothing."""
+        if not self._here.acts:  # over a network: the same dispatch again has the same answer
+            return (yield from self.move("dispatch", approvals.dispatch, seq, sender))
+        verb = RevocableVerb(
+            approvals.dispatch, ledger.take_back, lambda found: found if found.state is EffectState.DISPATCHED else None
+        )
+        try:
+            return (yield from self.move("dispatch", verb, seq, sender))
+        except BaseException as error:
+            yield from self._take_back(error, verb)
+            raise
+
     def _announce(self, tool: Tool, which: str | int, arrow: str, verb: RevocableVerb[T], *args: Any) -> Steps[T]:
         """Follow an arrow to `dispatched`. The tool's slot is taken first, and `_send` gives it back: a caller that waits for a
         slot has dispatched nothing. which: the effect, by its key or its number.

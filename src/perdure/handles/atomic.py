@@ -198,8 +198,13 @@ def run_atomic(tx: Tx, fn: Callable[[Atomic], Any], caller: Caller | AsyncCaller
     return Done(fn(Atomic(inside)), inside, held_back)
 
 
-def run_inside(tx: Tx, mark: Callable[[], object], fn: Callable[[Atomic], Any], caller: Caller | AsyncCaller) -> Any:
-    """The verb behind `store.atomic(fn, on=connection)`. Handles made in it are over when it returns."""
+def run_inside(
+    tx: Tx, fn: Callable[[Atomic], Any], caller: Caller | AsyncCaller, mark: Callable[[], object] = lambda: None
+) -> Any:
+    """The verb behind `store.atomic(fn, on=connection)`. Handles made in it are over when it returns.
+
+    mark: called after each verb. A transaction of our own needs none: nobody else can roll a part of it back.
+    """
     return fn(Atomic(JoinedCaller(tx, caller, mark)))
 
 

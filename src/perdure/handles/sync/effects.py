@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, TypeVar, overload
 
-from perdure.effects import approvals, ledger, operator_verbs, settling
+from perdure.effects import ledger, operator_verbs, settling
 from perdure.effects.acting import AskingModel
 from perdure.effects.commands import Steps
 from perdure.effects.composed import end_begun
@@ -84,6 +84,8 @@ class Effect(EffectFacts, Acting):
     def dispatch(self) -> Effect:
         """Make the intent durable. Only after this may you send it (P2). Conflict if another caller has dispatched it already.
 
+        A caller that is cancelled before this returns must not send it: the effect is planned again.
+
         Raises Waiting while an approval is open, Failed when a guard or a person refused it, and InDoubt when that was after a
         restore and the effect may have been sent before.
         """
@@ -91,8 +93,7 @@ class Effect(EffectFacts, Acting):
         acting = acting_in(self._caller, self._stream)
         self._caller.core.liveness.begin()
         sender = acting.sender._replace(holder=self._caller.holder)
-        dispatching = acting.move("dispatch", approvals.dispatch, self._record.seq, sender)
-        self._record = self._run(dispatching)
+        self._record = self._run(acting.dispatch_begun(self._record.seq, sender))
         if self._record.state is EffectState.WITHDRAWN:
             outcome_of(self._record)
         if self._record.state is EffectState.IN_DOUBT:

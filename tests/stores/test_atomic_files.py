@@ -144,7 +144,7 @@ def test_blobs_of_a_target_that_got_its_name_stay(tmp_path: Path) -> None:
 def test_who_is_still_at_it_is_not_disturbed(tmp_path: Path) -> None:
     with atomic_files.unfinished(tmp_path / "t") as folder:
         (folder / "t").write_text("half")
-        with pytest.raises(Conflict, match="somebody else"), atomic_files.unfinished(tmp_path / "t"):
+        with pytest.raises(Conflict, match="another process"), atomic_files.unfinished(tmp_path / "t"):
             pass
         assert names(folder) == ["t"]
 

@@ -48,7 +48,7 @@ _HINTS = {
 }
 
 
-# What a server, or nobody, says to a new connection: whether it may be tried again, and the next step.
+# The words for a connection that could not be made: whether it may be tried again, and the next step.
 _DIALLED: tuple[tuple[str, FaultKind, str], ...] = (
     ("failed to resolve host|could not translate host name", FaultKind.LOST,
      "no such host: correct its name (tried {where})"),
@@ -86,6 +86,8 @@ def _tried(conninfo: str) -> dict[str, str]:
     host = str(given.get("host") or given.get("hostaddr") or os.environ.get("PGHOST") or "the local socket")
     port = str(given.get("port") or os.environ.get("PGPORT") or 5432)
     user = str(given.get("user") or os.environ.get("PGUSER") or "NAME")
+    if port.strip("0123456789,"):  # a malformed URL: this may be its password
+        port = "unknown"
     return {"where": f"{host}, port {port}", "user": user, "dbname": str(given.get("dbname") or user)}
 
 

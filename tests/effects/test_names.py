@@ -30,7 +30,7 @@ def go(approve="no", approve_within="never", call=None): ...
 def test_an_option_of_act_is_not_taken_from_a_tool_that_has_such_a_parameter(store, name):
     with pytest.raises(Invalid, match=f"go has a parameter '{name}'") as refused:
         store.session("s").act(go, **{"key": "k", name: OWN[name]})
-    assert (refused.value.path, "by its position" in refused.value.hint) == (name, True)
+    assert (refused.value.path, "by position" in refused.value.hint) == (name, True)
     if name != "call":
         agent = perdure.agent(name=f"agent-{name}")(lambda run: run.act(go, **{name: OWN[name]}))
         with pytest.raises(perdure.Failed, match=f"go has a parameter '{name}'"):

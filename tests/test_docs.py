@@ -194,6 +194,39 @@ def test_control_a_page_that_is_wrong_is_noticed(broken: str, tmp_path: Path) ->
         follow(tmp_path, broken)
 
 
+# -- links -----------------------------------------------------------------------------------------------------------
+
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "docs").glob("*/*.md")]
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+
+
+def slugs(page: Path) -> set[str]:
+    """The anchors that a page has, as GitHub makes them of its headings."""
+    bare = [re.sub(r"[^\w\- ]", "", heading.lower()) for heading in HEADING.findall(BLOCK.sub("", page.read_text()))]
+    return {heading.strip().replace(" ", "-") for heading in bare}
+
+
+def dead_links(page: Path, text: str) -> list[str]:
+    """The links of a page, but those to other sites, that lead to no file or to no heading."""
+    found = []
+    for link in re.findall(r"\]\(([^):]+)\)", BLOCK.sub("", text)):
+        path, _, anchor = link.partition("#")
+        there = (page.parent / path).resolve() if path else page
+        if not there.exists() or (anchor and anchor not in slugs(there)):
+            found.append(link)
+    return found
+
+
+def test_links_of_all_pages_lead_to_a_file_and_a_heading() -> None:
+    found = {str(page.relative_to(ROOT)): dead_links(page, page.read_text()) for page in PAGES}
+    assert {page: links for page, links in found.items() if links} == {}
+
+
+def test_control_a_link_that_leads_nowhere_is_noticed() -> None:
+    text = "[a](docs/guarantees.md#locks) [b](docs/guarantees.md#clocks) [c](docs/nowhere.md) [d](https://example.org)"
+    assert dead_links(ROOT / "README.md", text) == ["docs/guarantees.md#clocks", "docs/nowhere.md"]
+
+
 # -- files ----------------------------------------------------------------------------------------------------------
 
 

@@ -108,7 +108,7 @@ def test_what_the_dead_left_is_listed_and_then_continued(by_hand, told, app) -> 
     assert "Would be driven" in by_hand("recover", "handmade", "--dry-run").stdout
     assert told("recover")["runs"] == []  # nobody here knows its agent
     assert [(each["agent"], each["status"]) for each in told("recover", "handmade")["runs"]] == [("sending", "waiting")]
-    assert by_hand("recover", "handmade").stderr.endswith("nothing was left behind\n")
+    assert by_hand("recover", "handmade").stderr.endswith("dead processes left no work\n")
 
 
 # -- run:ID, and as much of it as is needed ----------------------------------------------------------------------------

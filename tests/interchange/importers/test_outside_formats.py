@@ -73,7 +73,7 @@ def test_its_files_are_recognised_and_it_can_be_named(tmp_path, words):
 
 @pytest.mark.parametrize(
     ("declared", "says"),
-    [("diary = perdure_diary:nothing", "cannot be loaded"), ("diary = perdure_diary:wrong", "is no format")],
+    [("diary = perdure_diary:nothing", "cannot be loaded"), ("diary = perdure_diary:wrong", "is not a format")],
 )
 def test_a_broken_one_is_refused_with_its_name(tmp_path, declared, says):
     done = imported(installed(tmp_path, declared), "--from", "diary")

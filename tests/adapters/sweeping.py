@@ -14,12 +14,14 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from adapters.lives import Life, points_of, sample, swept
 
 ROOT = Path(__file__).resolve().parents[2]
 FULL = "PERDURE_ROUNDS" in os.environ
+ONCE = ["charged 5", "charged 7"]  # in one answer; the next one says that it is done
+ANSWERS = 2
 SLOW_SECONDS = 0.02
 
 
@@ -55,6 +57,27 @@ def report(programs: Mapping[str, Callable[[Life], None]], mode: str, folder: st
     sys.stdout.write(json.dumps({"points": count, "cases": cases}))
 
 
+class Sweeps(NamedTuple):
+    """The sweeps of one framework: its program, whose agent charges two cards, and the Python that has the framework, if any."""
+
+    name: str
+    program: Path
+    python: Path | None
+
+    def run(self, mode: str, folder: Path, most: int = 8) -> dict[str, Any]:
+        """Kill at so many points of a mode, or with PERDURE_ROUNDS at all of them, and print what came of it."""
+        assert self.python is not None
+        found = sweep(self.python, self.program, mode, folder, most)
+        tell(f"{self.name} {mode}", found)
+        return found
+
+    def check(self, mode: str, folder: Path, *, pays_once: bool = True) -> None:
+        """Each card is charged once, and no recorded answer is paid for again. A busy machine may pass fewer points."""
+        found = self.run(mode, folder)
+        assert sum(bool(case["killed"]) for case in found["cases"]) * 2 > len(found["cases"])
+        assert wrong(found, pays_once=pays_once) == []
+
+
 def python_of(name: str) -> Path | None:
     """The Python of a framework's environment; None if it was not made."""
     spec = importlib.util.spec_from_file_location("adapters_tool", ROOT / "tools" / "adapters.py")
@@ -74,28 +97,28 @@ def sweep(python: Path, program: Path, mode: str, folder: Path, most: int = 8) -
     return json.loads(ran.stdout)
 
 
-def tell(name: str, found: dict[str, Any], expected: list[str], answers: int) -> None:
+def tell(name: str, found: dict[str, Any]) -> None:
     """Print a row of the table: `tools/adapters.py` shows it. paid again: answers that a commit had kept, and asked for again."""
     cases = found["cases"]
     numbers = {
         "points": found["points"], "tried": len(cases), "killed": sum(bool(case["killed"]) for case in cases),
-        "twice": twice(found), "lost": sum(not set(expected) <= set(case["charged"]) for case in cases),
-        "unended": sum(bool(case["end"]) for case in cases),
-        "paid again": sum(case["answers"] > answers + case["unrecorded"] for case in cases),
+        "twice": twice(found), "lost": sum(not set(ONCE) <= set(case["charged"]) for case in cases),
+        "unended": sum(bool(case["end"]) for case in cases), "paid again": sum(map(is_paid_again, cases)),
         "unrecorded": sum(case["unrecorded"] for case in cases),
     }  # fmt: skip
     sys.stdout.write(f"\nswept {name}: {json.dumps(numbers)}\n")
 
 
-def wrong(found: dict[str, Any], expected: list[str], answers: int | None) -> list[Any]:
-    """The cases in which something was done twice, lost or not finished, or a recorded answer was paid for again.
+def is_paid_again(case: dict[str, Any]) -> bool:
+    """Whether a recorded answer was asked for again. One that no commit had kept when its process died nobody can know of."""
+    return case["answers"] > ANSWERS + case["unrecorded"]
 
-    An answer that no commit had kept when its process died is asked for again: nobody can know of it.
-    """
+
+def wrong(found: dict[str, Any], *, pays_once: bool = True) -> list[Any]:
+    """The cases in which something was done twice, lost or not finished, or a recorded answer was paid for again."""
     return [
         case for case in found["cases"]
-        if case["end"] or case["charged"] != expected
-        or (answers is not None and case["answers"] > answers + case["unrecorded"])
+        if case["end"] or case["charged"] != ONCE or (pays_once and is_paid_again(case))
     ]  # fmt: skip
 
 

@@ -73,3 +73,14 @@ def test_a_version_that_cannot_be_found_out_is_told(
     monkeypatch.setattr(adapters_tool, "run_framework", lambda name, stores: 0)
     adapters_tool.main(["openai-agents"])
     assert "openai-agents    SKIPPED: its newest version cannot be had here: no index" in capsys.readouterr().out
+
+
+def test_a_suite_that_takes_too_long_is_a_failure_and_ends_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python").write_text("#!/bin/sh\nexec sleep 600\n")
+    (tmp_path / "bin" / "python").chmod(0o755)
+    monkeypatch.setattr(adapters_tool, "place", lambda name: tmp_path)
+    monkeypatch.setattr(adapters_tool, "SECONDS", 0.2)
+    assert adapters_tool.suite("together", "sqlite")["failures"] == ["not finished after 0.2 s"]

@@ -9,40 +9,31 @@ from pathlib import Path
 
 import pytest
 
-from adapters.sweeping import FULL, pays_once, python_of, sweep, tell, twice, wrong
+from adapters.sweeping import FULL, Sweeps, pays_once, python_of, twice, wrong
 
-PROGRAM = Path(__file__).with_name("sweep.py")
-PYTHON = python_of("google-adk")
-pytestmark = pytest.mark.skipif(PYTHON is None, reason="google-adk is not there: `make adapters` gets it")
-ONCE = ["charged 5", "charged 7"]
+SWEEPS = Sweeps("google-adk", Path(__file__).with_name("sweep.py"), python_of("google-adk"))
+pytestmark = pytest.mark.skipif(SWEEPS.python is None, reason="google-adk is not there: `make adapters` gets it")
 MODES = [
     "again", "sqlite", "unsafe", "unsafe-again", "files", "slow", "slow-again", "streamed", "streamed-again", "twice",
     "unsafe-twice",
 ]  # fmt: skip
-ANSWERS = 2
 
 
 @pytest.mark.parametrize("mode", MODES if FULL else MODES[:1])
 def test_a_kill_at_every_point(mode: str, tmp_path: Path) -> None:
-    found = sweep(PYTHON, PROGRAM, mode, tmp_path)
-    tell(f"google_adk {mode}", found, ONCE, ANSWERS)
-    assert sum(bool(case["killed"]) for case in found["cases"]) * 2 > len(found["cases"])
-    assert wrong(found, ONCE, ANSWERS) == []
+    SWEEPS.check(mode, tmp_path)
 
 
 @pytest.mark.parametrize("mode", ["stock", "stock-again", "forgets"] if FULL else ["stock"])
 def test_control_it_is_called_twice(mode: str, tmp_path: Path) -> None:
-    found = sweep(PYTHON, PROGRAM, mode, tmp_path, most=0)
-    tell(f"google_adk {mode}", found, ONCE, ANSWERS)
-    assert twice(found) > 0
+    assert twice(SWEEPS.run(mode, tmp_path, most=0)) > 0
 
 
 def test_control_a_message_sent_again_is_paid_for_again(tmp_path: Path) -> None:
-    found = sweep(PYTHON, PROGRAM, "asks-anew", tmp_path)
-    tell("google_adk asks-anew", found, ONCE, ANSWERS)
+    found = SWEEPS.run("asks-anew", tmp_path)
     assert twice(found) == 0
-    assert wrong(found, ONCE, ANSWERS) != []
+    assert wrong(found) != []
 
 
 def test_the_example_of_the_page_is_killed_and_pays_once(tmp_path: Path) -> None:
-    pays_once(PYTHON, "google-adk.md", tmp_path)
+    pays_once(SWEEPS.python, "google-adk.md", tmp_path)

@@ -1,12 +1,11 @@
 """A program: kills a run of a Pydantic AI agent at every crash point, and prints what the outside world saw, as JSON.
 
-`python sweep.py FOLDER URL-PATTERN MOST MODE`. MODE: perdure, or stock: the agent as it is, run again after a death.
+`python sweep.py MODE FOLDER MOST`. MODE: sqlite or files, the store; or stock: the agent as it is, run again after a death.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,8 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 import perdure
-from adapters.lives import Life, points_of, sample, swept
+from adapters.lives import Life
+from adapters.sweeping import happened, report
 from perdure.adapters.pydantic_ai import PerdureDurability, within
 
 CALLS = [ToolCallPart("charge", {"cents": 5}, "call-1"), ToolCallPart("charge", {"cents": 7}, "call-2")]
@@ -33,9 +33,7 @@ def agent_of(life: Life, capabilities: list[Any]) -> Agent[None, str]:
         return ModelResponse(list(CALLS))
 
     def is_charged(cents: int) -> Any:
-        path = life.folder / "seen"
-        happened = path.exists() and f"charged {cents}" in path.read_text().splitlines()
-        return perdure.Happened(f"charged {cents}") if happened else perdure.Absent()
+        return perdure.Happened(f"charged {cents}") if happened(life, f"charged {cents}") else perdure.Absent()
 
     async def charge(cents: int) -> str:
         life.see("charged", cents)
@@ -46,7 +44,7 @@ def agent_of(life: Life, capabilities: list[Any]) -> Agent[None, str]:
     return Agent(FunctionModel(answer), name="shop", tools=[charge], capabilities=capabilities)
 
 
-def with_perdure(pattern: str) -> Any:
+def with_perdure(kind: str) -> Any:
     def program(life: Life) -> None:
         agent = agent_of(life, [PerdureDurability()])
 
@@ -56,7 +54,7 @@ def with_perdure(pattern: str) -> Any:
                 return (await agent.run(question)).output
 
         async def main() -> None:
-            with perdure.open(pattern.format(life.folder)) as store:
+            with perdure.open(f"{kind}:///{life.folder}/agent.db") as store:
                 output = await store.aio.drive(shop, "buy it", key="order-1")
             assert output == "charged 5 charged 7", output
 
@@ -70,19 +68,7 @@ def stock(life: Life) -> None:
     asyncio.run(agent.run("buy it"))
 
 
-def main(folder: str, pattern: str, most: str, mode: str) -> None:
-    program = stock if mode == "stock" else with_perdure(pattern)
-    count = points_of(program, Path(folder) / "whole")
-    report = []
-    for number in sample(count, int(most) or None):
-        case = swept(program, Path(folder) / str(number), number)
-        error = (case.folder / "error").read_text()[-800:] if case.end and (case.folder / "error").exists() else ""
-        report.append({
-            "point": number, "killed": case.killed, "end": case.end, "error": error, "charged": case.named("charged"),
-            "answers": case.count("answer"), "unrecorded": case.unrecorded,
-        })  # fmt: skip
-    sys.stdout.write(json.dumps({"points": count, "cases": report}))
-
+MODES = {"sqlite": with_perdure("sqlite"), "files": with_perdure("files"), "stock": stock}
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    report(MODES, *sys.argv[1:])

@@ -5,14 +5,13 @@ A sample of the points; all of them, on SQLite and on files, with PERDURE_ROUNDS
 
 from __future__ import annotations
 
-import json
-import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
+
+from adapters.sweeping import FULL, Sweeps, twice, wrong
 
 pytest.importorskip(
     "pydantic_ai.durable_exec",
@@ -20,40 +19,18 @@ pytest.importorskip(
     exc_type=ImportError,
 )
 
-FULL = "PERDURE_ROUNDS" in os.environ
-ONCE = ["charged 5", "charged 7"]
+SWEEPS = Sweeps("pydantic-ai", Path(__file__).with_name("sweep.py"), Path(sys.executable))
 
 
-def sweep(folder: Path, url: str, mode: str) -> dict[str, Any]:
-    program = str(Path(__file__).with_name("sweep.py"))
-    most = "0" if FULL or mode == "stock" else "8"
-    ran = subprocess.run(
-        [sys.executable, program, str(folder), url, most, mode], capture_output=True, text=True, check=False
-    )
-    assert ran.returncode == 0, ran.stderr[-3000:]
-    return json.loads(ran.stdout)
-
-
-def wrong(case: dict[str, Any]) -> bool:
-    """An answer that no commit had kept when its process died is asked for again: nobody can know of it."""
-    answers = {2, 3} if case["unrecorded"] else {2}
-    return bool(case["end"]) or case["charged"] != ONCE or case["answers"] not in answers
-
-
-@pytest.mark.parametrize(
-    "kind", ["sqlite", pytest.param("files", marks=pytest.mark.skipif(not FULL, reason="PERDURE_ROUNDS"))]
-)
-def test_a_kill_at_every_point(kind: str, tmp_path: Path) -> None:
-    report = sweep(tmp_path, f"{kind}:///{{}}/agent.db", "perdure")
-    # On a busy machine a life may pass fewer points than the counted one, and ends by itself: it must be right, too.
-    assert sum(bool(case["killed"]) for case in report["cases"]) * 2 > len(report["cases"])
-    assert [case for case in report["cases"] if wrong(case)] == []
+@pytest.mark.parametrize("mode", ["sqlite", "files"] if FULL else ["sqlite"])
+def test_a_kill_at_every_point(mode: str, tmp_path: Path) -> None:
+    SWEEPS.check(mode, tmp_path)
 
 
 def test_control_the_framework_as_it_is_calls_twice_and_pays_twice(tmp_path: Path) -> None:
-    report = sweep(tmp_path, "", "stock")
-    assert report["cases"]
-    assert all(wrong(case) and len(case["charged"]) > 2 for case in report["cases"])
+    found = SWEEPS.run("stock", tmp_path, most=0)
+    assert found["cases"]
+    assert len(wrong(found)) == twice(found) == len(found["cases"])
 
 
 # -- the page ----------------------------------------------------------------------------------------------------------

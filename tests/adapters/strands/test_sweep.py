@@ -9,27 +9,23 @@ from pathlib import Path
 
 import pytest
 
-from adapters.sweeping import FULL, pays_once, python_of, sweep, twice, wrong
+from adapters.sweeping import FULL, Sweeps, pays_once, python_of, twice
 
-PROGRAM = Path(__file__).with_name("sweep.py")
-PYTHON = python_of("strands")
-pytestmark = pytest.mark.skipif(PYTHON is None, reason="strands-agents is not there: `make adapters` gets it")
-ONCE = ["charged 5", "charged 7"]
+SWEEPS = Sweeps("strands", Path(__file__).with_name("sweep.py"), python_of("strands"))
+pytestmark = pytest.mark.skipif(SWEEPS.python is None, reason="strands-agents is not there: `make adapters` gets it")
 MODES = ["again", "sqlite", "async", "unsafe", "unsafe-again", "files"]
 
 
 @pytest.mark.parametrize("mode", MODES if FULL else MODES[:1])
 def test_a_kill_at_every_point(mode: str, tmp_path: Path) -> None:
-    found = sweep(PYTHON, PROGRAM, mode, tmp_path)
-    assert sum(bool(case["killed"]) for case in found["cases"]) * 2 > len(found["cases"])
     # A message that is sent again is a new question to the model.
-    assert wrong(found, ONCE, None if mode.endswith("again") else 2) == []
+    SWEEPS.check(mode, tmp_path, pays_once=not mode.endswith("again"))
 
 
 @pytest.mark.parametrize("mode", ["stock", "stock-again", "forgets"] if FULL else ["stock"])
 def test_control_it_is_called_twice(mode: str, tmp_path: Path) -> None:
-    assert twice(sweep(PYTHON, PROGRAM, mode, tmp_path, most=0)) > 0
+    assert twice(SWEEPS.run(mode, tmp_path, most=0)) > 0
 
 
 def test_the_example_of_the_page_is_killed_and_pays_once(tmp_path: Path) -> None:
-    pays_once(PYTHON, "strands.md", tmp_path)
+    pays_once(SWEEPS.python, "strands.md", tmp_path)

@@ -75,6 +75,8 @@ DIFFERENT = {
     "test_a_subscription_may_start_at_the_end": MARKS,
     "test_one_batch_is_under_way_and_comes_again_after_its_lease": MARKS,
     "test_another_tenant_has_a_feed_of_its_own": MARKS,
+    "test_a_record_is_about_whom_a_later_event_of_it_names": MARKS,
+    "test_control_nothing_else_is_about_them": MARKS,
     "test_a_prefix_is_exact_text": "cursors are opaque, and carry the epoch: a name is none",
     "test_the_past_is_recalled_as_it_was": "the route for recalling has `at` for what held at an instant",
     "test_a_moment_that_has_not_come_is_refused": "the past of a past is the past of the session",

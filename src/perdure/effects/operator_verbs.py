@@ -41,16 +41,23 @@ else:
 GONE = EffectError("Gone", "a person says that its sender will not send it")
 
 
-def locate(reads: Reads, name: str, path: str) -> tuple[Stream, int]:
-    """The stream and number that `kind:stream/number` names."""
+def split_name(name: str, path: str) -> tuple[str, str, int]:
+    """The parts of `kind:stream/number`, the name of an ask or an effect."""
     place, _, number = check_name(name, path, 500).rpartition("/")
     kind, _, of = place.partition(":")
     if kind not in ("run", "session") or not of or not number.isdecimal() or len(number) > 18:
-        raise Invalid(f"expected run:NAME/NUMBER or session:NAME/NUMBER, got {name!r}", path=path)
+        hint = f"`perdure {path}s` lists them"
+        raise Invalid(f"expected run:NAME/NUMBER or session:NAME/NUMBER, got {name!r}", path=path, hint=hint)
+    return kind, of, int(number)
+
+
+def locate(reads: Reads, name: str, path: str) -> tuple[Stream, int]:
+    """The stream and number that `kind:stream/number` names."""
+    kind, of, number = split_name(name, path)
     found = runs.find(reads, of) if kind == "run" else (sessions.find_session(reads, of) or (None,))[0]
     if found is None:
         raise NotFound(f"there is no session {of!r}", path=path)
-    return found, int(number)
+    return found, number
 
 
 def check_quiet(record: EffectRecord, stream: Stream, store: SendingStore) -> None:

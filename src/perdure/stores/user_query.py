@@ -37,6 +37,7 @@ ROWS_MAX = 100_000
 BYTES_MAX = 256 * 1024 * 1024  # one value, and one document that is unpacked
 _STEPS = 10_000  # of SQLite's machine between two looks at the clock
 _ONLY_VIEWS = "read the views (docs/sql.md), and change things with the verbs of the store"
+_NOT_A_VIEW = re.compile("no such table|cannot modify")
 _TOKEN = re.compile(
     r"""'(?:[^']|'')*' | "(?:[^"]|"")*" | --[^\n]* | /\*.*?\*/ | \$(\w*)\$.*?\$\1\$ | :: | :([a-z_]\w*)""",
     re.DOTALL | re.VERBOSE | re.IGNORECASE,
@@ -206,7 +207,9 @@ def _told(judge: _Judge, seconds: float) -> Iterator[None]:
         raise Invalid(str(error), path="params") from None
     except apsw.Error as error:
         fault = fault_of(error)
-        raise (Invalid(str(error), path="sql") if fault.kind is FaultKind.BROKEN else fault.as_error("sql")) from error
+        if fault.kind is not FaultKind.BROKEN:
+            raise fault.as_error("sql") from error
+        raise Invalid(str(error), path="sql", hint=_ONLY_VIEWS if _NOT_A_VIEW.search(str(error)) else "") from error
     except KeyError as error:
         raise Invalid(f"no value is given for :{error.args[0]}", path="params") from None
     except TypeError as error:

@@ -169,7 +169,7 @@ def _inside(engine: Engine, advice: Remedy) -> Findings:
             return
         connection = engine.reader()
     except Fault as fault:
-        yield wrong("open", fault.as_error().message, advice.about(fault.kind))
+        yield wrong("open", fault.as_error().message, fault.hint or advice.about(fault.kind))
         return
     except Error as error:
         yield wrong("open", error.message, advice.about_error(error))

@@ -21,6 +21,8 @@ from a2a.types import a2a_pb2 as pb
 
 from perdure.doors.a2a.routes import routes_of
 from perdure.model.records.workers import About
+from perdure.planes.access import limits
+from perdure.planes.access.tokens import CONTROL
 from perdure.planes.execution import workers
 
 
@@ -130,6 +132,27 @@ def test_a_message_that_is_sent_again_begins_no_second_task(url) -> None:
             talk(live, "echo", token, lambda client: everything(client.send_message(request)), streaming=False)
     with perdure.open(url) as store:
         assert len(store.runs()) == 1
+
+
+def test_a_message_that_is_sent_again_at_the_limit_of_runs_gets_its_task(url) -> None:
+    """The run of its key stands: nothing new is asked for. Another message is refused."""
+    with perdure.open(url, tenant=CONTROL) as store:
+        store._caller.write(limits.set_limits, "default", {"runs": 1})
+
+    token = make_token(url, role="writer")
+
+    async def send(client: Any, name: str) -> str:
+        request = message("hi", name)
+        request.configuration.return_immediately = True
+        return (await everything(client.send_message(request)))[0].task.id
+
+    async def work(client: Any) -> None:
+        assert await send(client, "m1") == await send(client, "m1")
+        with pytest.raises(Exception, match="1 runs are not over, at most 1 may be"):
+            await send(client, "m2")
+
+    with server(url) as live:
+        talk(live, "echo", token, work, streaming=False)
 
 
 def test_input_required_is_an_ask_and_outlives_the_server(url) -> None:

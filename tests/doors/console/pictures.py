@@ -6,11 +6,12 @@ and in the dark, wide and at 320 pixels, for the eye of a designer.
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
@@ -22,60 +23,82 @@ from doors.console.conftest import BROWSERS, served
 from doors.console.test_pages import PAGES, settle
 
 DOCS = Path(__file__).parents[3] / "docs" / "console"
-WIDE = {"width": 1280, "height": 860}
-SMALL = {"width": 320, "height": 900}
-PARTS = ("now", "inbox", "runs", "sessions", "effects", "workers", "health", "audit", "memory", "settings")
+WIDE, SMALL = (1120, 760), (320, 640)
+PARTS = ("runs", "sessions", "effects", "workers", "health", "audit", "memory")
 
 
-def path_of(part: str) -> str:
-    return "/" if part == "now" else f"/{part}"
+class Scene(NamedTuple):
+    """The addresses of two runs: one with a story, one with branches."""
+
+    story: str
+    lanes: str
 
 
-def take(page: Page, path: str, to: Path, size: Any = WIDE, **media: Any) -> None:
-    page.set_viewport_size(size)
-    page.emulate_media(**{"color_scheme": "light", **media})
+def come(page: Page, path: str, size: tuple[int, int] = WIDE, scheme: Any = "light") -> None:
+    page.set_viewport_size({"width": size[0], "height": size[1]})
+    page.emulate_media(color_scheme=scheme)
     page.goto(path)
     settle(page)
-    page.wait_for_timeout(300)
-    page.screenshot(path=str(to), full_page=size is SMALL)
+    page.wait_for_timeout(300)  # what is live joins
 
 
-def of_guide(page: Page, runs: dict[str, str]) -> None:
+def of_guide(page: Page, of: Scene) -> None:
     """The pictures that docs/guide/console.md shows."""
+
+    def take(name: str, path: str, size: tuple[int, int] = WIDE, scheme: str = "light", to: str = "") -> None:
+        come(page, path, size, scheme)
+        if to:
+            page.locator(to).last.evaluate("each => each.scrollIntoView()")
+        page.screenshot(path=str(DOCS / f"{name}.png"))
+
+    take("now", "/")
     for part in PARTS:
-        take(page, path_of(part), DOCS / f"{part}.png")
-    take(page, "/sessions/issue-42", DOCS / "session.png")
-    take(page, f"{runs['story']}?at=11", DOCS / "run.png")
-    take(page, f"{runs['story']}?at=11", DOCS / "run-dark.png", color_scheme="dark")
-    take(page, "/inbox", DOCS / "inbox-320.png", SMALL)
-    take(page, runs["lanes"], DOCS / "lanes.png")
+        take(part, f"/{part}")
+    take("settings", "/settings", (1120, 1080))
+    take("session", "/sessions/issue-42")
+    take("inbox", "/inbox", to="main .card:has(.pill.doubt)")
+    take("inbox-320", "/inbox", SMALL)
+    take("runs-320", "/runs", SMALL, to=".table-box")
+    take("run", f"{of.story}?at=11")
+    take("run-dark", f"{of.story}?at=11", scheme="dark")
+    take("lanes", of.lanes, (1120, 860))
+    come(page, f"{of.story}?at=3")
+    page.get_by_role("button", name="Fork here").click()
+    region = page.get_by_role("region", name="Fork at event 3")
+    region.get_by_text("1 × held for approval").wait_for()
+    region.evaluate("each => each.scrollIntoView()")
+    page.screenshot(path=str(DOCS / "fork.png"))
 
 
-def of_everything(page: Page, runs: dict[str, str], folder: Path) -> None:
-    for path in (*PAGES, runs["story"], runs["lanes"]):
-        named = {runs[part]: part for part in runs}
-        name = named.get(path) or path.strip("/").replace("/", "-") or "now"
+def of_everything(page: Page, of: Scene, folder: Path) -> None:
+    named = {**{path: path.strip("/").replace("/", "-") or "now" for path in PAGES}, of.story: "run", of.lanes: "lanes"}
+    for path, name in named.items():
         for scheme in ("light", "dark"):
-            take(page, path, folder / f"{name}-{scheme}.png", color_scheme=scheme)
-        take(page, path, folder / f"{name}-320.png", SMALL)
+            come(page, path, scheme=scheme)
+            page.screenshot(path=str(folder / f"{name}-{scheme}.png"))
+        come(page, path, SMALL)
+        page.screenshot(path=str(folder / f"{name}-320.png"), full_page=True)
 
 
 def main(folder: Path | None) -> None:
-    place = Path(tempfile.mkdtemp())
-    url = f"sqlite:///{place}/scene.db"
+    os.chdir(place := tempfile.mkdtemp())
+    url = "sqlite:///agent.db"  # no path of this machine is in a picture
     scene.fill(url)
     lanes = scene.fill_branches(url, ["docs", "tests", "callers"])
     with perdure.open(url, read_only=True) as store:
-        runs = {"lanes": f"/runs/{lanes}", "story": f"/runs/{store.run(agent='fix-issue', key='issue-42').id}"}
+        story = store.run(agent="fix-issue", key="issue-42").id
     found = next(filter(None, map(shutil.which, BROWSERS)))
-    with served(url) as console, sync_playwright() as playwright:
+    with perdure.open(url, actor="worker-1") as worker, served(url) as console, sync_playwright() as playwright:
+        scene.introduce_worker(worker)
         browser = playwright.chromium.launch(executable_path=found, args=["--disable-dev-shm-usage", "--disable-gpu"])
         page = browser.new_context(base_url=console.address).new_page()
         page.goto(console.link())
-        of_guide(page, runs) if folder is None else of_everything(page, runs, folder)
+        of = Scene(f"/runs/{story}", f"/runs/{lanes}")
+        of_guide(page, of) if folder is None else of_everything(page, of, folder)
+        page.goto("about:blank")  # its stream of events ends, so that the server can
         browser.close()
     shutil.rmtree(place)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else None)
+    main(Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else None)

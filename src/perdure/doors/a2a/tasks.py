@@ -33,8 +33,8 @@ from perdure.doors.http.table import RIGHTS, Right
 from perdure.errors import Conflict, Error
 from perdure.handles.aio.run_handle import AsyncRunHandle
 from perdure.model.records.runs import ENDED, RunStatus, WaitKind, WaitRecord
+from perdure.planes.access import limits
 from perdure.planes.audit import feed
-from perdure.planes.execution import runs, workers
 from perdure.planes.execution.runs import RunRequest
 
 VISITOR = "perdure.visitor"  # where the request keeps who sends it
@@ -199,15 +199,12 @@ class StoreTasks(RequestHandler):
         return run
 
     async def _started(self, visitor: Visitor, message: pb.Message) -> AsyncRunHandle:
-        caller, tenant = visitor.store._caller, visitor.token.tenant
-        admission = self._serving.admission
-        if admission.counts_runs(tenant):
-            admission.check_runs(tenant, await caller.read(workers.unfinished))
         wanted = RunRequest(
             agent=self._agent, args=[_content(message)], kwargs={}, key=f"{KEY}{message.message_id}",
             session=message.context_id or None,
         )  # fmt: skip
-        stream, _ = await caller.write(runs.start, wanted, caller.core.epoch)
+        caller, most = visitor.caller, self._serving.admission.runs_limit(visitor.token.tenant)
+        stream = await caller.write(limits.start_run, wanted, caller.core.epoch, most)
         return await visitor.store.run(stream.name)
 
     async def _answered(self, visitor: Visitor, message: pb.Message) -> AsyncRunHandle:
@@ -247,7 +244,7 @@ class StoreTasks(RequestHandler):
 
     async def _changes(self, visitor: Visitor, run: AsyncRunHandle, seconds: float | None) -> AsyncGenerator[pb.Task]:
         """The task as often as its state changes, until it is over or asks something, or the server drains."""
-        caller, left, last = visitor.store._caller, seconds, None
+        caller, left, last = visitor.caller, seconds, None
         pulse = self._serving.pulse(visitor.token.tenant, caller)
         while True:
             at = await caller.read(feed.end_of)

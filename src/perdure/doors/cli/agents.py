@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 from traceback import extract_tb
@@ -77,8 +78,17 @@ def _attribute(module: ModuleType, name: str) -> Any:
 
 
 def _near(module: ModuleType) -> str:
-    found = [name for name, value in vars(module).items() if isinstance(value, (Agent, list, dict)) and name[0] != "_"]
-    return f"it has {', '.join(found)}" if found else ""
+    found = [name for name, value in vars(module).items() if name[0] != "_" and any(map(_is_agent, _each(value)))]
+    return f"it has {', '.join(found)}" if found else "it declares no agent: @perdure.agent makes a function one"
+
+
+def _is_agent(value: Any) -> bool:
+    return isinstance(value, Agent)
+
+
+def _each(value: Any) -> Iterable[Any]:
+    """A value, or those that a list or dict has."""
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else (value,)
 
 
 def _listed(found: Any, target: str) -> list[Agent]:

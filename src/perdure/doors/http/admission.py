@@ -98,16 +98,6 @@ class Admission:
         """The number of runs that may be open at once; None: any."""
         return self._limits.get(tenant, DEFAULT).runs
 
-    def counts_runs(self, tenant: str) -> bool:
-        """Whether a tenant's runs are limited, so that they must be counted."""
-        return self.runs_limit(tenant) is not None
-
-    def check_runs(self, tenant: str, unfinished: int) -> None:
-        """Limited if a tenant has as many runs that are not over as it may have."""
-        most = self._limits.get(tenant, DEFAULT).runs
-        if most is not None and unfinished >= most:
-            raise self._limited(f"{unfinished} runs are not over, at most {most} may be", "runs", 10)
-
     def _limited(self, says: str, limit: str, seconds: float, hint: str = "come back later") -> Limited:
         self.refused += 1
         return limits.limited(says, limit, seconds, hint)

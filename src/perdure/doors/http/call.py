@@ -61,7 +61,7 @@ class HttpCall:
     @property
     def caller(self) -> AsyncCaller:
         """The caller behind the store."""
-        return self.identity.store._caller
+        return self.identity.caller
 
     async def check_bytes(self, size: int = 0) -> None:
         """Limited if this tenant has stored as many bytes as it may, or would with so many more."""

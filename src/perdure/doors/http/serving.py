@@ -45,6 +45,11 @@ class Visitor(NamedTuple):
     token: TokenRecord
     store: AsyncStore
 
+    @property
+    def caller(self) -> AsyncCaller:
+        """The caller behind the store, for verbs that no handle has: the one place at which doors take it."""
+        return self.store._caller
+
 
 class Serving:
     """The open stores of a server. tenant: the one that a store in a single file, or with `alone` any store, is served for.

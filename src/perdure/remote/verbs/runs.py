@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from perdure.effects import adopting, ending, envelope, operator_verbs, timeline, what_if
-from perdure.errors import Invalid, NotFound
+from perdure.errors import NotFound
 from perdure.log.change import Stream
 from perdure.model.filters import AskFilters, RunFilters
 from perdure.model.limits import check_name
@@ -193,13 +193,10 @@ def between(stream: Stream, other: OtherSide) -> RouteRequest:
 @answers(operator_verbs.locate)
 def locate(name: str, path: str) -> Asking:
     """The stream of an ask or effect: its name is enough, and what asks for it next finds out whether it is there."""
-    place, _, number = check_name(name, path, 500).rpartition("/")
-    kind, _, of = place.partition(":")
-    if kind not in ("run", "session") or not of or not number.isdecimal() or len(number) > 18:
-        raise Invalid(f"expected run:NAME/NUMBER or session:NAME/NUMBER, got {name!r}", path=path)
+    kind, of, number = operator_verbs.split_name(name, path)
     found = yield get(address(f"{path}s", name), WaitRecord if path == "ask" else Any)
     uid = found.ref.uid if path == "ask" else found["ref"][0]
-    return stream_of(kind, of, uid), int(number)
+    return stream_of(kind, of, uid), number
 
 
 @answers(waits.wait)

@@ -72,7 +72,7 @@ export function listen() {
 }
 
 export function useRead(path, query, { live = true } = {}) {
-  const [state, set] = useState({ data: null, problem: null });
+  const [state, set] = useState({});
   const [count, again] = useState(0);
   const key = path && path + JSON.stringify(query || {});
   const beat = live ? pulse.value : 0;
@@ -80,11 +80,11 @@ export function useRead(path, query, { live = true } = {}) {
   useEffect(() => {
     if (!path) return undefined;
     let dropped = false;
-    if (last.current !== key) set({ data: null, problem: null });
+    if (last.current !== key) set({});
     last.current = key;
     get(path, query).then(
-      (data) => { if (!dropped) { if (data && data.at && typeof data.at === "string") offset.value = Date.parse(data.at) - Date.now(); set({ data, problem: null }); } },
-      (problem) => { if (!dropped) set((was) => ({ data: problem.status === 0 ? was.data : null, problem })); },
+      (data) => { if (!dropped) { if (typeof data?.at === "string") offset.value = Date.parse(data.at) - Date.now(); set({ data }); } },
+      (problem) => { if (!dropped) set((was) => ({ data: problem.status ? null : was.data, problem })); },
     );
     return () => { dropped = true; };
   }, [key, beat, count]);

@@ -14,12 +14,14 @@ function Need({ need }) {
 export const runRow = (run) => html`<${Row} key=${run.id} href=${runAt(run.id)} state=${run.abandoned ? "abandoned" : run.status} title=${say(run.agent)} side=${ago(run.created_at)}
   about=${html`<code>${run.id}</code>${run.key && html` · ${say(run.key)}`}${(run.error || run.reason) && html` · ${say(run.error || run.reason)}`}`} />`;
 
-export const amounts = (each) => ["ready", "running", "waiting", "parked"].map((state) => html`<td key=${state} class="number">${each[state] || html`<span class="soft">–</span>`}</td>`);
+export const STATES = ["Ready", "Running", "Waiting", "Parked"];
+export const amounts = (each, states = STATES) => states.map((state) => html`<td key=${state} class="number">${each[state.toLowerCase()] || html`<span class="soft">–</span>`}</td>`);
 
 function Queue({ queue }) {
   if (!queue.length) return html`<p class="soft">No run is open.</p>`;
-  return html`<${Table} box="card tight" heads=${["Agent", "#Ready", "#Running", "#Waiting", "#Parked"]}>
-    ${queue.map((each) => html`<tr key=${each.agent}><td class="long"><a href=${`/runs?agent=${encodeURIComponent(each.agent)}`}>${say(each.agent)}</a>${!each.known && each.ready > 0 && html`<div class="small soft">no living worker knows it</div>`}</td>${amounts(each)}</tr>`)}<//>`;
+  const states = STATES.filter((state) => queue.some((each) => each[state.toLowerCase()]));
+  return html`<${Table} box="card tight" heads=${["Agent", ...states.map((state) => `#${state}`)]}>
+    ${queue.map((each) => html`<tr key=${each.agent}><td class="long"><a href=${`/runs?agent=${encodeURIComponent(each.agent)}`}>${say(each.agent)}</a>${!each.known && each.ready > 0 && html`<div class="small soft">no living worker knows it</div>`}</td>${amounts(each, states)}</tr>`)}<//>`;
 }
 
 export function Now() {
@@ -38,7 +40,7 @@ export function Now() {
       <div>
         <${Section} title="Work">
           <dl class="numbers"><div><dt>Workers alive</dt><dd>${now.workers.alive}</dd></div>
-            ${["Ready", "Running", "Waiting"].map((state) => html`<div key=${state}><dt>${state}</dt><dd>${now.queue.reduce((sum, each) => sum + each[state.toLowerCase()], 0)}</dd></div>`)}</dl>
+            ${STATES.slice(0, 3).map((state) => html`<div key=${state}><dt>${state}</dt><dd>${now.queue.reduce((sum, each) => sum + each[state.toLowerCase()], 0)}</dd></div>`)}</dl>
         <//>
         <${Section} title="By agent"><${Queue} queue=${now.queue} /><//>
         <${Slim} title="Latest runs" of=${now.recent} row=${runRow} />

@@ -1,0 +1,43 @@
+"""A newcomer's wrong words: each refusal says what to do next. A server that does not answer is named, in every command."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+WRONG = [
+    (("answer", "nope", "yes"), 2, "`perdure asks` lists them"),
+    (("settle", "nope", "happened"), 2, "`perdure effects` lists them"),
+    (("query", "select * from nope"), 2, "read the views (docs/sql.md)"),
+    (("query", "delete from v_runs"), 2, "read the views (docs/sql.md)"),
+    (("start", "os:nothing"), 3, "it declares no agent: @perdure.agent makes a function one"),
+    (("show", "nope"), 3, "perdure sessions and perdure runs list them"),
+    (("cancel", "nope"), 3, "`perdure runs` lists them"),
+    (("runs", "--since", "yesterday"), 2, "or an age such as '7d'"),
+]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "way_out"), WRONG, ids=lambda each: " ".join(each) if type(each) is tuple else ""
+)
+def test_a_refusal_says_what_to_do_next(run, url, words, code, way_out) -> None:
+    said = run(*words, "--store", url)
+    assert said.exit_code == code
+    assert way_out in said.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("sessions",), ("say", "s", "hello"), ("token", "create"), ("tenant", "show"), ("verify",), ("doctor",)],
+)
+def test_a_server_that_does_not_answer_is_named_with_the_next_step(run, words) -> None:
+    with socket.socket() as taken:  # a port that nobody else gets meanwhile, and at which nobody listens
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        said = run(*words, "--store", f"postgresql://ada:sesame@127.0.0.1:{port}/agents", "--json")
+    text = said.output
+    assert said.exit_code != 0
+    assert "Connection refused" in text
+    assert f"start the server, or correct host and port (tried 127.0.0.1, port {port})" in text
+    assert "sesame" not in text

@@ -14,6 +14,7 @@ from pathlib import Path
 import apsw
 import pytest
 
+import forked
 from perdure import errors
 
 ROOT = Path(__file__).parent.parent
@@ -31,6 +32,8 @@ def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
         "PERDURE_STORE": "sqlite:///agent.db",
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
     }
+    if command[0] == "perdure":  # many short ones: most of each would be its start
+        return forked.run("-m", *command, cwd=folder, env=env, timeout=120)
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=120)
 
 

@@ -15,6 +15,7 @@ import apsw
 import click
 import pytest
 
+import forked
 from perdure import errors
 from perdure.doors.cli.main import cli
 
@@ -33,6 +34,8 @@ def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
         "PERDURE_STORE": "sqlite:///agent.db",
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
     }
+    if command[0] == "perdure":  # many short ones: most of each would be its start
+        return forked.run("-m", *command, cwd=folder, env=env, timeout=120)
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=120)
 
 

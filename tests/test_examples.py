@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,7 @@ from typing import Any
 
 import pytest
 
+import forked
 from runtime.crew import until
 from scripted import Outside, complaint, serving
 
@@ -56,17 +58,35 @@ class Place:
             command, cwd=self.folder, env=self.env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
 
-    def run(self, *command: str) -> tuple[int, str]:
-        """Start an example; how it ended, and what it said. Whoever kills at some request kills it."""
-        process = self.start(*command)
-        self.outside.victim = process.pid
+    def shell(self, line: str) -> tuple[int, str]:
+        """Run a line as a newcomer types it; how it ended, and what it said."""
+        process = self.start("sh", "-c", line)
         said, complained = process.communicate(timeout=120)
         return process.returncode, said + complained
+
+    def perdure(self, *words: str) -> tuple[int, str]:
+        """Run our own command."""
+        return self.run("-m", "perdure", *words)
+
+    def run(self, *words: str) -> tuple[int, str]:
+        """Start an example; how it ended, and what it said. Whoever kills at some request kills it."""
+        with (
+            tempfile.TemporaryFile("w+") as said,
+            tempfile.TemporaryFile("w+") as complained,
+            forked.Program(*words, cwd=self.folder, env=self.env, held=True,
+                           stdin=subprocess.DEVNULL, stdout=said, stderr=complained) as process,
+        ):  # fmt: skip
+            self.outside.victim = process.pid
+            process.go()
+            code = process.wait(120)
+            said.seek(0)
+            complained.seek(0)
+            return code, said.read() + complained.read()
 
     def until_done(self, program: str, *args: str) -> str:
         """Start it again whenever it was killed, answer it when it asks; what it said in the end."""
         for _ in range(DYING):
-            code, said = self.run(sys.executable, program, *args)
+            code, said = self.run(program, *args)
             if code == 0:
                 return said
             if code != -signal.SIGKILL:
@@ -76,10 +96,10 @@ class Place:
 
     def approve(self) -> None:
         (ask,) = self.asks()
-        assert self.run("perdure", "answer", ask["id"], "approve", "--by", "ada")[0] == 0
+        assert self.perdure("answer", ask["id"], "approve", "--by", "ada")[0] == 0
 
     def asks(self) -> list[Any]:
-        return json.loads(self.run("perdure", "asks", "--json")[1])["items"]
+        return json.loads(self.perdure("asks", "--json")[1])["items"]
 
     def check(self) -> None:
         """What is there in the end, whatever died: all of it, once."""
@@ -87,7 +107,7 @@ class Place:
         assert [each["title"] for each in self.outside.published.values()] == ["Tides"]
         notes = {each.name: each.read_text() for each in (self.folder / "notes").iterdir()}
         assert notes == {"tides": "second", "log": "out"}
-        code, said = self.run("perdure", "verify")
+        code, said = self.perdure("verify")
         assert code == 0, said
 
 
@@ -120,12 +140,12 @@ def test_the_commands_that_an_agent_shows_work_as_they_stand(placed: Placing) ->
         [line for line in shown("agent.py") if line.startswith("export ") is wanted] for wanted in (True, False)
     ]
     assert set(re.findall(r"(\w+)=", " ".join(exports))) == {"MODEL_URL", "MODEL_NAME", "MODEL_KEY", "PUBLISH_URL"}
-    code, said = place.run("sh", "-c", lines[0])
+    code, said = place.shell(lines[0])
     assert (code, "Publish 'Tides'?" in said) == (1, True), said
     (ask,) = place.asks()
-    code, said = place.run("sh", "-c", lines[1].replace("ASK", ask["id"]))
+    code, said = place.shell(lines[1].replace("ASK", ask["id"]))
     assert code == 0, said
-    assert place.run("sh", "-c", lines[2]) == (0, f"It is out.\n{5 * MODEL_CALLS} tokens\n")
+    assert place.shell(lines[2]) == (0, f"It is out.\n{5 * MODEL_CALLS} tokens\n")
     place.check()
 
 
@@ -134,7 +154,7 @@ def test_what_is_not_set_is_said_before_anything_is_begun(placed: Placing, progr
     place = placed(Outside(SCRIPTS))
     del place.env["MODEL_URL"], place.env["PUBLISH_URL"]
     said = "MODEL_URL and PUBLISH_URL must be set: the first lines of agent.py show how\n"
-    assert place.run(sys.executable, program, "a", "b", "c") == (1, said)
+    assert place.run(program, "a", "b", "c") == (1, said)
     assert not (place.folder / "agent.db").exists()
 
 
@@ -202,7 +222,7 @@ with perdure.open(loop.STORE) as store:
 def test_a_long_conversation_is_shortened(placed: Placing) -> None:
     """When there are 80 turns a summary stands for the first 40. It is asked for once."""
     place = placed(Outside({"hello": [("Well.", [])] * 60}))
-    assert place.run(sys.executable, "-c", LONG_TALK) == (0, "84 1 45\n")
+    assert place.run("-c", LONG_TALK) == (0, "84 1 45\n")
     assert place.outside.refused == []
     assert len(place.outside.asked) == 43
 

@@ -73,7 +73,7 @@ def at_a_call(point: str, what: str) -> bool:
 
 def test_a_kill_at_every_crash_point(swept):
     report = counted(swept)
-    points = sampled(swept, every_point(report) if FULL else first_points(report), 36)
+    points = sampled(swept, every_point(report) if FULL else first_points(report), 16)
     outcomes = {point: swept.killed(swept.case(at=point)) for point in points}
     for point in [point for point, each in outcomes.items() if not each.kills and not each.wrong]:
         outcomes[point] = swept.killed(swept.case(at=point))  # how often a run looks at the clock varies

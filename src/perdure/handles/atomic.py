@@ -196,8 +196,13 @@ def run_atomic(tx: Tx, fn: Callable[[Atomic], Any], caller: Caller | AsyncCaller
     return Done(fn(Atomic(inside)), inside, held_back)
 
 
-def run_inside(tx: Tx, mark: Callable[[], object], fn: Callable[[Atomic], Any], caller: Caller | AsyncCaller) -> Any:
-    """The verb behind `store.atomic(fn, on=connection)`. Handles made in it are over when it returns."""
+def run_inside(
+    tx: Tx,
+    fn: Callable[[Atomic], Any],
+    caller: Caller | AsyncCaller,
+    mark: Callable[[], object] = lambda: None,
+) -> Any:
+    """The verb behind `store.atomic(fn, on=connection)`. Handles made in it are over with it. mark: see `JoinedCaller`."""
     return fn(Atomic(JoinedCaller(tx, caller, mark)))
 
 

@@ -144,7 +144,7 @@ class JoinedConnection(PostgresConnection):
 def run_joined(core: Core, connection: Any, verb: Callable[..., T], *args: Any, actor: str, tenant: int) -> T:
     """Run a verb on the user's connection, inside its transaction, and flush what it wrote. It is durable with the user's COMMIT.
 
-    The verb gets a function that it calls whenever it has written something. If it raises, nothing of it stays.
+    The verb gets a `mark` to call whenever it has written something. If it raises, nothing of it stays.
     Refused for what is no open transaction in the database of this store. Conflict when somebody else was first: the user's
     transaction is spoiled then, and must be run again as a whole.
     """
@@ -152,7 +152,7 @@ def run_joined(core: Core, connection: Any, verb: Callable[..., T], *args: Any, 
     batch = Batch(joined, core.blobs, Entropy(), actors=core.lane.actors)
     tx = Tx(batch, actor, tenant, core.clocks)
     try:
-        result = verb(tx, lambda: joined.mark(new_uid().hex()), *args)
+        result = verb(tx, *args, mark=lambda: joined.mark(new_uid().hex()))
         batch.absorb(tx)
         batch.flush(commit=False)
         joined.end_function()

@@ -20,6 +20,7 @@ from perdure.errors import Conflict, Error, Invalid, Refused, TimedOut
 from perdure.model import crash_points
 from perdure.stores import lane as lanes
 from perdure.stores.lane import Lane
+from perdure.stores.store import Fault, FaultKind
 from stores.verbs import Called, Gate, Opened, append, begin, begin_and_append, count_turns, impatient, opened, until
 
 
@@ -373,6 +374,27 @@ def test_a_broken_constraint_hits_only_who_broke_it(any_store):
     assert outcomes[2] == 3
     assert store.contents(other) == ["x", "y"]
     assert store.contents(stream) == ["first", "z"]
+
+
+def test_a_race_that_is_lost_after_an_outage_is_run_again(store, monkeypatch):
+    """Each attempt that had found no database counted as a lost race: "others kept writing the same stream"."""
+    stream, lane = store.write(begin, "a"), store.core.lane
+    faults = [Fault(FaultKind.LOST, "away")] * (lanes.RACES_MAX + 1) + [Fault(FaultKind.RACED, "others wrote")]
+    attempt = lane._attempt
+    monkeypatch.setattr(lanes, "RETRY_PAUSE_SECONDS", (0.0,))
+    monkeypatch.setattr(lane, "_attempt", lambda *args: faults.pop(0) if faults else attempt(*args))
+    store.write(append, stream, "x")
+    assert store.read(count_turns, stream) == 1
+
+
+def test_control_a_race_that_is_always_lost_is_an_error(store, monkeypatch):
+    stream, lane = store.write(begin, "a"), store.core.lane
+    tried: list[int] = []
+    monkeypatch.setattr(lanes, "RETRY_PAUSE_SECONDS", (0.0,))
+    monkeypatch.setattr(lane, "_attempt", lambda *_: tried.append(1) or Fault(FaultKind.RACED, "others wrote"))
+    with pytest.raises(Conflict, match="kept writing"):
+        store.write(append, stream, "x")
+    assert len(tried) == lanes.RACES_MAX + 2  # the first of a batch, and those alone
 
 
 def test_atomic_is_all_or_nothing(url):

@@ -221,6 +221,23 @@ def test_what_was_recorded_in_a_part_that_is_undone_is_not_kept(store, connectio
     assert store.verify().ok
 
 
+def test_what_a_part_that_is_undone_only_brought_into_the_database_is_missed(store, connection, connect):
+    """Recorded before the part, flushed by a read inside it: it went with the part, and the function seemed to have worked."""
+
+    def book(tx):
+        session = tx.session("a")
+        session.say("user", "book it")
+        with connection.transaction() as part:
+            assert len(session.turns()) == 1
+            raise psycopg.Rollback(part)
+
+    with pytest.raises(Refused, match="a part of it"):
+        store.atomic(book, on=connection)
+    connection.commit()
+    assert store.session("a").turns() == []
+    assert store.verify().ok
+
+
 def test_a_function_may_hold_another_one(store, connection, connect):
     def book(tx):
         tx.session("a").say("user", "before")

@@ -328,14 +328,16 @@ class Lane:
         late = _may_pass(trouble) and time.monotonic() > job.deadline  # nobody got through, and the time went by
         if late or isinstance(trouble, CommitUnknown):
             _refuse(job, _error_of(trouble))
+        races = 0
         for attempt in itertools.count():
             if job.done:
                 return
             error = self._attempt([job], lock)
             if error is None:
                 return
-            if _may_pass(error, attempt) and time.monotonic() <= job.deadline:
-                lock = self._raced
+            races += isinstance(error, Fault) and error.kind is FaultKind.RACED  # an outage before it is no lost race
+            if _may_pass(error, races) and time.monotonic() <= job.deadline:
+                lock = self._raced or lock
                 self._commit_logger.retried(error, attempt)
                 pause(attempt)
             else:
@@ -518,11 +520,11 @@ def _timed_out(seconds: float) -> TimedOut:
     return TimedOut(f"the store was busy for {seconds:g} s; nothing was written", path="store", hint=hint)
 
 
-def _may_pass(error: Exception, attempt: int = 0) -> bool:
+def _may_pass(error: Exception, races: int = 0) -> bool:
     """Whether trying again may help: the fault can pass by itself, and is not a race that can no longer be one."""
     if not isinstance(error, Fault) or error.kind not in RETRYABLE:
         return False
-    return error.kind is not FaultKind.RACED or attempt < RACES_MAX
+    return error.kind is not FaultKind.RACED or races <= RACES_MAX
 
 
 def _error_of(error: Exception) -> BaseException:

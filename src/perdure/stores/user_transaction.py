@@ -127,10 +127,12 @@ class JoinedConnection(PostgresConnection):
         return super().heads(streams, lock=True)
 
     def write(self, writes: Writes, *, commit: bool) -> None:
-        """Flush. The commit is the user's."""
+        """Flush. The commit is the user's. A part that is undone later takes this with it, and its mark."""
         assert not commit
         with self._our_settings():
             super().write(writes, commit=False)
+            if writes:
+                self.mark(new_uid().hex())
 
     def rollback(self) -> None:
         """The user's to do."""

@@ -370,3 +370,23 @@ def test_an_empty_answer_names_what_holds_back_the_feed_on_postgresql(postgres_s
             told = [finding.says for finding in health.examine(postgres_store).findings if finding.check == "feed"]
             assert "nightly report" in told[0]
         assert len(subscription.next(wait=PATIENCE)) == 1
+
+
+def test_acknowledging_an_empty_answer_takes_nothing_from_anybody() -> None:
+    """Its token is 0, and so is that of what waits to be delivered again: two events went, and nobody had seen them."""
+    with perdure.open("memory:") as store:
+        session = store.session("a")
+        numbers = [session.emit("x.y", {"n": number}).data["n"] for number in range(6)]
+        store.subscribe("r", kinds=["x.y"], consumers=2)
+        write = store._caller.write
+        first, second = (write(subscriptions.take, "r", limit) for limit in (4, 1))
+        write(subscriptions.give_back, "r", first.token)
+        again = write(subscriptions.take, "r", 2)  # the other two of the first batch wait
+        nothing = write(subscriptions.take, "r", 2)
+        assert (nothing.events, nothing.token) == ((), 0)
+        for batch in (nothing, second, again):
+            write(subscriptions.acknowledge, "r", batch.token)
+        seen = [event.data["n"] for batch in (second, again) for event in batch.events]
+        while rest := write(subscriptions.take, "r").events:
+            seen += [event.data["n"] for event in rest]
+        assert sorted(seen) == numbers

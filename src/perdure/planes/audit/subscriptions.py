@@ -37,6 +37,7 @@ TELEMETRY = (
 MAX_CONSUMERS = 100
 MAX_KINDS = 100
 SIFTED_AT_ONCE = 20_000  # events that one transaction passes over when few of them are wanted
+NOBODYS = 0  # the token of a batch that nobody has: of an empty answer, and of what waits to be delivered again
 _RUN = "run:"
 
 
@@ -85,7 +86,7 @@ class Delivery(msgspec.Struct, frozen=True):
     """
 
     events: tuple[EventRecord, ...] = ()
-    token: int = 0
+    token: int = NOBODYS
     deliveries: int = 0
     more: bool = False
 
@@ -222,7 +223,7 @@ def take(tx: Tx, name: str, limit: int = 100, lease: Duration = "30s", taker: st
         return Delivery(more=lapsed is not None or end_of(tx) > place)
     token, deliveries = row["token"] + 1, lapsed.deliveries if lapsed else 0
     taken = Underway(token, start, upto, now + lease_us, taker, deliveries + 1)
-    rest = [Underway(0, upto, end, 0, None, deliveries)] if lapsed and upto < end else []
+    rest = [Underway(NOBODYS, upto, end, 0, None, deliveries)] if lapsed and upto < end else []
     _put(tx, name, token, place, state.changed(lapsed, taken, *rest))
     return Delivery(tuple(events), token, taken.deliveries)
 
@@ -273,12 +274,12 @@ def _again(tx: Tx, batch: Underway, state: SubscriptionState) -> Delivery:
 
 
 def acknowledge(tx: Tx, name: str, token: int) -> None:
-    """A batch is done with. Nothing is left to do when it was acknowledged lately. Stale, and nothing moves, when it is
-    no longer under way.
+    """A batch is done with. Nothing is left to do when it was acknowledged lately, or was empty (NOBODYS). Stale, and nothing
+    moves, when it is no longer under way.
     """
     row = _current(tx, name)
     state = _state(row)
-    if token in state.acked:
+    if token == NOBODYS or token in state.acked:
         return
     batch = _held(state, token)
     if batch is None:
@@ -298,12 +299,12 @@ def give_back(tx: Tx, name: str, token: int) -> None:
     state = _state(row)
     batch = _held(state, token)
     if batch is not None:
-        free = msgspec.structs.replace(batch, token=0, until=0, taker=None)
+        free = msgspec.structs.replace(batch, token=NOBODYS, until=0, taker=None)
         _put(tx, name, row["token"], _place(row), state.changed(batch, free))
 
 
 def _held(state: SubscriptionState, token: int) -> Underway | None:
-    return next((batch for batch in state.batches if batch.token == token), None)
+    return next((batch for batch in state.batches if batch.token == token != NOBODYS), None)
 
 
 # --- the row ----------------------------------------------------------------------------------------

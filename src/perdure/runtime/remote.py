@@ -70,9 +70,10 @@ class NextAction(enum.StrEnum):
 
 
 class RequestResult(NamedTuple):
-    """How far a request came. value: the record at its place, if there is one. why: for a rest or an end.
+    """The result of a request. value: the record at its place, if there is one. why: the reason of a rest or an end.
 
-    sent: dispatches to note once this is committed. seq: the head before it, up to which `news` tells what stands where.
+    sent: dispatches to note once this is committed. seq: the head before the request. news: marks of the places that were taken
+    up to there, as far as the server did not know them.
     """
 
     next: NextAction
@@ -196,7 +197,7 @@ class RemoteSender:
 
 
 class HandedOver(Exception):
-    """The engine comes to a call that only the worker can make."""
+    """The engine has come to a call that only the worker can make."""
 
     def __init__(self, what: NextAction) -> None:
         super().__init__(what)
@@ -344,7 +345,7 @@ class RemoteRequest:
             return self.reached(NextAction.END, look())._replace(why=ending.code)
 
     def reached(self, following: NextAction, value: Any) -> RequestResult:
-        """How far it came."""
+        """The result of this request."""
         return RequestResult(
             next=following, value=value, seq=self.seq, news=self.marks, cancelling=self.lease.cancelling,
             sent=tuple(self.side.noted),

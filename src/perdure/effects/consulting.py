@@ -43,7 +43,10 @@ def as_step_function(fn: Any) -> StepFunction:
         if fn.kind is not ToolKind.READ:
             raise Refused(f"{fn.name} is {fn.kind}: a step may run again", path="step", hint=f"run.act({fn.name}, …)")
         timeout_seconds = None if fn.rule.timeout is None else fn.rule.timeout / SECOND_US
-        return StepFunction(fn, fn.name, fn.is_async, fn.keep == "digest", timeout_seconds, fn.rule.retries, fn.backoff)
+        return StepFunction(
+            fn, fn.name, fn.is_async, brief=fn.keep == "digest", timeout_seconds=timeout_seconds, retries=fn.rule.retries,
+            backoff_seconds=fn.backoff,
+        )  # fmt: skip
     check_called(fn, "step")
     if not callable(fn):
         raise Invalid(f"expected a function, got {type(fn).__name__}", path="step")

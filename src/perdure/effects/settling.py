@@ -35,8 +35,8 @@ class Action(enum.StrEnum):
 
 
 class Advice(NamedTuple):
-    """An action and its reason. until_us: when to take it, in microseconds on the store's clock; None: now. A probe that could
-    not tell is asked again then.
+    """An action and its reason. until_us: when the wait is over, in microseconds on the store's clock; for a probe that could not
+    tell, when it is asked again.
     """
 
     action: Action

@@ -286,7 +286,7 @@ def _by_chance() -> Refused:
 
 
 async def _held_back(coro: Any) -> Any:
-    """The body of a branch that raises SystemExit: in a task that would end the event loop, and with it the worker."""
+    """Await a branch. A SystemExit of it becomes Failed: in a task it would end the event loop, and with it the worker."""
     try:
         return await coro
     except SystemExit as error:

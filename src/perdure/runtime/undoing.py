@@ -24,7 +24,7 @@ UNDER_WAY = (EffectState.DISPATCHED, EffectState.IN_DOUBT)
 
 
 def stop_branches(driving: Driving, since: BranchPoint = BranchPoint()) -> Steps[None]:  # noqa: B008 - a tuple
-    """Stop the branches that began since a mark. Whatever they were doing is in the ledger."""
+    """Stop the branches that began since a mark. The ledger has all that they were doing."""
     driving.activity.pruning += 1
     try:
         yield StopBranches(driving.trunk.tasks_since(since))

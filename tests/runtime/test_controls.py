@@ -101,7 +101,7 @@ async def entered_unseen(saga: Any) -> Any:
     return saga
 
 
-def remembered(_driving: Any, meant: Any) -> Iterator[Any]:
+def remembered(_driving: Any, meant: Any, _known_seq: int) -> Iterator[Any]:
     """What is meant is taken to be new, whatever a restore lost."""
     yield from ()
     return meant
@@ -297,7 +297,7 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
         sending, "followed_by", careless, AsyncBatchContract, "test_a_cancelled_run_sends_no_further_call", {},
     ),
     "who dispatches sees in that commit whether his run is cancelled": (
-        sending, "beginning", lambda _check, verb: verb, AsyncEndingsContract,
+        sending, "unless_stopped", lambda _check, verb: verb, AsyncEndingsContract,
         "test_a_cancel_that_is_first_seen_by_the_commit_of_a_dispatch_lets_nothing_be_sent", {"sends": "an effect"},
     ),
     "so does who dispatches the first of a batch": (

@@ -236,7 +236,7 @@ class _Adoption:
             raise taken
 
     def _taken(self, run: RunPart) -> Conflict | None:
-        """The property of this run that another one here has: its name, or its key."""
+        """The error for a run whose name or key another run here has; None if none has."""
         tx = self._tx
         if tx.find_stream("run", run.name) is not None:
             return Conflict(f"this store has another run {run.name}", path="envelope.run.name")
@@ -245,8 +245,8 @@ class _Adoption:
         return None
 
     def _known(self, run: RunPart) -> Conflict:
-        """The error of a run that this store has already. Its state may be old by now: then nobody is told to continue from
-        it.
+        """The error for a run that this store has already. The hint does not advise to continue one that was handed over from
+        here.
         """
         here = self._tx.find_stream("run", run.name)  # None: it is another tenant's
         standing = None if here is None else runs.run(self._tx, here)
@@ -289,7 +289,7 @@ class _Adoption:
         return doc if type(blamed) is not int else {**doc, "effect": self._renumbered.get(blamed)}
 
     def _parent(self, run: RunPart) -> str | None:
-        """A run whose parent stayed elsewhere has nobody to tell here."""
+        """The parent of the run, if this store has it. Nobody hears of the end of a run whose parent stayed elsewhere."""
         known = run.parent is not None and self._tx.find_stream("run", run.parent) is not None
         return run.parent if known else None
 

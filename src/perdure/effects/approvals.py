@@ -1,6 +1,7 @@
-"""Permission for an effect, of a session or of a run: planned with what must come first, and dispatched only with it.
+"""Approvals: an effect that a person must approve of is planned together with the question, and dispatched only with a yes.
 
-Verbs, each one commit: whoever finds the effect later finds what it waits for with it. Callers: the handles. Keeps P2, P15.
+Verbs, each one commit, so that a caller that finds the effect also finds the question. Callers: the engine and the handles.
+Keeps P2, P15.
 """
 
 from __future__ import annotations
@@ -23,16 +24,15 @@ from perdure.stores.tx import Tx
 def plan(
     tx: Tx, stream: Stream, intent: Intent, epoch: int, asked: Refuse | str | None, within: Duration | None = None
 ) -> EffectRecord:
-    """Plan an effect, and what comes first (see `ask`)."""
+    """Plan an effect, and record what must come before it is sent (see `ask`)."""
     return ask(tx, stream, for_call(ledger.plan)(tx, stream, intent, epoch), epoch, asked, within)
 
 
 def ask(
     tx: Tx, stream: Stream, record: EffectRecord, epoch: int, asked: Refuse | str | None, within: Duration | None = None
 ) -> EffectRecord:
-    """The step before a planned effect is sent: a person is asked for an approval; a refusal withdraws it.
-
-    within: no answer by then is a no.
+    """Record what must come before a planned effect is sent: a question asks a person for an approval, a refusal withdraws the
+    effect. within: no answer by then is a no.
     """
     if asked is None or record.state is not EffectState.PLANNED:
         return record
@@ -45,7 +45,7 @@ def ask(
 
 
 def dispatch_meant(tx: Tx, stream: Stream, intent: Intent, sender: Sender) -> tuple[EffectRecord, bool]:
-    """`ledger.dispatch` for an effect that nobody need be asked about now: if somebody was asked before, the answer is waited
+    """`ledger.dispatch`, for an effect that needs no approval now. If a person was asked about it before, that answer is waited
     for.
     """
     found = ledger.standing(tx, stream, intent)
@@ -55,7 +55,9 @@ def dispatch_meant(tx: Tx, stream: Stream, intent: Intent, sender: Sender) -> tu
 
 
 def dispatch_planned(tx: Tx, stream: Stream, seq: int, sender: Sender) -> tuple[EffectRecord, bool]:
-    """Dispatch what is planned, as `dispatch` does, and say so; what somebody else has dispatched is given as it stands."""
+    """Dispatch a planned effect as `dispatch` does. Gives the effect, and whether this call dispatched it: one that another
+    caller has dispatched is given as it stands.
+    """
     record = permitted(tx, stream, seq, sender.epoch)
     if record.state is not EffectState.PLANNED or record.epoch != sender.epoch:
         return record, False
@@ -63,24 +65,26 @@ def dispatch_planned(tx: Tx, stream: Stream, seq: int, sender: Sender) -> tuple[
 
 
 def dispatch(tx: Tx, stream: Stream, seq: int, sender: Sender) -> EffectRecord:
-    """Dispatch what is planned, if whoever was asked has approved of it; if not, see `refuse`. Waiting while nobody has said."""
+    """Dispatch a planned effect, if the person who was asked has approved of it; if not, see `refuse`. Raises Waiting while there
+    is no answer.
+    """
     record = permitted(tx, stream, seq, sender.epoch)
     refused = record.state is EffectState.WITHDRAWN or is_unapproved(record)
     return record if refused else ledger.dispatch_planned(tx, stream, seq, sender)
 
 
 def permitted(tx: Tx, stream: Stream, seq: int, epoch: int) -> EffectRecord:
-    """An effect, if it is planned only after whoever was asked has approved of it, whatever became of the store since.
+    """The effect as it stands. A planned one needs the yes of the person who was asked, whatever became of the store since.
 
-    Without an approval, see `refuse`; Waiting while nobody has answered.
+    A no is treated as `refuse` says. Raises Waiting while there is no answer.
     """
     record = ledger.effect(tx, stream, seq)
     return _approved(tx, stream, record, epoch) if record.state is EffectState.PLANNED else record
 
 
 def dispatch_again(tx: Tx, stream: Stream, seq: int, attempt: int, sender: Sender) -> tuple[EffectRecord, bool]:
-    """Send once more what is in doubt, as `ledger.dispatch_again` does, and say so; but not what a person was asked about and has
-    not approved of: a restore puts that in doubt, too.
+    """Dispatch the next attempt of an effect in doubt, as `ledger.dispatch_again` does. Gives the effect, and whether it was
+    dispatched: not if a person was asked about it and has not approved, because a restore puts that in doubt, too.
     """
     record = ledger.effect(tx, stream, seq)
     if record.state is EffectState.IN_DOUBT:

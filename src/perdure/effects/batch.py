@@ -2,8 +2,9 @@
 
     commit 1: the response, every call planned, the first dispatched;  commit k + 1: call k ended, call k + 1 dispatched
 
-so that N calls take N + 1 commits, and whatever dies leaves every call known. A model's answer is hostile: a call of no tool, or
-with arguments that do not fit, is answered with an error and nothing is done. Callers: `respond`, of sessions and runs.
+so that N calls take N + 1 commits, and a process that dies leaves every call known. A model's answer is hostile: a call of an
+unknown tool, or with arguments that do not fit, is answered with an error and nothing is done. Callers: `respond`, of sessions
+and runs.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ Planned = list[tuple[EffectRecord, bool]]  # each effect, and whether it was dis
 
 
 class BatchCall:
-    """One call of a batch, and how far it is: what it means, what must come first, the effect, and the answer in the end.
+    """One call of a batch, from its tool and arguments to its answer. asked: what must come before it is sent.
 
-    mine: its effect was dispatched for this batch and is to be sent. wary: it is looked at once more before it is sent.
+    mine: this batch dispatched its effect, and so must send it. wary: a restore may have forgotten that it was sent.
     """
 
     __slots__ = ("answer", "args", "asked", "call", "intent", "mine", "record", "tool", "wary")
@@ -55,7 +56,7 @@ class BatchCall:
 
     @property
     def free(self) -> bool:
-        """Whether it may be sent as soon as it is its turn: nobody has to be asked, and it is neither refused nor begun."""
+        """Whether it may be sent as soon as its turn comes: no person has to be asked, and it is neither refused nor begun."""
         is_new = self.record is None or self.record.state is EffectState.PLANNED
         return self.intent is not None and self.asked is None and is_new and not self.wary
 
@@ -85,7 +86,7 @@ class BatchCall:
 
 
 def mean(calls: object, tools: Iterable[Callable[..., Any]]) -> list[BatchCall]:
-    """The meaning of each call with these tools. One that means nothing has its answer already."""
+    """Match each call with its tool and arguments. A call that matches nothing has an error for its answer already."""
     known = tools_by_name(tools)
     return [_meant(call, known) for call in _checked(calls)]
 
@@ -160,9 +161,9 @@ def next_free(batch: Sequence[BatchCall], at: int) -> BatchCall | None:
 
 
 def plan_all(tx: Tx, stream: Stream, batch: Sequence[BatchCall], sender: Sender, *, first: bool) -> Planned:
-    """Plan what a batch means, in its order. first: the first of them is dispatched too, and is to be sent.
+    """Plan the effects of a batch, in its order. first: whether the first of them is dispatched too.
 
-    An effect that stands under a key already is given as it stands.
+    An effect whose key stands already is given as it stands.
     """
     intents = [made_anew(tx, stream, meant.intent) for meant in batch if meant.intent is not None]
     begun = [ledger.dispatch(tx, stream, intent, sender) for intent in intents[:first]]
@@ -181,7 +182,9 @@ def respond(
     tx: Tx, stream: Stream, content: Any, key: str | None, about: tuple[str, ...], batch: Sequence[BatchCall], sender: Sender,
     *, first: bool,
 ) -> tuple[Planned, dict[str, Answer]]:  # fmt: skip
-    """Say what a model answered, plan its calls, and answer those that mean nothing. Also gives what is answered by now."""
+    """Record a model's answer as a turn, plan its calls, and answer those that match no tool. Gives the effects, and the answers
+    that the conversation has already, by the ids of their calls.
+    """
     turns.answered(tx, stream, content, key, [meant.call for meant in batch], about)
     others = [(meant, _answered(tx, stream, meant.call)) for meant in batch if meant.intent is None]
     for meant, standing in others:
@@ -192,7 +195,7 @@ def respond(
 
 
 def _answered(tx: Tx, stream: Stream, call: Call) -> Answer | None:
-    """The answers that the conversation has by now."""
+    """The answer that the conversation has for a call; None if there is none yet."""
     turn = turns.result_of(tx, stream, call.id)
     if turn is None:
         return None

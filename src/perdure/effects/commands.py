@@ -1,8 +1,9 @@
-"""Commands: all that the engine of effects and runs asks of the world around it (docs/decisions/0022 and 0031).
+"""Commands: everything that the engine of effects and runs asks of the world around it (docs/decisions/0022 and 0031).
 
-The engine (here `sending`, `acting` and `responding`; in `runtime/` what drives a run) is written once, as generators that yield
-commands and receive what came of them. It has no colour: a shell (`runtime/shells.py`) carries the commands out, from sync or
-from async code. A test needs no database for it. Those of every step are made by C (msgspec), the others are tuples.
+The engine (`sending`, `acting` and `responding` here, the driving of runs in `runtime/`) is written once, as generators that
+yield commands and receive their results. It has no colour: a shell (`runtime/shells.py`) carries the commands out, from sync or
+from async code, and a test needs no database. The commands of every step and effect are msgspec structs, which C makes; the
+others are tuples.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ LateOutcome: TypeAlias = Callable[[Any, BaseException | None], None]
 
 
 class Write(msgspec.Struct, frozen=True):
-    """Run a verb on the engine's stream, in a transaction of its own. fenced: under the lease, if the stream is a run's.
+    """Run a verb on the engine's stream, in a transaction of its own. Gives the verb's result.
 
-    keep: it says what this process alone knows, so a store that is away is waited for (docs/decisions/0026).
+    fenced: under the lease, if the stream is a run. keep: only this process knows what the verb records, so that a store that is
+    away is waited for (docs/decisions/0026).
     """
 
     verb: Callable[..., Any]
@@ -38,7 +40,7 @@ class Write(msgspec.Struct, frozen=True):
 
 
 class Read(msgspec.Struct, frozen=True):
-    """Run a read verb."""
+    """Run a read verb. Gives its result."""
 
     verb: Callable[..., Any]
     args: tuple[Any, ...] = ()
@@ -46,16 +48,16 @@ class Read(msgspec.Struct, frozen=True):
 
 
 class CheckLease(NamedTuple):
-    """Look whether the lease of the run still holds. Raises Stale if it was lost; a session has none, and nothing happens."""
+    """Check that the lease of the run still holds. Raises Stale if it was lost. A session has no lease, and passes."""
 
 
 CHECK_LEASE = CheckLease()  # it says nothing more
 
 
 class CallFunction(msgspec.Struct, frozen=True):
-    """Call a function of the user. Gives a `CallOutcome`: nothing that the function raises is raised in the engine.
+    """Call a function of the user. Gives a `CallOutcome`, which holds what the function raises.
 
-    seconds: its deadline. late: hears of the outcome of a call that was left behind.
+    seconds: its deadline. late: called with the outcome of a call that comes back after that.
     """
 
     function: Callable[[], Any]
@@ -73,7 +75,7 @@ class CallIsolated(NamedTuple):
 
 
 class Consult(msgspec.Struct, frozen=True):
-    """Call a function that sends nothing. Gives a `CallOutcome`. seconds: its deadline. check: asked meanwhile; see `Pause`."""
+    """Call a function that sends nothing. Gives a `CallOutcome`. seconds: its deadline. check: as for `Pause`."""
 
     function: Callable[..., Any]
     kwargs: Mapping[str, Any]
@@ -84,8 +86,8 @@ class Consult(msgspec.Struct, frozen=True):
 
 
 class Pause(NamedTuple):
-    """Wait. watched: whether a process that is about to end waits no longer. check: asked meanwhile, instead of that; raises when
-    nobody is to wait any longer.
+    """Wait for some seconds. watched: whether a process that is about to end stops waiting. check: asked meanwhile, in place of
+    that; it raises when the wait is to end.
     """
 
     seconds: float
@@ -94,7 +96,7 @@ class Pause(NamedTuple):
 
 
 class Await(NamedTuple):
-    """Wait for what another caller brings about."""
+    """Wait for a future that another caller completes."""
 
     future: Future[Any]
 
@@ -153,7 +155,7 @@ Steps: TypeAlias = Generator[Command, Any, T]
 
 
 def write(verb: Callable[Concatenate[Tx, Stream, P], Any], *args: P.args, **kwargs: P.kwargs) -> Write:
-    """The command that runs a verb with these arguments; a type checker compares them with what the verb takes."""
+    """The command that runs a verb with these arguments. A type checker compares them with the parameters of the verb."""
     return Write(verb, args, kwargs)
 
 
@@ -169,14 +171,14 @@ class Ending(BaseException):
 
 
 class CallOutcome(msgspec.Struct, frozen=True):
-    """The end of a call: its result, or its exception."""
+    """The outcome of a call: its result, or its exception."""
 
     result: Any = None
     error: BaseException | None = None
 
 
 class Overdue(Exception):
-    """The deadline passed. quiet: the call is over and can no longer send anything."""
+    """A call did not keep its deadline. quiet: it is over and can no longer send anything."""
 
     def __init__(self, seconds: float, *, quiet: bool) -> None:
         super().__init__(f"no answer within {seconds:g} s")
@@ -189,9 +191,8 @@ class Overdue(Exception):
 def carried(
     asking: Generator[Any, Any, T], carry_out: Callable[[Any], Any], leave: tuple[type[BaseException], ...] = ()
 ) -> T:
-    """Run a generator to its end; each thing that it asks for is carried out, and what that raises the generator judges.
-
-    leave: errors that end the generator instead, and are raised.
+    """Run a generator to its end, and return what it returns. `carry_out` does what it yields; an error of that is thrown into
+    the generator, except those in `leave`, which close the generator and are raised.
     """
     try:
         command = next(asking)

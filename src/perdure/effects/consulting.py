@@ -1,7 +1,7 @@
-"""Calling what changes nothing outside: within its time, and again as often as it may fail.
+"""Calling functions that change nothing outside: within a deadline, and with retries.
 
-Attempts are not recorded: what failed and is tried again in one go leaves nothing behind. Callers: steps and models of a run, and
-a model's calls of tools that only read.
+Attempts are not recorded: one that fails and is tried again at once leaves nothing behind. Callers: steps and models of a run,
+and a model's calls of tools that only read.
 """
 
 from __future__ import annotations
@@ -43,7 +43,10 @@ def as_step_function(fn: Any) -> StepFunction:
         if fn.kind is not ToolKind.READ:
             raise Refused(f"{fn.name} is {fn.kind}: a step may run again", path="step", hint=f"run.act({fn.name}, …)")
         timeout_seconds = None if fn.rule.timeout is None else fn.rule.timeout / SECOND_US
-        return StepFunction(fn, fn.name, fn.is_async, fn.keep == "digest", timeout_seconds, fn.rule.retries, fn.backoff)
+        return StepFunction(
+            fn, fn.name, fn.is_async, brief=fn.keep == "digest", timeout_seconds=timeout_seconds, retries=fn.rule.retries,
+            backoff_seconds=fn.backoff,
+        )  # fmt: skip
     check_called(fn, "step")
     if not callable(fn):
         raise Invalid(f"expected a function, got {type(fn).__name__}", path="step")
@@ -62,9 +65,10 @@ def with_limits(called: StepFunction, timeout: Duration | None, retries: int | N
 def consult(
     called: StepFunction, args: tuple[Any, ...], kwargs: Mapping[str, Any], check: Callable[[], None] | None = None,
 ) -> Steps[CallOutcome]:  # fmt: skip
-    """The result of the last attempt. `Failed` is a clear no, and is not tried again.
+    """Call the function, and again if it fails, as often as it may be tried. Gives the outcome of the last attempt.
 
-    check: asked before each further attempt; raises when there shall be none.
+    A function that raises `Failed` is not called again. check: asked before each further attempt; raises when there shall be
+    none.
     """
     asked = Consult(called.fn, kwargs, called.is_async, called.timeout_seconds, args, check)
     for attempt in range(1, called.retries + 1):

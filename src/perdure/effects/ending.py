@@ -1,4 +1,4 @@
-"""The end of runs: finishing and cancelling them, with all that hangs on it. Verbs, each one commit.
+"""The end of runs: finishing and cancelling them, with their waits, plans and children. Verbs, each one commit.
 
     cancel ─┬─ nobody has it, and there is nothing to undo ──▶ end_run
             └─ else it is told (`runs.call_off`), undoes ────▶ end_run ──▶ cancel each run that it started and waits for
@@ -21,11 +21,11 @@ UNDOABLE = (EffectState.COMMITTED, EffectState.IN_DOUBT, EffectState.FAILED, Eff
 
 
 def end_run(tx: Tx, stream: Stream, epoch: int, status: RunStatus, *said: Any) -> None:
-    """A run is over, with all that hangs on it (`waits.end_run`). epoch: the store's.
+    """End a run, with its waits (`waits.end_run`). epoch: of the store.
 
-    Of a cancelled one, what was only meant is withdrawn (in doubt, if it was meant before a restore), and the runs that it
-    started are cancelled in the same commit; those that are over stay as they are. One that failed leaves them: it may be
-    tried again, and finds what they did.
+    A cancelled run withdraws its planned effects (one that was planned before a restore is in doubt instead) and cancels the
+    runs that it started, in the same commit. A failed run leaves the runs that it started: it may be tried again, and finds what
+    they did.
     """
     children: list[Stream] = []
     if status is RunStatus.CANCELLED:
@@ -55,9 +55,10 @@ def _withdraw_plans(tx: Tx, stream: Stream, epoch: int) -> None:
 
 
 def cancel(tx: Tx, stream: Stream, why: str, epoch: int) -> None:
-    """The verb behind `cancel`: a run that somebody has, or that has something to undo, is told; any other is over now.
+    """The verb behind `cancel`. A run that is being driven, or has something to undo, is told to end; any other is over now.
 
-    So is one that was told and was parked again: it cannot undo what it did. Conflict for one that was handed over.
+    A run that was told before and was parked again is over, too: it cannot undo what it did. Raises Conflict for a run that was
+    handed over.
     """
     record = runs.run(tx, stream)
     if record.ended:

@@ -46,6 +46,8 @@ def _is_by(reads: Reads, holder: str, who: str) -> bool:
 
 
 def declare(tx: Tx, stream: Stream, record: EffectRecord, by: str) -> EffectRecord:
-    """A person's word that the sender of an effect can send no more. In doubt from now on, and quiet; a run is woken."""
+    """Record a person's word that the sender of an effect can send no more. The effect is in doubt and quiet from now on, and its
+    run is woken.
+    """
     said = EffectError(settling.DIED, f"{by} says that its sender is gone")
     return arriving(ledger.doubt)(tx, stream, record.seq, record.attempt, said, quiet=True, by=by)

@@ -1,6 +1,6 @@
-"""The intent of an external call, before anything is written, and what guards say of it.
+"""The intent of an external call, before anything is written, and the verdicts of guards on it.
 
-Plain functions of both colours. Callers: whoever acts. Keeps P2, P15.
+Plain functions of both colours. Callers: the engine and the handles. Keeps P2, P15.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def key_of_call(call: str) -> str:
 
 
 def named_args(args: object, path: str = "args") -> dict[str, Any]:
-    """The arguments or pins that are given by name. Invalid for anything else."""
+    """Arguments or pins, which must be given by name. Raises Invalid for anything else."""
     if args is None:
         return {}
     if not isinstance(args, Mapping):
@@ -46,7 +46,10 @@ def named_args(args: object, path: str = "args") -> dict[str, Any]:
 def guarded(
     guards: Iterable[Guard], intent: Intent, actor: str
 ) -> tuple[list[dict[str, str]], Refuse | RequireApproval | None]:
-    """The verdicts of the guards on a planned effect: every one, also those that pass, and the one that counts."""
+    """Ask the guards about an intent. Gives every verdict, those that pass included, and the one that counts.
+
+    A refusal ends the asking. Raises Invalid for a guard that returns no verdict.
+    """
     said: list[dict[str, str]] = []
     deciding: Refuse | RequireApproval | None = None
     for guard in guards:

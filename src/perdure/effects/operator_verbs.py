@@ -61,7 +61,7 @@ def locate(reads: Reads, name: str, path: str) -> tuple[Stream, int]:
 
 
 def check_quiet(record: EffectRecord, stream: Stream, store: SendingStore) -> None:
-    """Conflict while the sender is proved to live: settled as absent, it would be sent once more beside it."""
+    """Raise Conflict while the sender is proved to live: an effect that is settled as absent would be sent twice."""
     # A call of this very store that was left behind at its deadline; over a network the server looks.
     here = store.acts and store.in_flight.has_attempt(stream.id, record.seq, record.attempt)
     if record.quiet_at is None and (here or store.liveness.is_held(presence.server_of(record.holder or ""))):
@@ -72,7 +72,9 @@ def check_quiet(record: EffectRecord, stream: Stream, store: SendingStore) -> No
 
 
 def check_own(record: EffectRecord) -> None:
-    """Refused for an effect of a run, which carries it out itself: said past it, the run would never hear of it."""
+    """Raise Refused for an effect of a run. The run carries it out itself, and would never hear of an outcome that is recorded
+    past it.
+    """
     if record.stream_kind == "run":
         raise Refused(
             f"effect {record.id} is carried out by its run", path="effect",
@@ -99,7 +101,7 @@ def settle(
 
 
 def check_in_doubt(found: EffectRecord) -> None:
-    """Conflict, as `settle` says it, for what can be in no doubt. A sent effect may be, once it is looked at."""
+    """Raise Conflict, as `settle` does, for an effect that cannot be in doubt. A dispatched one can."""
     if found.state not in (EffectState.DISPATCHED, EffectState.IN_DOUBT):
         raise _not_in_doubt(found)
 
@@ -113,7 +115,7 @@ def _not_in_doubt(found: EffectRecord) -> Conflict:
 
 
 def check_verdict(verdict: object) -> None:
-    """Invalid for what settles nothing."""
+    """Raise Invalid for a verdict that settles nothing."""
     if not isinstance(verdict, (Happened, Absent, Declined)):
         raise Invalid(
             f"expected Happened(result), Absent() or Declined(reason), got {verdict!r}", path="verdict",

@@ -1,6 +1,7 @@
 """Orphaned effects: their sender is gone, and nobody has looked at them since (P4).
 
-Doubt that is not recorded yet: whoever acts with its key, recovers or settles it records it. Reads only. Callers: the handles.
+Such an effect is in doubt, though no event says so yet: the next caller that acts with its key, recovers or settles it records
+that. Reads only. Callers: the handles.
 """
 
 from __future__ import annotations
@@ -33,19 +34,19 @@ Place = tuple[int, int, int]  # in a listing: instant, stream and number
 
 
 class AskingStore(NamedTuple):
-    """The asking side: the open store, and how it proves that the process of another is gone."""
+    """The store that asks: its holder, and how it proves that another process is gone."""
 
     me: Sender
     is_dead: Callable[[str], bool]
 
 
 def here(core: Core) -> AskingStore:
-    """An open store as who asks."""
+    """The asking side of an open store."""
     return AskingStore(Sender(core.holder, core.epoch), core.liveness.is_dead)
 
 
 def is_left(reads: Reads, record: EffectRecord, here: AskingStore) -> bool:
-    """Whether an effect was sent by somebody who is gone, and nobody has looked since."""
+    """Whether the sender of an effect is gone, and no event says so yet."""
     return _is_left(record, here, partial(presence.is_alive, reads))
 
 
@@ -71,7 +72,7 @@ def effects_of_store(reads: Reads, here: AskingStore, asked: EffectFilters) -> P
 
 
 def _left(reads: Reads, here: AskingStore, limit: int, asked: EffectFilters) -> list[Found]:
-    """The first of them, one more than a page has. A holder is asked for once, however much it was sending."""
+    """The first orphaned effects, one more than a page has. Each holder is looked up once."""
     once = here._replace(is_dead=cache(here.is_dead))
     is_alive = cache(partial(presence.is_alive, reads))
     left: list[Found] = []
@@ -84,7 +85,7 @@ def _left(reads: Reads, here: AskingStore, limit: int, asked: EffectFilters) -> 
 
 
 def _sent(reads: Reads, asked: EffectFilters) -> Iterator[Found]:
-    """All that is being sent, as far as is recorded; newest first."""
+    """All effects that are recorded as dispatched, newest first."""
     while True:
         page = ledger.effects_of_store(reads, asked)
         yield from page
@@ -94,7 +95,7 @@ def _sent(reads: Reads, asked: EffectFilters) -> Iterator[Found]:
 
 
 def _gone_wrong(reads: Reads, here: AskingStore, asked: EffectFilters) -> list[Found]:
-    """All of them that went wrong in a span: whoever died while it was sending, died after that."""
+    """The orphaned effects that went wrong in a span. A sender that died during a call died after the dispatch."""
     since, until = between(reads, asked.since, asked.until)
     last = None if asked.after is None else decode_cursor(asked.after, 3)
     everything = replace(asked, since=None, until=None, after=None)
@@ -106,7 +107,7 @@ def _gone_wrong(reads: Reads, here: AskingStore, asked: EffectFilters) -> list[F
 
 
 def _merged(found: Page[Found], left: list[Found], limit: int, order: Callable[[Found], Place]) -> Page[Found]:
-    """Both in the order of the one, each once."""
+    """Two pages as one, in the order of the first, each effect once."""
     both = sorted({order(each): each for each in (*found, *left)}.items(), reverse=True)
     more = found.next is not None or len(both) > limit
     following = encode_cursor(*both[limit - 1][0]) if more else None

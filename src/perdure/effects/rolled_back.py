@@ -16,8 +16,8 @@ log = logging.getLogger("perdure.store")
 
 
 def notice(core: Core) -> bool:
-    """Raise the epoch if the store does not know what was dispatched from it. Whether it was. Safe beside anybody, and to be
-    called again after a crash: then it may be raised once more, which does no harm.
+    """Raise the epoch if the store does not know a dispatch that was made from it. Gives whether it was raised. Safe beside other
+    processes, and after a crash: the epoch may then be raised once more, which does no harm.
     """
     with core.rollback_guard.held() as noted:
         unknown = [each for each in noted if not core.read(ledger.knows, *each, tenant=0)]

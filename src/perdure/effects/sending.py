@@ -146,7 +146,7 @@ class Sending:
     # -- dispatch --------------------------------------------------------------------------------------------------------------
 
     def dispatch(self, tool: Tool, intent: Intent) -> Steps[tuple[EffectRecord, bool]]:
-        """Dispatch an intent, which makes it durable. Gives the effect, and whether this call dispatched it and so must send it."""
+        """Dispatch an intent, which makes it durable. Gives the effect, and whether this call must send it."""
         verb = RevocableVerb(for_call(approvals.dispatch_meant), ledger.take_back, dispatched_here)
         return self._announce(tool, intent.key, "dispatch", verb, intent, self.sender)
 
@@ -393,7 +393,7 @@ class Sending:
         return doubted
 
     def _not_sent(self, tool: Tool, record: EffectRecord, error: BaseException) -> Steps[EffectRecord]:
-        """Plan an attempt anew that was not sent, as often as the tool allows. Doubt, if an attempt before it may have happened."""
+        """Plan the next attempt after one that was not sent. Doubt, if an attempt before it may have happened."""
         outcome = Outcome(error=error_of(error), by="its tool")
         if record.doubtful:
             return (yield from self._doubt(record, error_of(error), quiet=True))

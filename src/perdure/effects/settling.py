@@ -1,6 +1,6 @@
 """Settlement: what may be done about an effect whose outcome is not known, by the rule that its tool declared (P4).
 
-Pure: facts in, advice out. The table of DESIGN §5 is here and nowhere else. Callers: whoever acts, recovery, the envelope.
+Pure: facts in, advice out. The table of DESIGN §5 is here and nowhere else. Callers: the engine, recovery, the envelope.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Action(enum.StrEnum):
 
 
 class Advice(NamedTuple):
-    """The action, why, and until when to wait with it (for a probe that could not tell: until it is asked again), in microseconds
-    on the store's clock.
+    """An action and its reason. until_us: when the wait is over, in microseconds on the store's clock; for a probe that could not
+    tell, when it is asked again.
     """
 
     action: Action
@@ -45,7 +45,7 @@ class Advice(NamedTuple):
 
 
 def advise(effect: EffectRecord, now_us: int, *, can_probe: bool) -> Advice:
-    """The action about an effect in doubt. can_probe: whether the tool's probe can be called here."""
+    """Advise what to do about an effect in doubt. can_probe: whether the probe of its tool can be called here."""
     if effect.error is not None and effect.error.code == STRAYED:
         return Advice(Action.PERSON, "the other side knows it by other arguments, if it was done before the restore")
     if is_unapproved(effect):
@@ -95,7 +95,7 @@ def _keyed(effect: EffectRecord, now_us: int, *, can_probe: bool) -> Advice:
 
 
 def after_absent(effect: EffectRecord, now_us: int) -> Advice:
-    """The action after a probe said that it did not happen: final only when nothing can arrive any more."""
+    """Advise what to do after a probe said Absent. That is final only when nothing of the call can arrive any more."""
     under_way = until_landed(effect, now_us)
     if under_way is not None:
         return under_way
@@ -109,12 +109,12 @@ def after_absent(effect: EffectRecord, now_us: int) -> Advice:
 
 
 def has_landed(effect: EffectRecord, now_us: int) -> bool:
-    """Whether nothing of it can arrive outside any more: its caller is quiet, and what it sent has had its time."""
+    """Whether nothing of a call can arrive any more: its sender is quiet, and what was sent has had its time."""
     return until_landed(effect, now_us) is None
 
 
 def until_landed(effect: EffectRecord, now_us: int) -> Advice | None:
-    """The action while something of it may still arrive; None when nothing can."""
+    """Advise what to do while something of a call may still arrive; None when nothing can."""
     if effect.quiet_at is None:
         return look_again(effect, now_us, "it has not arrived, but its caller may still send it")
     landed_us = _us(effect.quiet_at) + effect.rule.lands_within
@@ -124,9 +124,9 @@ def until_landed(effect: EffectRecord, now_us: int) -> Advice | None:
 
 
 def look_again(effect: EffectRecord, now_us: int, reason: str) -> Advice:
-    """Asking the other side settled nothing now: ask it again when the doubt is twice as old, within bounds.
+    """Advise to ask the other side again when the doubt is twice as old, within bounds: asking now settled nothing.
 
-    A person may come sooner. In a session nobody asks unasked.
+    A person may settle it sooner. In a session nothing is asked until a caller acts or recovers.
     """
     age_us = now_us - _us(effect.dispatched_at or effect.at)
     again_us = now_us + min(max(age_us, LOOK_MIN_US), LOOK_MAX_US)
@@ -144,12 +144,12 @@ def _used_up(effect: EffectRecord) -> bool:
 
 
 def is_unapproved(effect: EffectRecord) -> bool:
-    """Whether a person does not want it since a restore, and it is not known whether it was sent before."""
+    """Whether a person refused it after a restore, while nobody knows whether it was sent before that."""
     return effect.error is not None and effect.error.code == UNAPPROVED
 
 
 def _is_fatal(effect: EffectRecord) -> bool:
-    """Whether it ended without a word so often that the machine must not try it once more by itself."""
+    """Whether its senders died or were stopped so often that the machine must not try it once more by itself."""
     return effect.mishaps >= MISHAPS_MAX
 
 
@@ -162,12 +162,12 @@ def _us(instant: datetime) -> int:
 
 
 def settle_with(effect: str) -> str:
-    """The command that settles an effect. The verdict is left to be filled in: nothing is settled by pasting it as it stands."""
+    """The command that settles an effect. A person fills the verdict in: pasting the command as it stands settles nothing."""
     return f"`perdure settle {shlex.quote(effect)} VERDICT` (happened, absent or failed)"
 
 
 def ways_out(effect: EffectRecord) -> str:
-    """How a person settles it, and which declaration would have."""
+    """How a person settles an effect, and how to declare its tool so that the machine can next time."""
     settle = settle_with(effect.id)
     if effect.kind is not ToolKind.UNSAFE:
         return settle

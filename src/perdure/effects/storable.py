@@ -1,7 +1,7 @@
-"""The kept form of a result that no store takes: an SDK's object, NaN, a lone surrogate, NUL, too much of it.
+"""The form in which a result is kept that no store takes: an SDK's object, NaN, a lone surrogate, NUL, too large a value.
 
-The effect happened and is committed, so its result must not be lost with the process that has it. Pure. Callers: whoever
-records a result. Keeps P4.
+The effect happened and is committed, so its result must not be lost with the process that has it. Pure. Callers: the code that
+records results. Keeps P4.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ DEPTH_MAX = 20
 
 
 class Unkept(NamedTuple):
-    """Stands for what a tool gave and what cannot be kept, and says why. kept: the form of it that can be."""
+    """Stands for a result that cannot be kept, and says why. kept: the form of it that can be."""
 
     kept: Any
     message: str
@@ -25,7 +25,7 @@ class Unkept(NamedTuple):
 
 
 def storable(value: Any, depth: int = 0) -> Any:
-    """The value, if it can be kept; else with each part that cannot as {"unstorable": its type, "text": what it says}."""
+    """The value as it can be kept: each part that cannot becomes {"unstorable": its type, "text": its text}."""
     if _fits(value):
         return value
     made: Any = None
@@ -55,7 +55,7 @@ def _in_text(value: Any) -> dict[str, str]:
 
 
 def _said(value: Any) -> str:
-    """Text that every store takes: what it cannot hold is escaped."""
+    """The text of a value, in characters that every store takes: others are escaped."""
     try:
         long = type(value) is int and value.bit_length() > INT_SHOWN_MAX_BITS
         text = str(value) if isinstance(value, str) else hex(value) if long else repr(value)

@@ -1,8 +1,8 @@
-"""Supposing: a run that goes on from a place of another one with another result there (docs/decisions/0015).
+"""Supposing another result: a run that goes on from a place of another one, as if that had given it (docs/decisions/0015).
 
 Recorded work of the run is copied with its results, and is not done again; the result at the place is replaced. An effect under
-way stays the other run's. From there on the new run is driven like any other, but whatever it would do outside a
-person must approve of, unless it is allowed to act. Made of an envelope, as an adopted run is (`effects.adopting`). Callers: the
+way stays the other run's. From there on the new run is driven like any other, but a person must approve of each external call,
+unless the run is allowed to act. Made of an envelope, as an adopted run is (`effects.adopting`). Callers: the
 handles of runs. Keeps P2, P3, P13.
 """
 
@@ -41,7 +41,7 @@ class Target(NamedTuple):
 
 
 class Supposed(NamedTuple):
-    """A run on its way in: its envelope, and what that needs."""
+    """A what-if run before it is adopted: its envelope, and the blobs that it needs."""
 
     envelope: Envelope
     luggage: adopting.NeededBlobs
@@ -140,7 +140,7 @@ def suppose(
 def supposed(
     reads: Reads, stream: Stream, at: int | str, replace: Any, witness: EnvelopeWitness, *, acts: bool
 ) -> Supposed:
-    """The run that a fork makes: of what was known where it parts."""
+    """The run that a fork makes, of everything that was known at its place."""
     found = target(reads, stream, at)
     past = history.view(reads, stream, found.known_at, None)
     return past.core.read(suppose, past.stream, found, replace, witness, acts=acts, tenant=past.tenant)

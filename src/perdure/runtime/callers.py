@@ -1,7 +1,7 @@
-"""How handles call verbs: the only classes of the handles that exist in both colours by hand.
+"""Callers: they run verbs for the handles, in both colours by hand.
 
-A caller knows the open store, who acts and for which tenant. `write` returns after the commit; `read` sees
-what is committed; `work` is for blocking work outside the database (artifact files).
+A caller knows the open store, the actor and the tenant. `write` returns after the commit, `read` sees what is committed, and
+`work` is for blocking work outside the database (artifact files).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Check = Callable[[], None]
 
 
 class _Calling:
-    """All that is the same in both colours: the open store, who acts, for which tenant, and the locks that are held.
+    """The part of both colours: the open store, the actor, the tenant, the heartbeat, and the locks that are held.
 
     for_client: this store is a server, and a program elsewhere claims and sends by it, which its death says nothing about.
     """
@@ -84,7 +84,7 @@ class _Calling:
             raise Refused("runs are not driven, and tools not called, over the network", path="store", hint=hint)
 
     def check_may_search(self) -> None:
-        """Nothing: what is committed can be searched."""
+        """Pass: everything that is committed can be searched. A caller inside a transaction refuses."""
 
 
 class Caller(_Calling):
@@ -142,7 +142,7 @@ class Caller(_Calling):
         return Patience(self, wait, path, self.core.listen(run), time.monotonic)
 
     def until(self, future: Future[T], check: Check) -> T:
-        """Wait for what somebody else brings about. check: as for `pause`."""
+        """Wait for a future that another caller completes. check: as for `pause`."""
         while True:
             with suppress(TimeoutError):
                 return future.result(CHECK_SECONDS)
@@ -202,7 +202,7 @@ class AsyncCaller(_Calling):
         return AsyncPatience(self, wait, path, self.core.listen(run), time.monotonic)
 
     async def until(self, future: Future[T], check: Check) -> T:  # noqa: ARG002 - as above
-        """Wait for what somebody else brings about."""
+        """Wait for a future that another caller completes."""
         from asyncio import wrap_future  # noqa: PLC0415 - as above
 
         return await wrap_future(future)

@@ -1,4 +1,4 @@
-"""Checkpoints, patches and verbs in one commit: what a program records of itself. Keeps P8, P13.
+"""Checkpoints, patches, subjects and atomic steps of a program. Keeps P8, P13.
 
 Generators over the `Driving` of a run, as in `placing`. Callers: `Run`.
 """
@@ -64,7 +64,7 @@ def checkpoint(driving: Driving, branch: Branch, state: Any, *, now: bool, about
 
 
 def add_subjects(driving: Driving, about: tuple[str, ...]) -> Steps[tuple[str, ...]]:
-    """The whole run is about these. No step: saying it again changes nothing."""
+    """Add subjects to the whole run. No step records it: saying it again at a replay changes nothing."""
     yield from hold_up(driving)
     return (yield write(subjects.add_to_run, about))
 
@@ -82,8 +82,8 @@ def patched(driving: Driving, name: str) -> Steps[bool]:
 
 
 def atomic(driving: Driving, branch: Branch, name: str, verb: Callable[..., Any], *about: Any) -> Steps[Any]:
-    """Run a verb that writes to other streams in the very commit that records it as a step. Gives what the step kept, or what
-    the verb gives. verb: takes `about`, the place and the name.
+    """Run a verb that writes to other streams, in the commit that records it as a step. Gives the recorded result, or that of the
+    verb. verb: takes `about`, the place and the name.
     """
     if driving.replay.unread:
         driving.check_unread(f"atomic {name}")

@@ -51,13 +51,13 @@ class Activity:
         self.awaited: set[int] = set()  # waits, by number, that the program was at in this drive, not over then
 
     def begin(self) -> None:
-        """An operation begins; whoever begins it counts `busy` down."""
+        """Count an operation that begins. Its caller counts `busy` down at its end."""
         self.busy += 1
         self.begun += 1
 
 
 class Hold:
-    """A driver's hold on a run: its lease, what was not said under it yet, and whether the program may go on."""
+    """A driver's hold on a run: its lease, the steps that are not recorded yet, and whether the program may go on."""
 
     __slots__ = (
         "_now", "_timeout_us", "activity", "ahead_us", "ending", "lease", "overdue", "refusals", "shielded", "stopped", "unsaid",
@@ -78,11 +78,11 @@ class Hold:
 
     @property
     def is_over(self) -> bool:
-        """Whether the time of the run is."""
+        """Whether the time of the run is over."""
         return self._timeout_us is not None and self._now() - self.ahead_us >= self._timeout_us
 
     def check_going(self) -> None:
-        """Raise what must end the program now: it is suspended, cancelled, or its time is over."""
+        """Raise what must end the program now: the run is suspended or cancelled, or its time is over."""
         if self.stopped is not None:
             self.refusals += 1
             if not isinstance(self.stopped, Exception):
@@ -100,22 +100,22 @@ class Hold:
             raise self.ending
 
     def check_staying(self) -> None:
-        """Raise Leaving when the process is about to end: the run goes on elsewhere, whatever it was at."""
+        """Raise Leaving when the process is about to end: the run goes on elsewhere."""
         if self.lease.leaving:
             raise Leaving
 
     def stop(self, why: BaseException) -> BaseException:
-        """The program can do nothing more in this drive, whatever it makes of it. Gives what stopped it first."""
+        """Let the program do nothing more in this drive, even if it catches this. Gives what stopped it first."""
         self.stopped = self.stopped or why
         return self.stopped
 
     def troubled(self, trouble: Error) -> Error:
-        """The store is away, or the lease is lost: the program may catch what is raised for it, and yet can do nothing more."""
+        """Stop the program because the store is away, or the lease is lost. Gives the error to raise."""
         self.stop(trouble)
         return trouble
 
     def forget_unsaid(self) -> None:
-        """The run ends by what failed: it is not recorded, so that it is tried again with the run."""
+        """Drop the failed steps that are not recorded: the run ends by them, and tries them again when it is tried again."""
         self.unsaid.clear()
 
     # -- what a shell does around each write under the lease -----------------------------------------------------------------
@@ -123,9 +123,9 @@ class Hold:
     def begin_write(
         self, verb: Callable[..., Any], args: tuple[Any, ...]
     ) -> tuple[Callable[..., Any], tuple[Any, ...], list[dict[str, Any]]]:
-        """The verb and its arguments as they are run: after the steps that failed before it, which are given too.
+        """The verb and its arguments as they are run: after the failed steps that are not recorded yet, which are given too.
 
-        A run does not rest while a branch of it is writing: it may be what the others wait for.
+        The run counts as busy until `wrote` or `not_written`: other branches may wait for this write.
         """
         self.activity.begin()
         said = self.unsaid
@@ -135,12 +135,12 @@ class Hold:
         return verb, args, said
 
     def wrote(self, seq: int) -> None:
-        """It is committed. seq: the head after it; 0 if the lease was given up."""
+        """The write is committed. seq: the head after it; 0 if the lease was given up."""
         self.activity.busy -= 1
         self.lease.seq = max(self.lease.seq, seq) if seq else 0
 
     def not_written(self, said: list[dict[str, Any]], error: BaseException) -> None:
-        """It is not, as far as is known: what was to be said with it is said with the next."""
+        """The write failed, or its outcome is not known. Steps that were to be recorded with it are recorded with the next."""
         self.activity.busy -= 1
         if said:
             self.unsaid = said + self.unsaid
@@ -149,7 +149,7 @@ class Hold:
 
 
 class Sagas:
-    """The effects that may have to be undone, and with what."""
+    """The sagas of a run: effects that may have to be undone, and their tools."""
 
     __slots__ = ("left", "open", "reached", "tools", "undone")
 
@@ -171,9 +171,8 @@ class Sagas:
         return run_replay.done_in([each for each in effects if each.seq not in self.undone], spans, begun, self.reached)
 
     def undone_for(self, error: BaseException) -> int | None:
-        """An effect that was undone because of what ends the run now: it cannot be tried again on top of that.
-
-        A cancelled run, and one that took too long, ends by that, whatever its program made of it.
+        """An effect, by number, that was undone for the error that ends the run now, so that the run cannot be tried again; None
+        if there is none. A run that was cancelled or took too long ends by that, even if its program raised something else.
         """
         ends = {*map(id, origins(error))}
         return next((seq for seq, why in self.undone.items() if id(why) in ends or is_end(why)), None)
@@ -231,13 +230,15 @@ class Driving:
         self.activity.interrupted = False
 
     def check_unread(self, what: str) -> None:
-        """A program acts before it has read `run.restored`. Parked if there is a checkpoint: it may repeat what came before."""
+        """Note that a program acts before it has read `run.restored`. Raises Parked if there is a checkpoint: the program may
+        repeat what came before it.
+        """
         self.replay.read_late = self.replay.read_late or what
         if self.record.cuts and not self.hold.shielded:
             raise self.hold.stop(run_replay.acts_unread(self.stream.name, what))
 
     def check_returned(self) -> None:
-        """Raise what keeps a program that returned from being over: it caught what it must not, or left something out."""
+        """Check a program that returned. Raises what was to end it and was caught, or Changed if it left recorded work out."""
         told = self.hold.stopped or self.hold.ending  # in spite of what the program made of it
         if told is not None:
             raise told
@@ -249,8 +250,8 @@ class Driving:
         return self.activity.busy > 0 or any(not task.done() for task in self.trunk.tasks)
 
     def note_interrupted(self, error: BaseException, place: str, what: str, name: str, mark: str) -> None:
-        """A verb was stopped in the middle. If its program did that (a deadline, a task that it cancelled) and goes on, it is
-        recorded with what comes next: at a replay it must not come to its end either.
+        """Note that a verb was stopped in the middle. If its program did that (a deadline, a task that it cancelled) and goes on,
+        it is recorded with the next write: at a replay the verb must not come to its end either.
         """
         self.activity.interrupted = True
         hold = self.hold
@@ -261,14 +262,13 @@ class Driving:
     # -- its branches, which are tasks of one event loop ---------------------------------------------------------------------
 
     def idle(self) -> Steps[None]:
-        """Until no branch of the run does anything any more: what waits must not stop what still works."""
+        """Wait until no branch of the run does anything any more."""
         activity = self.activity
         return self._still(lambda begun: activity.busy == activity.takers == 0 and activity.begun == begun)
 
     def in_turn(self, replaying: Callable[[], bool], then: Steps[Any] | None = None) -> Steps[Any]:
-        """Until the program has come as far as it was, and has done what follows: what it stops on the way takes nothing.
-
-        One branch after the other. then: what is done in its turn.
+        """Wait until the replay has passed, one branch after the other, then do `then`. A branch that the program stops on the
+        way takes no signal.
         """
         activity = self.activity
         activity.takers += 1
@@ -286,7 +286,9 @@ class Driving:
             activity.takers -= 1
 
     def _still(self, is_still: Callable[[int], bool]) -> Steps[None]:
-        """Until several looks in a row found it still, each given what had been begun at the one before; or it is stopped."""
+        """Wait until several looks in a row find the run still, or it is stopped. is_still: gets the count of operations at the
+        look before.
+        """
         quiet = 0
         while quiet < QUIET_LOOKS and self.hold.stopped is None:
             before = self.activity.begun
@@ -301,5 +303,5 @@ def is_cancellation(error: BaseException) -> bool:
 
 
 def stops_process(error: BaseException) -> bool:
-    """Whether this is what stops a process, or a run that is given back: it never comes from an agent."""
+    """Whether this error stops a process, or gives a run back: no agent raises it."""
     return found_in(error, (KeyboardInterrupt, GeneratorExit, Leaving)) is not None

@@ -60,12 +60,12 @@ class Heartbeat:
         note()
 
     def hold(self, claim: Hashable) -> None:
-        """Something was leased to this store, with `presence.touch_holder` in the same commit."""
+        """Keep the heartbeat up for a claim, which was made with `presence.touch_holder` in the same commit."""
         self._claims.add(claim)
         self._begin()
 
     def release(self, claim: Hashable) -> None:
-        """It was given back."""
+        """A claim was given back."""
         self._claims.discard(claim)
 
     def beat(self) -> None:

@@ -36,7 +36,7 @@ LOOK_SECONDS = 0.5  # how often a drive that waits for the clock or for children
 
 
 class DrivenInPlace:
-    """Drives runs of these agents. see: makes what an agent's function gets. patience_us: the longest sleep to wait for."""
+    """Drives runs of these agents. run_for: gives the class of an agent's run. patience_us: the longest sleep to wait for."""
 
     __slots__ = ("_agents", "_core", "_patience_us", "_run_for")
 
@@ -67,7 +67,7 @@ class DrivenInPlace:
         return run_replay.run_result(record, cause)
 
     def take(self, stream: Stream, record: RunRecord) -> Steps[Drive | None]:
-        """Claim a run and drive it once. None: it could not be had."""
+        """Claim a run and drive it once. None if it could not be claimed."""
         agent = self._agents.get(record.agent)
         if agent is None:
             raise unknown(record.agent)
@@ -82,7 +82,9 @@ class DrivenInPlace:
             self._core.in_flight.end(driven, owner)
 
     def _claim(self, stream: Stream, record: RunRecord, agent: Agent) -> Steps[Lease | None]:
-        """Take a run that nobody else of this process drives. Interrupted, it is given back: it may be taken all the same."""
+        """Claim a run, unless this process drives it already. A caller that is interrupted gives it back: the claim may have been
+        made.
+        """
         core, holder = self._core, record.holder
         gone = {holder} if holder and (holder == core.holder or core.liveness.is_dead(holder)) else ()
         asked = {"holder": core.holder, "program": agent.program, "epoch": core.epoch, "dead": gone}
@@ -96,7 +98,7 @@ class DrivenInPlace:
             raise
 
     def _bide(self, stream: Stream) -> Steps[None]:
-        """A run that cannot be had now: drive its children, wait for the clock, or say what it waits for."""
+        """See to a run that cannot be claimed now: drive its children, wait for the clock, or raise what it waits for."""
         record: RunRecord = yield Read(runs.run, (stream,))
         untaken.check_pin(record, self._agents[record.agent])
         if record.ended or record.status in (RunStatus.READY, RunStatus.PARKED):
@@ -123,7 +125,9 @@ class DrivenInPlace:
         yield Pause(min(max(left_us / SECOND_US, 0.001), LOOK_SECONDS))
 
     def _drive_child(self, name: str) -> Steps[list[Error]]:
-        """Drive a child to its end. Gives what keeps it from going on here, if anything; its sisters may go on all the same."""
+        """Drive a child to its end. Gives the error that keeps it from going on here, if any: other children may go on all the
+        same.
+        """
         child = yield Read(runs.find, (name,))
         record = yield Read(runs.run, (child,))
         try:
@@ -138,5 +142,5 @@ class DrivenInPlace:
 
 
 def _in(stream: Stream, verb: Callable[..., Any]) -> Callable[..., Any]:
-    """A verb on this stream, whichever one the shell is on: a child's is not its parent's."""
+    """A verb on this stream, which may be another one than that of the shell: the stream of a child."""
     return lambda tx, _of_shell, *args, **kwargs: verb(tx, stream, *args, **kwargs)

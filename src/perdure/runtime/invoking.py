@@ -24,7 +24,7 @@ GRACE_SECONDS = 5.0  # for a coroutine to finish being cancelled
 
 
 class Flight:
-    """One call in a thread of its own: its outcome, or whom to tell when it comes late."""
+    """One call in a thread of its own. It keeps the outcome for its caller, or tells `late` once nobody waits any more."""
 
     def __init__(self, call: Callable[[], Any], liveness: Liveness | None, done: Callable[[], None]) -> None:
         self.result: Any = None
@@ -56,7 +56,7 @@ class Flight:
             late(self.result, self.error)
 
     def abandon(self, late: LateOutcome | None) -> bool:
-        """Wait no longer; `late` hears of the outcome. Whether it is still under way."""
+        """Wait no longer: `late` hears of the outcome. Gives whether the call is still under way."""
         with self._mutex:
             self._late = late
             return not self._over
@@ -69,7 +69,7 @@ class Flight:
 
 
 def awaited(value: Any) -> Any:
-    """The value, or what a coroutine gives: for async functions that are called where nothing can be awaited."""
+    """The value, or the result of an awaitable: for async functions that sync code calls."""
     if not inspect.isawaitable(value):
         return value
     import asyncio  # noqa: PLC0415 - only who uses it pays for it
@@ -101,7 +101,9 @@ def call(
     late: LateOutcome | None = None,
     liveness: Liveness | None = None,
 ) -> Any:
-    """Call a function. Overdue when it does not keep its deadline; what `check` raises meanwhile ends the waiting, too."""
+    """Call a function. Raises Overdue when it does not keep its deadline. check: asked meanwhile; what it raises ends the wait,
+    too.
+    """
     if seconds is None:
         return read(fn, (), {}, is_async=True)  # in this thread: it cannot be left behind
     ended = threading.Event()
@@ -126,7 +128,7 @@ def _wait(ended: threading.Event, seconds: float, check: Check) -> bool:
 
 
 async def aread(fn: Callable[..., Any], args: Any, kwargs: Any, *, is_async: bool) -> Any:
-    """Call a function that sends nothing, from async code: a sync one on a thread that others have used."""
+    """`read`, from async code. A sync function runs on a thread of the event loop's pool."""
     token = enter(None)
     try:
         if is_async:
@@ -198,7 +200,7 @@ async def _finish(fn: Callable[[], Any], seconds: float | None, late: LateOutcom
 
 
 async def _has_ended(task: Any, late: LateOutcome | None) -> bool:
-    """Cancel a call, and whether it ended by that; `late` hears of one that goes on."""
+    """Cancel a call. Gives whether it ended by that; `late` hears of one that goes on."""
     import asyncio  # noqa: PLC0415 - as above
 
     task.cancel()

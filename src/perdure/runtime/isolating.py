@@ -1,6 +1,6 @@
 """Calling isolated tools, in both colours by hand, like the callers: in a process that is killed at its deadline.
 
-Such a call is quiet when it is over, whatever ended it (`effects.child_process`). Callers: whoever acts. Keeps P4, P15.
+Such a call is quiet when it is over, whatever ended it (`effects.child_process`). Callers: the shells. Keeps P4, P15.
 """
 
 from __future__ import annotations
@@ -43,16 +43,15 @@ def _sending(liveness: Liveness) -> Iterator[tuple[int, ...]]:
 
 
 def call(tool: Tool, args: Mapping[str, Any], handed: Mapping[str, Any], liveness: Liveness, check: Check) -> Any:
-    """Call it. Overdue when it did not answer in time and was killed; Failed and Unavailable as it raised them.
-
-    An exception of `check` meanwhile kills it, too.
+    """Call an isolated tool. Raises Overdue when it did not answer in time and was killed, and Failed and Unavailable as it
+    raised them. check: asked meanwhile; an exception of it kills the tool, too.
     """
     with _sending(liveness) as lock:
         return _result(IsolatedCall(tool, args, handed, lock), _seconds(tool), check)
 
 
 async def acall(tool: Tool, args: Mapping[str, Any], handed: Mapping[str, Any], liveness: Liveness) -> Any:
-    """Call it from async code: a thread waits for the child, the event loop does not. Cancelling kills it too, at once."""
+    """`call`, from async code: a thread waits for the child, the event loop does not. Cancelling kills the child at once."""
     from asyncio import CancelledError  # noqa: PLC0415 - only async callers pay for asyncio
 
     with _sending(liveness) as lock:

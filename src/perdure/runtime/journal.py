@@ -1,7 +1,7 @@
-"""The journal of a run, as replay asks it: what was recorded at a place, and whether it is what the program now does.
+"""The journal of a run, for replay: the record at each place, compared with what the program does there now.
 
-Made of steps, effects and waits since the last cut. A mismatch is named with what was expected and what was found, and
-nothing is done (P13). Callers: the driving of runs.
+Made of the steps, effects and waits since the last cut. A mismatch raises Changed, which names what was recorded and what was
+found, and nothing is done (P13). Callers: the driving of runs.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ class JournalEntry(NamedTuple):
 
 
 class Journal:
-    """The work of a run since its last cut, by place. A wait that was open when it ended is not in it: it is waited for anew."""
+    """The work of a run since its last cut, by place. Waits that were open when the run ended are left out: they are waited for
+    anew.
+    """
 
     def __init__(
         self, steps: Sequence[StepRecord] = (), effects: Sequence[EffectRecord] = (), waits: Iterable[WaitRecord] = (),
@@ -119,9 +121,9 @@ class Journal:
                 del self._left[place]
 
     def went_on_before(self, wait: WaitRecord, branch: Branch) -> bool:
-        """Whether the run had gone on past a branch, to where it has not come again yet, before what that waited for came.
+        """Whether the run had gone on past this branch, further than the replay has come, before the answer of its wait came.
 
-        It had if something stands in a line that the branch left, or in one that is not begun yet.
+        It had if an entry stands in a line of work that the branch left, or in a branch that is not begun yet.
         """
         over = self._ends.get(wait.seq, 0)
         if not over:
@@ -158,7 +160,7 @@ def _by_branch(left: Mapping[str, JournalEntry]) -> dict[str, deque[tuple[int, s
 
 
 def shape_of(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
-    """Arguments as they may be kept and shown, whatever they say: names, types and lengths, and no content."""
+    """The shape of arguments, which may be kept and shown: names, types and lengths, and no content."""
     parts = [_shape(value) if type(value) in SIZED else type(value).__name__ for value in args]
     if kwargs:
         parts += [f"{name}={_shape(value)}" for name, value in kwargs.items()]
@@ -171,7 +173,9 @@ def _shape(value: Any) -> str:
 
 
 def _given_now(what: str, digest: str, given: Any) -> str:
-    """The arguments of now, as far as they may be shown: what parks a run is recorded. given: of a step, (args, kwargs)."""
+    """The present arguments, as far as they may be shown: the reason why a run is parked is recorded. given: of a step, (args,
+    kwargs).
+    """
     if given is None:
         return f"arguments {digest[:12]}"
     return f"({shape_of(*given)})" if what == "step" else _brief.repr(given)

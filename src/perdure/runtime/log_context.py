@@ -1,4 +1,4 @@
-"""Which run this code is driven for: so that what is logged on its way says so.
+"""The run that the running code is driven for, so that logs name it.
 
 Set by the worker around each run it drives; read by `telemetry/logs.py`. Tasks and threads of the run inherit it.
 """

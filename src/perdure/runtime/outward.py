@@ -1,4 +1,4 @@
-"""The acts of a program on the outside world: effects at their places, and a model's batch of them. Keeps P2-P4.
+"""The external calls of a program: effects at their places in the run, and a model's batch of them. Keeps P2-P4.
 
 Generators over the `Driving` of a run, as in `placing`; `effects.acting` carries each effect to its end. See docs/decisions/0006
 and 0007. Callers: `Run`, and `undoing`.
@@ -71,7 +71,7 @@ def act(
 
 
 def _intend(driving: Driving, branch: Branch, tool: Tool, args: dict[str, Any]) -> tuple[Intent, EffectRecord | None]:
-    """An effect at the place where the program is, and what is recorded there."""
+    """The intent of an effect at the next place of the program, and the effect that is recorded there, if any."""
     mark = digest_of(tool.name, args)
     place, found = take(driving, branch, "effect", tool.name, mark, args)
     driving.sagas.tools[tool.name] = tool
@@ -87,12 +87,12 @@ def _intend(driving: Driving, branch: Branch, tool: Tool, args: dict[str, Any]) 
 
 
 def key_at(driving: Driving, place: str, name: str, mark: str) -> str:
-    """The key of an effect: of this run, this place, this tool and these arguments; the same whatever crashes."""
+    """The key of an effect: made of the run, the place, the tool and the arguments, so that it is the same in every drive."""
     return hashlib.sha256(f"{driving.stream.uid.hex()} {place} {name} {mark}".encode()).hexdigest()[:32]
 
 
 def _asked_first(driving: Driving) -> str | None:
-    """The question to a person before any external call: in a run that only supposes, whether it shall be made."""
+    """The question to a person before any external call of a what-if run that may not act; None for any other run."""
     what_if = driving.record.what_if
     if what_if is None or what_if.acts:
         return None
@@ -100,15 +100,15 @@ def _asked_first(driving: Driving) -> str | None:
 
 
 def _is_new(driving: Driving, found: EffectRecord | None) -> bool:
-    """Whether nothing has been sent yet, as far as is known."""
+    """Whether an effect is new, or planned in this epoch: nothing of it has been sent, as far as is known."""
     return found is None or (found.state is EffectState.PLANNED and found.epoch == driving.core.epoch)
 
 
 def _asked_before(
     driving: Driving, branch: Branch, planned: EffectRecord, asked: Refuse | str | None, within: Duration | None = None
 ) -> Steps[EffectRecord]:
-    """An effect that was planned before a restore may have been sent since. But if a person is to be asked, that answer comes
-    first: what its rule would send again, nobody may have approved of.
+    """An effect that was planned before a restore, and may have been sent since. If a person is to be asked, the answer comes
+    first: the rule of its tool might send again what nobody has approved of.
     """
     return (yield from _approved(driving, branch, planned, asked, within)) if isinstance(asked, str) else planned
 
@@ -117,7 +117,9 @@ def _permitted(
     driving: Driving, branch: Branch, found: EffectRecord | None, intent: Intent, asked: Refuse | str | None,
     within: Duration | None,
 ) -> Steps[EffectRecord | Intent]:  # fmt: skip
-    """The intent as it stands when a guard or a person has said what there is to say: withdrawn, if that is no."""
+    """The intent, or the planned effect, once a guard or a person has spoken: withdrawn after a no, and in doubt if a restore may
+    have forgotten that it was sent.
+    """
     meant: EffectRecord | Intent = found or intent
     if asked is not None:
         planned = found or (yield from driving.acting.plan(intent))
@@ -131,7 +133,7 @@ def _permitted(
 def _approved(
     driving: Driving, branch: Branch, record: EffectRecord, question: str, within: Duration | None
 ) -> Steps[EffectRecord]:
-    """The effect if a person approved of it, withdrawn or in doubt if not; the run waits while nobody has said."""
+    """Ask a person about an effect. Gives it as it is after a yes, withdrawn or in doubt after a no. The run waits meanwhile."""
     asked = yield write(ask_approval, record, question, within)
     approval = yield from until_over(driving, branch, asked)
     if is_approved(approval, record):
@@ -157,8 +159,8 @@ def _unforgotten(driving: Driving, meant: EffectRecord | Intent, known_seq: int)
 
 
 def _may_be_forgotten(driving: Driving, meant: EffectRecord | Intent) -> bool:
-    """Whether it may have been sent by what a restore forgot, and twice is not as good as once. A person who has said since that
-    it did not happen is not asked again.
+    """Whether a restore may have forgotten that it was sent, and sending it twice does harm. A person who has said since then
+    that it did not happen is not asked again.
     """
     asked_about = isinstance(meant, EffectRecord) and meant.settled_by is not None
     return driving.hold.lease.known_seq is not None and meant.kind is not ToolKind.IDEMPOTENT and not asked_about
@@ -168,7 +170,7 @@ def conclude(
     driving: Driving, branch: Branch, tool: Tool | None, found: EffectRecord | Intent, *, mine: bool = False,
     then: NextCall | None = None,
 ) -> Steps[EffectRecord]:  # fmt: skip
-    """Carry it to its end; the run waits while only a person, or a later time, can settle it."""
+    """Carry an effect to its end. The run waits while only a person, or a later time, can settle it."""
     hold, place = driving.hold, found.place or ""
     if driving.replay.journal.interrupted and not hold.shielded:
         yield from stay_interrupted(driving, place, "effect", found.tool, found.digest)
@@ -235,7 +237,9 @@ def respond(
 
 
 def _mean(driving: Driving, branch: Branch, value: Any, tools: Iterable[Callable[..., Any]]) -> list[BatchCall]:
-    """The meaning of a model's calls here: each effect at its place, as it stands or as it is meant, and what the guards say."""
+    """Match a model's calls with their tools: each effect at its place, as it is recorded or as it is meant, and the verdicts of
+    the guards.
+    """
     batch = mean(calls_in(value), tools)
     for meant in batch:
         if meant.answer is None and not meant.reads:

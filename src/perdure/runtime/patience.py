@@ -54,7 +54,7 @@ class _Waiting:
         self._heard = 0 if news is None else news.heard
 
     def _turn(self) -> tuple[Future[None] | None, float]:
-        """How long to wait now, for the next news if somebody tells them; 0: the time is over."""
+        """The next news to wait for, if somebody tells any, and the longest wait in seconds; 0 when the time is over."""
         if self._news is None or self._news.is_deaf:
             return None, next(self._pauses, 0.0)
         left = self._until - self._monotonic()
@@ -66,7 +66,7 @@ class _Waiting:
 
 
 class Patience(_Waiting):
-    """How long a caller waits."""
+    """The patience of a sync caller."""
 
     __slots__ = ("_caller",)
 
@@ -89,7 +89,7 @@ class Patience(_Waiting):
 
 
 class AsyncPatience(_Waiting):
-    """How long an async caller waits."""
+    """The patience of an async caller."""
 
     __slots__ = ("_caller", "_future", "_wrapped")
 

@@ -74,7 +74,7 @@ class Branch:
         self._cut = cut
 
     def mark(self, cut: int) -> BranchPoint:
-        """Where it is now: what is done and begun from here on can be told from what was before."""
+        """The present point of the branch. Effects and branches after it can be told from those before."""
         self._count_in(cut)
         return BranchPoint(self.path, self._ordinal, self._children, frozenset(self._named))
 
@@ -156,19 +156,23 @@ class BranchSpan(NamedTuple):
         return self.since.is_before(place) and (self.upto is None or not self.upto.is_before(place))
 
     def ends(self, place: str) -> bool:
-        """Whether all that is done in the branch of a place is in it, because that ends with it: not if it has a name."""
+        """Whether everything in the branch of a place belongs to this span, because the branch ends with it. A named branch does
+        not.
+        """
         return branch_of(place)[len(self.since.path) :].removeprefix(".")[:1] not in ("'", '"')
 
 
 class LeftSaga(NamedTuple):
-    """A saga that was left without an error before its end: most often its branch was stopped, because a sister failed."""
+    """A saga that was left before its end, without an error of its own: mostly its branch was stopped as another failed."""
 
     branch: Branch
     since: BranchPoint
     upto: BranchPoint
 
     def span(self, cut: int) -> BranchSpan:
-        """Its content. A branch that was stopped in it may have come further in an earlier drive: all of that too."""
+        """The span of its effects. A branch that was stopped may have come further in an earlier drive: all of that belongs to
+        it.
+        """
         stopped = self.branch.path in self.branch.unfinished and self.branch.mark(cut) == self.upto
         return BranchSpan(self.since, None if stopped else self.upto)
 
@@ -282,7 +286,7 @@ def _by_chance() -> Refused:
 
 
 async def _held_back(coro: Any) -> Any:
-    """A branch that exits: in a task that would end its event loop, and with it the worker, which is not the agent's to end."""
+    """Await a branch. A SystemExit of it becomes Failed: in a task it would end the event loop, and with it the worker."""
     try:
         return await coro
     except SystemExit as error:

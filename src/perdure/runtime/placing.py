@@ -1,7 +1,8 @@
-"""Where a program is in its run, what is recorded there, and its steps: what everything that an agent does is built on (P13).
+"""The place of a program in its run, the record at that place, and steps. All verbs of a run are built on it (P13).
 
-Each verb of a run is a generator over its `Driving`, on the branch that the program is in. It first looks into the journal at its
-place: what is recorded there is given, and the first thing that is not is done and recorded. See docs/decisions/0007 and 0031.
+Each verb is a generator over the `Driving` of the run, on the branch that the program is in. It first looks into the journal at
+its place. A recorded thing is given again; the first one that is not recorded is done and recorded. See docs/decisions/0007 and
+0031.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ KeepStep = Callable[[tuple[Any, ...], Any], Steps[None]]
 
 
 def hold_up(driving: Driving) -> Steps[None]:
-    """Nothing, for a program that ends when it is told to. The run of one that catches this too and tries again, more than
-    a thousand times, comes to its rest without it; from then on it gets no further than a verb a second.
+    """Slow a program down that does not end though it was told to, and tried more than a thousand verbs since. Its run comes to
+    rest without it, and each further verb takes a second. Nothing happens to any other program.
     """
     hold = driving.hold
     if hold.refusals <= REFUSALS_MAX:
@@ -53,7 +54,9 @@ def hold_up(driving: Driving) -> Steps[None]:
 def arrive(
     driving: Driving, branch: Branch, what: str, name: str, mark: str, given: Any = None
 ) -> Steps[tuple[str, Any]]:
-    """The place of what comes next, and what is recorded there. Nothing new is begun when the run must stop."""
+    """Take the next place: gives the place and its record, None if there is none. Raises when the run must end and the thing
+    would be new, and Changed when something else is recorded there.
+    """
     if driving.hold.refusals:
         yield from hold_up(driving)
     place, found = take(driving, branch, what, name, mark, given)
@@ -65,7 +68,7 @@ def arrive(
 
 
 def take(driving: Driving, branch: Branch, what: str, name: str, mark: str, given: Any) -> tuple[str, Any]:
-    """`arrive`, for a program that is known to go on."""
+    """`arrive`, for a program that was not told to end, without looking whether it must."""
     replay = driving.replay
     if replay.unread and what != "step":
         driving.check_unread(f"{what} {name}".rstrip())
@@ -81,7 +84,7 @@ def take(driving: Driving, branch: Branch, what: str, name: str, mark: str, give
 
 
 def stay_interrupted(driving: Driving, place: str, what: str, name: str, mark: str) -> Steps[None]:
-    """Nothing, unless the program cancelled this verb in an earlier drive: then it waits until that happens again."""
+    """Wait until the program cancels this verb, if it did so in an earlier drive. Any other verb passes at once."""
     if not driving.agent.is_async:
         return
     try:
@@ -95,7 +98,9 @@ def stay_interrupted(driving: Driving, place: str, what: str, name: str, mark: s
 
 
 def check_real(driving: Driving, what: str) -> None:
-    """Parked, whatever the program makes of it, in a run that only supposes: this cannot be asked about one by one."""
+    """Raise Parked in a what-if run that may not act: a person cannot be asked about such a thing one by one. The run stops, even
+    if its program catches that.
+    """
     what_if = driving.record.what_if
     if what_if is not None and not what_if.acts:
         raise driving.hold.stop(
@@ -121,9 +126,10 @@ def step(
     driving: Driving, branch: Branch, called: StepFunction, args: tuple[Any, ...], kwargs: dict[str, Any], notes: dict[str, Any],
     keep: KeepStep | None = None,
 ) -> Steps[Any]:  # fmt: skip
-    """Call a function that changes nothing outside, and keep what it gives. notes: for a model, whose input is kept too.
+    """Call a function that changes nothing outside, and record its result; at a replay give the recorded one.
 
-    keep: records it with more than the step.
+    notes: for a model, whose input is kept too. keep: records the step together with more. Raises Failed for what the function
+    raised, and Invalid for a result that cannot be kept.
     """
     mark = digest_of_parts(args=list(args), kwargs=kwargs)
     hold, replay = driving.hold, driving.replay
@@ -178,7 +184,8 @@ def _fail(
 ) -> NoReturn:
     """Raise Failed with what the function of a step raised.
 
-    It is recorded only if the program goes on, so that a run that ends by it can try it again.
+    The failure is recorded with the next thing that the program does. A run that ends by it records nothing, and can try it
+    again.
     """
     if not isinstance(error, Exception):
         raise error
@@ -188,7 +195,7 @@ def _fail(
 
 
 def _refuse(error: Invalid, value: Any, called: StepFunction, place: str, mark: str, shape: str) -> Steps[NoReturn]:
-    """Record that a step gave what cannot be kept, and raise that: at a replay the program gets it again."""
+    """Record that the result of a step cannot be kept, and raise that. The program gets the same error at a replay."""
     noted = run_replay.unkept_notes(error, value, brief=called.brief)
     said = EffectError(run_replay.UNSTORABLE, text_of(error))
     yield Write(steps.done, (steps.document(place, called.name, mark, None, said, noted, shape=shape),), keep=True)
@@ -198,7 +205,9 @@ def _refuse(error: Invalid, value: Any, called: StepFunction, place: str, mark: 
 def _read_again(
     driving: Driving, called: StepFunction, args: tuple[Any, ...], kwargs: dict[str, Any], found: StepRecord
 ) -> Steps[Any]:  # fmt: skip
-    """Call a function of whose value only the digest is kept. Parked, whatever the program makes of it, if it differs."""
+    """Call a function again of whose result only the digest is kept. Raises Parked if the result differs; the run stops, even if
+    its program catches that.
+    """
     driving.activity.begin()
     try:
         came = yield from consult(called, args, kwargs, driving.hold.check_staying)

@@ -59,7 +59,7 @@ class RemoteClaim(NamedTuple):
     token: int
 
 
-class NextAction(enum.StrEnum):
+class Next(enum.StrEnum):
     """The next thing for the worker to do."""
 
     GIVEN = "given"  # it is over: go on with what is given
@@ -70,12 +70,13 @@ class NextAction(enum.StrEnum):
 
 
 class RequestResult(NamedTuple):
-    """How far a request came. value: the record at its place, if there is one. why: for a rest or an end.
+    """The result of a request. value: the record at its place, if there is one. why: the reason of a rest or an end.
 
-    sent: dispatches to note once this is committed. seq: the head before it, up to which `news` tells what stands where.
+    sent: dispatches to note once this is committed. seq: the head before the request. news: marks of the places that were taken
+    up to there, as far as the server did not know them.
     """
 
-    next: NextAction
+    next: Next
     value: Any
     seq: int
     news: dict[str, PlaceMark]
@@ -196,9 +197,9 @@ class RemoteSender:
 
 
 class HandedOver(Exception):
-    """The engine comes to a call that only the worker can make."""
+    """The engine has come to a call that only the worker can make."""
 
-    def __init__(self, what: NextAction) -> None:
+    def __init__(self, what: Next) -> None:
         super().__init__(what)
         self.what = what
 
@@ -230,9 +231,9 @@ class TransactionShell:
             case Pause():
                 return None
             case CallFunction(late=late):
-                raise HandedOver(NextAction.PROBE if late is None else NextAction.SEND)
+                raise HandedOver(Next.PROBE if late is None else Next.SEND)
             case CallIsolated():
-                raise HandedOver(NextAction.SEND)
+                raise HandedOver(Next.SEND)
         raise AssertionError(f"a remote run comes to {command!r}")
 
 
@@ -334,17 +335,17 @@ class RemoteRequest:
         """Run a verb as far as it comes here. look: the record at the place, if the verb does not give it."""
         awaited = self.driving.activity.awaited
         try:
-            return self.reached(NextAction.GIVEN, self.shell.run(made))
+            return self.reached(Next.GIVEN, self.shell.run(made))
         except HandedOver as handed:
             return self.reached(handed.what, look())
         except Suspended as paused:
-            reached = self.reached(NextAction.REST, look())
+            reached = self.reached(Next.REST, look())
             return reached._replace(why=paused.reason, wake_us=paused.wake_us, awaited=tuple(sorted(awaited)))
         except Ending as ending:
-            return self.reached(NextAction.END, look())._replace(why=ending.code)
+            return self.reached(Next.END, look())._replace(why=ending.code)
 
-    def reached(self, following: NextAction, value: Any) -> RequestResult:
-        """How far it came."""
+    def reached(self, following: Next, value: Any) -> RequestResult:
+        """The result of this request."""
         return RequestResult(
             next=following, value=value, seq=self.seq, news=self.marks, cancelling=self.lease.cancelling,
             sent=tuple(self.side.noted),

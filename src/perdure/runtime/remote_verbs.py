@@ -36,7 +36,7 @@ from perdure.runtime.placing import take
 from perdure.runtime.remote import (
     BACKOFF_SECONDS,
     KnownPlaces,
-    NextAction,
+    Next,
     RemoteAgent,
     RemoteClaim,
     RemoteRequest,
@@ -126,7 +126,7 @@ def begin_effect(
     """Carry an effect as far as it comes without its worker: to the call (its dispatch is durable by then), or to its end."""
     mine = request.dispatched_here
     if mine is not None and (mine.tool, mine.digest) == (tool.name, digest_of(tool.name, args)):
-        return request.reached(NextAction.SEND, mine)
+        return request.reached(Next.SEND, mine)
     key = outward.key_at(request.driving, request.branch.next_place(0), tool.name, digest_of(tool.name, args))
     made = outward.act(request.driving, request.branch, tool, args, approve, None, about)
     return request.reach(made, lambda: find(request.tx, request.stream, key))
@@ -146,7 +146,7 @@ def tell_outcome(request: RemoteRequest, seq: int, attempt: int, said: CallSaid)
     """Record what came of a call. It may leave the effect in doubt, or planned for another attempt: begin it again then."""
     found = own_effect(request, seq, attempt)
     if found.attempt != attempt or found.state in (EffectState.PLANNED, SAYS.get(said.outcome)):
-        return _pausing(request.reached(NextAction.GIVEN, found))  # this was said before, or it has moved on since
+        return _pausing(request.reached(Next.GIVEN, found))  # this was said before, or it has moved on since
     tool = remote_tool(found.tool, found.kind, found.rule)
     return _pausing(request.reach(request.driving.acting.record_outcome(tool, found, _came(said))))
 
@@ -192,12 +192,12 @@ def tell_probe(request: RemoteRequest, seq: int, attempt: int, verdict: Verdict,
     """Record what the other side said about an effect in doubt. asked_us: the store's time before it was asked."""
     found = own_effect(request, seq, attempt)
     if found.attempt != attempt or found.state is not EffectState.IN_DOUBT:
-        return request.reached(NextAction.GIVEN, found)
+        return request.reached(Next.GIVEN, found)
     asked_us = min(asked_us, store_now(request.tx))
     try:
         return request.reach(request.driving.acting.judge_probe(found, verdict, asked_us))
     except InDoubt as doubt:
-        reached = request.reached(NextAction.REST, effect(request.tx, request.stream, seq))
+        reached = request.reached(Next.REST, effect(request.tx, request.stream, seq))
         return reached._replace(why=outward.DOUBT, wake_us=doubt.facts.get("until"))
 
 
@@ -266,7 +266,7 @@ def cut(request: RemoteRequest, state: Any, number: int, about: tuple[str, ...])
     """Save a state to go on from. number: the cut that the worker is at; if it is one more by now, this was done before."""
     record = request.record
     if record.cuts == number + 1 and record.cut_seq > runs.row_of(request.tx, request.stream)["claimed_seq"]:
-        return request.reached(NextAction.GIVEN, record)
+        return request.reached(Next.GIVEN, record)
     if record.cuts != number:
         raise Conflict(f"the run is at cut {record.cuts}", path="cut", cut=record.cuts)
     reached = request.reach(checkpoint(request.driving, request.branch, state, now=True, about=about))
@@ -296,7 +296,7 @@ def _end(request: RemoteRequest, status: RunStatus, *said: Any) -> RunRecord:
         yield write(end_run, driving.core.epoch, status, *said)
 
     reached = request.reach(ending())
-    if reached.next is NextAction.REST:
+    if reached.next is Next.REST:
         run_replay.go_to_rest(
             request.tx, request.stream, _undisturbed(request), reached.why, reached.wake_us, _limit_us(request), ()
         )

@@ -1,4 +1,4 @@
-"""How a drive comes to its rest when its program did not return: the run ends, waits, is parked, or is given back.
+"""The end of a drive whose program did not return: the run ends, waits, is parked, or is given back.
 
 Generators over the `Driving` of a run, as in `placing`. Callers: `driver`, and `placing` for a program that does not end.
 """
@@ -27,16 +27,16 @@ log = logging.getLogger("perdure.run")
 
 
 def ends_by(driving: Driving, error: BaseException) -> Steps[bool]:
-    """Whether the run is over because its program raised this: it does not wait, is not parked, and goes on nowhere else."""
+    """Whether the run is over because its program raised this: it neither waits nor is parked, and goes on nowhere else."""
     if driving.hold.stopped is not None or found_in(error, (Suspended, Parked)) is not None:
         return False
     return isinstance(error, Exception) or (yield from _raised(driving, error))
 
 
 def _raised(driving: Driving, error: BaseException) -> Steps[bool]:
-    """Whether the agent raised this itself, though it is no Exception: what stops a process comes from elsewhere.
+    """Whether the agent itself raised this, which is no Exception, and not something that stops the process.
 
-    A worker's process is not the agent's to end; one that drives it in place may be.
+    An agent may end a process that drives it in place, and never the process of a worker.
     """
     if stops_process(error):
         return False
@@ -49,7 +49,7 @@ def _raised(driving: Driving, error: BaseException) -> Steps[bool]:
 
 
 def ended_by(driving: Driving, error: BaseException) -> Steps[Drive]:
-    """Record why the agent's function did not return. A program's own exception is its end, whatever its class."""
+    """Record why the agent's function did not return. An exception of the program itself ends the run, whatever its class."""
     hold = driving.hold
     if isinstance(hold.stopped, TROUBLES):  # the agent has not come to its end
         yield from _give_back(driving, hold.stopped)

@@ -1,4 +1,4 @@
-"""The course of a run, as far as it has no colour: its journal, its cuts, its rests, and what recorded things give.
+"""The replay of a run: its journal since the last cut, its cuts and rests, and the results of recorded steps and effects.
 
 Callers: the engine of runs. Keeps P8, P13.
 """
@@ -39,9 +39,7 @@ BEGIN_FROM_STATE = (
 
 
 class Drive(NamedTuple):
-    """The result of one drive of a run: how it stands now, and why, as a short code. status None: it is somebody else's by
-    now.
-    """
+    """The result of one drive of a run: its status, and why, as a short code. status None: another driver has the run now."""
 
     status: RunStatus | None = None
     why: str = ""
@@ -52,7 +50,7 @@ class Drive(NamedTuple):
 
 
 class Replay:
-    """Where a run stands: its journal since the last cut, what it left there, and what was done since."""
+    """Where a run stands: its journal since the last cut, the state that it saved there, and counts of what it did since."""
 
     __slots__ = (
         "_restored", "_trunk", "cut", "cut_at_us", "cut_seq", "effects", "journal", "patches", "read_late", "steps", "unread",
@@ -69,12 +67,12 @@ class Replay:
         self._trunk = trunk
 
     def load(self, journal: Journal, restored: Any, cut_at_us: int) -> None:
-        """The work of the run since its last cut, the state that it left there, and when."""
+        """Take in the work of the run since its last cut, the state that it saved there, and the time of the cut."""
         self.journal, self._restored, self.cut_at_us = journal, restored, cut_at_us
 
     @property
     def restored(self) -> Any:
-        """The state of the last checkpoint, for the program: it knows now what it need not do again."""
+        """The state of the last checkpoint, for the program. From now on the program counts as having read it."""
         self.unread = False
         return self._restored
 
@@ -99,9 +97,7 @@ class Replay:
 
 
 def journal_of(reads: Reads, stream: Stream, after: int) -> Journal:
-    """The entries of a run after an event. Parked when a newer Perdure did some of it: this one cannot read it, and nothing
-    failed.
-    """
+    """The journal of a run after an event. Raises Parked when a newer Perdure recorded some of it, which this one cannot read."""
     try:
         done = ledger.all_effects(reads, stream, after=after)
         awaited = waits.waits(reads, stream, after)
@@ -134,7 +130,7 @@ def cut(
 
 
 def left_open(reads: Reads, stream: Stream, since: int) -> str:
-    """The obstacle to cutting a run, for people; empty if there is none. When a child ends is chance: so is this."""
+    """The obstacle to cutting a run, for people; empty if there is none. Another drive may differ: a child ends at any time."""
     if ledger.effects(reads, stream, after=since, open_only=True, limit=1):
         return "effects that are not settled"
     kept = (WaitKind.CHILD, WaitKind.APPROVAL)
@@ -142,14 +138,14 @@ def left_open(reads: Reads, stream: Stream, since: int) -> str:
 
 
 def patience_us(wait: Duration | bool | None) -> float:
-    """How long a sleep may be that whoever drives a run waits for in place. True: any; False: none; None: a minute."""
+    """The longest sleep, in microseconds, that a drive waits for in place. True: any; False: none; None: a minute."""
     if isinstance(wait, bool):
         return inf if wait else 0
     return PATIENCE_US if wait is None else duration_us(wait, "wait")
 
 
 def last_cut_us(reads: Reads, stream: Stream) -> int:
-    """When the state that a run goes on from was saved."""
+    """The time, in microseconds, at which the last checkpoint of a run was saved; 0 if there is none."""
     return max(
         (instant_us(each.at, 0) for each in checkpoints.listing(reads, stream, name="default", limit=1)), default=0
     )
@@ -164,7 +160,9 @@ def go_to_rest(
     limit_us: int | None,
     awaited: Collection[int],
 ) -> None:
-    """Let a run wait until something comes or the first of these times is reached. awaited: waits that its program was at."""
+    """Let a run wait until something comes, or the first of these times is reached. awaited: waits that its program was at, by
+    number.
+    """
     if lease.disturbed:  # an answer, a signal or a settlement came since it was taken: somebody must look at it
         runs.release(tx, stream)
         return
@@ -202,7 +200,7 @@ def failed_step(place: str, name: str, said: EffectError) -> Failed:
 
 
 def child_result(child: str, said: Any, place: str | None) -> Any:
-    """The news of a run about the end of its child: its result, or Failed with what the child failed by.
+    """The result of a child for the run that started it. Raises Failed with the error by which the child failed.
 
     place: where it was started, which is what `retry` does anew.
     """
@@ -268,14 +266,16 @@ def goes_on_interrupted(place: str) -> Refused:
 
 
 def effect_result(record: EffectRecord) -> Any:
-    """The result of an effect for its program. One that was undone later did happen: on replay the program goes the same way."""
+    """The result of an effect for its program. Raises Failed for one that did not happen. One that was undone later did happen:
+    at a replay the program goes the same way.
+    """
     if record.state in (EffectState.UNDOING, EffectState.UNDONE) and record.error is None:
         return record.result
     return outcome_of(record)
 
 
 def may_have_happened(record: EffectRecord) -> bool:
-    """Whether there is something to undo: also after an idempotent tool was given up, of which nobody knows."""
+    """Whether an effect may have to be undone. One of an idempotent tool that was given up may have happened all the same."""
     if record.state is EffectState.FAILED:
         said_no = record.error is not None and record.error.code == "Declined"  # by a person, who is believed
         return record.kind is ToolKind.IDEMPOTENT and record.doubtful and not said_no
@@ -285,7 +285,7 @@ def may_have_happened(record: EffectRecord) -> bool:
 def done_in(
     effects: list[EffectRecord], spans: list[BranchSpan], begun: set[int], reached: set[int]
 ) -> list[EffectRecord]:
-    """The effects in spans, newest first; before it, what an earlier drive undid, as it did.
+    """The effects in spans, newest first; before them those that an earlier drive undid, in its order.
 
     By place: a task that was stopped may not have come as far in this drive as in the one before. begun: effects by number
     that are undone in any case. reached: those that the program came to in this drive.
@@ -302,14 +302,14 @@ def done_in(
 
 
 def undo_args(tool: Tool, record: EffectRecord) -> dict[str, Any]:
-    """The arguments of the undo of an effect: of its arguments and its result, what it has parameters for."""
+    """The arguments of the undo of an effect: those of its arguments, and its result, that the undo has parameters for."""
     known = tool.signature.parameters
     given = dict(record.args) | {"result": record.result}
     return {name: value for name, value in given.items() if name in known}
 
 
 def run_result(record: RunRecord, cause: BaseException | None = None) -> Any:
-    """The result of a run that is over. Raises Failed, Cancelled or Parked if that is how it stands; Failed from its cause."""
+    """The result of a completed run. Raises Failed (from its cause), Cancelled or Parked if it ended that way."""
     if record.status is RunStatus.COMPLETED:
         return record.result
     code, said = (

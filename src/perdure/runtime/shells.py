@@ -65,10 +65,10 @@ def acting_in(caller: Caller | AsyncCaller, stream: Stream) -> Acting:
 
 
 class Shell:
-    """Runs the engine from sync code, on a session.
+    """Runs the engine of a session from sync code.
 
-    locked: whether writes are fenced by the locks that the running code is inside of. staying: raises when the process is about
-    to end, so that nobody waits any longer.
+    locked: whether writes are fenced by the locks that the running code holds. staying: raises when the process is about to end,
+    so that waits end, too.
     """
 
     __slots__ = ("_locked", "_pin", "_staying", "_stream", "caller")
@@ -172,7 +172,9 @@ class Shell:
 
 
 class RunShell(Shell):
-    """Runs the engine of one driven run: what it writes is fenced by the lease. program: makes what the agent's function gets."""
+    """Runs the engine of one driven run from sync code: its writes are fenced by the lease. program: the class of the agent's
+    run.
+    """
 
     __slots__ = ("_driving", "_hold", "_program")
 
@@ -237,7 +239,7 @@ class RunShell(Shell):
 
 
 class AsyncShell:
-    """Runs the engine from async code, on a session; see `Shell`."""
+    """Runs the engine of a session from async code; see `Shell`."""
 
     __slots__ = ("_locked", "_pin", "_staying", "_stream", "caller")
 
@@ -344,7 +346,7 @@ class AsyncShell:
 
 
 class AsyncRunShell(AsyncShell):
-    """Runs the engine of one driven run whose program has tasks: see `RunShell`."""
+    """Runs the engine of one driven run from async code, whose program may have tasks; see `RunShell`."""
 
     __slots__ = ("_driving", "_hold", "_program")
 
@@ -445,7 +447,7 @@ def lost(stream: Stream) -> Stale:
 def drive(caller: Caller, agent: Agent, lease: Lease, run_for: RunMaker, record: RunRecord | None = None) -> Drive:
     """Drive a claimed run from sync code. An async agent gets an event loop of its own.
 
-    record: how it stood right before, if that is known.
+    record: the run as it was right before the claim, if that is known.
     """
     if agent.is_async:
         there = AsyncCaller(caller.core, caller.actor, caller.tenant, caller.heartbeat)

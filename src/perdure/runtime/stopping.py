@@ -1,4 +1,4 @@
-"""How a run stops without being over: nothing of the agent's own may catch it, so it is no Exception.
+"""Stopping a run that is not over. An agent must not catch what stops it, so that is no Exception.
 
 Raised by whatever waits inside an agent; caught by the driving of the run, which records what is waited for.
 """
@@ -53,7 +53,7 @@ def is_end(error: BaseException | None) -> bool:
 
 
 def blamed_in(error: BaseException, run: str) -> int | str | None:
-    """By whose failure a program ended: an effect of this very run by its number, or a step by its place."""
+    """The failure by which a program ended: an effect of this run by its number, or a step by its place; None if neither."""
     for each in origins(error):
         facts = each.facts if isinstance(each, Error) else {}
         named, place = facts.get("effect"), facts.get("step")

@@ -1,4 +1,4 @@
-"""Undoing: what a saga did is undone, newest first, and what was interrupted is settled before its run ends. Keeps P4.
+"""Undoing: the effects of a failed saga are undone, newest first, and interrupted ones are settled before their run ends (P4).
 
 Generators over the `Driving` of a run, as in `placing`. Each undo is an effect of its own. Callers: `Run`, `cutting`, `driver`.
 """
@@ -24,7 +24,7 @@ UNDER_WAY = (EffectState.DISPATCHED, EffectState.IN_DOUBT)
 
 
 def stop_branches(driving: Driving, since: BranchPoint = BranchPoint()) -> Steps[None]:  # noqa: B008 - a tuple
-    """Stop the branches that left since a mark: what they were doing is in the ledger."""
+    """Stop the branches that began since a mark. The ledger has all that they were doing."""
     driving.activity.pruning += 1
     try:
         yield StopBranches(driving.trunk.tasks_since(since))
@@ -33,7 +33,7 @@ def stop_branches(driving: Driving, since: BranchPoint = BranchPoint()) -> Steps
 
 
 def leave_saga(driving: Driving, branch: Branch, mark: BranchPoint, error: BaseException | None) -> Steps[None]:
-    """A saga of a branch is left: what it did is undone, unless it came to its end."""
+    """Leave a saga. Its effects are undone if it did not come to its end: now, or before the run ends if it was stopped."""
     driving.sagas.open -= 1
     if error is None or driving.hold.stopped is not None:  # the run has not come to its end here
         return
@@ -44,7 +44,9 @@ def leave_saga(driving: Driving, branch: Branch, mark: BranchPoint, error: BaseE
 
 
 def undo_since(driving: Driving, branch: Branch, mark: BranchPoint, why: BaseException | None) -> Steps[list[str]]:
-    """Undo what a branch did since a mark, and those that left it, newest first. Gives what was undone. why: what for."""
+    """Undo the effects of a branch since a mark, and of the branches that left it, newest first. Gives the ids of those that were
+    undone. why: the error that they are undone for.
+    """
     span = BranchSpan(mark, branch.mark(driving.replay.cut))
     driving.hold.shielded += 1
     try:
@@ -73,9 +75,10 @@ def undo_left(driving: Driving, why: BaseException | None = None) -> Steps[None]
 
 
 def settle_open(driving: Driving, *, completes: bool) -> Steps[None]:
-    """Settle what was interrupted and sent, by its tool's rule: the run is about to end, and nobody would look at it again.
+    """Settle interrupted effects that were sent, by the rules of their tools, before the run ends: nobody would look at them
+    again.
 
-    The run waits if only a person, or a later time, can settle it. A planned effect is withdrawn if the run completes.
+    The run waits if only a person, or a later time, can settle one. Planned effects are withdrawn if the run completes.
     """
     if not (driving.activity.interrupted or driving.replay.journal.unsettled):
         return
@@ -116,7 +119,7 @@ def _undo_in(
 
 
 def _settle_left(driving: Driving, branch: Branch, spans: list[BranchSpan]) -> Steps[None]:
-    """Interrupted effects in spans are settled before anything is undone: a sent call may have happened."""
+    """Settle interrupted effects in spans before anything is undone: a sent call may have happened."""
     for record in (yield from _effects(driving, open_only=True)):
         place = record.place if record.undoes is None else None
         mine = place is not None and any(span.holds(place) for span in spans)
@@ -129,7 +132,7 @@ def _settle_left(driving: Driving, branch: Branch, spans: list[BranchSpan]) -> S
 
 
 def _undo(driving: Driving, branch: Branch, record: EffectRecord) -> Steps[None]:
-    """Undo one effect. A call that arrives after its undo would stay for ever: the run waits while it may still be under way."""
+    """Undo one effect. The run waits while its call may be under way: one that arrives after its undo would stay."""
     tool = _tool_of(driving, record)
     if tool is None or tool.undo is None:
         why = f"its undo, {record.rule.undo}, is not known here"

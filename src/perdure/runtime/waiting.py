@@ -34,7 +34,7 @@ def await_one(
 
 
 def until_over(driving: Driving, branch: Branch, found: WaitRecord) -> Steps[WaitRecord]:
-    """A wait that is over: met, or expired by now. The run is suspended while it is not."""
+    """Give a wait when it is over: met, or expired. The run is suspended until then. Raises Failed for one that was withdrawn."""
     if found.state is not WaitState.OPEN and branch is not driving.trunk and driving.agent.is_async:
         yield from _in_order(driving, branch, found)
     if found.state is WaitState.OPEN and (yield Read(waits.is_over, (found,))):
@@ -50,9 +50,9 @@ def until_over(driving: Driving, branch: Branch, found: WaitRecord) -> Steps[Wai
 
 
 def _in_order(driving: Driving, branch: Branch, found: WaitRecord) -> Steps[None]:
-    """A message for a branch that came after the run had passed it is told when the run has come as far again.
+    """Hold an answer back that came after the run had gone past this branch, until the replay has come as far again.
 
-    By then the program has stopped what lost a race, as it did before.
+    By then the program has stopped the branches that lost a race, as it did before.
     """
     journal = driving.replay.journal
     if journal.went_on_before(found, branch):
@@ -61,7 +61,7 @@ def _in_order(driving: Driving, branch: Branch, found: WaitRecord) -> Steps[None
 
 
 def suspend(driving: Driving, reason: str, wake_us: int | None = None) -> Steps[None]:
-    """Wait until nothing else of this run goes on, then stop it: it is driven anew when what it waits for has come."""
+    """Stop the run once nothing else of it goes on. It is driven anew when what it waits for has come. Raises Suspended."""
     if driving.agent.is_async:
         yield from driving.idle()
     raise driving.hold.stop(Suspended(reason, wake_us))
@@ -93,7 +93,7 @@ def await_signal(driving: Driving, branch: Branch, name: str, timeout: Duration 
 def _take_signal(driving: Driving, seq: int, name: str, *, alone: bool) -> Steps[WaitRecord | None]:
     """Let an open wait take the oldest signal of its name; None if there is none.
 
-    One wait after the other: a branch that is stopped because another one got its signal (it lost a race) takes none with it.
+    Branches take signals one after the other: one that lost a race, and is stopped, takes none with it.
     """
     if alone:
         return (yield write(waits.take_signal, seq, name))

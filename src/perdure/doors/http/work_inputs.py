@@ -12,7 +12,7 @@ from perdure.doors.http.inputs import Names, Span, Text
 from perdure.doors.http.queries import WAIT_MAX_SECONDS, Name, Seq
 from perdure.model.records.effects import EffectError
 from perdure.model.records.runs import StepRecord
-from perdure.runtime.remote import NextAction
+from perdure.runtime.remote import Next
 
 HELD_MAX = 1_000
 Holder = Annotated[
@@ -276,7 +276,7 @@ class ReachedAnswer(msgspec.Struct, frozen=True, kw_only=True):
     why, awaited, wake_at: for a rest. now: the store's time in microseconds.
     """
 
-    next: NextAction
+    next: Next
     cancelling: bool
     why: str = ""
     awaited: list[int] = []
@@ -291,6 +291,6 @@ class ReachedAnswer(msgspec.Struct, frozen=True, kw_only=True):
 class CutAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """The cut that places begin with from here on. next: `end` if the run is to end, and nothing was saved."""
 
-    next: NextAction
+    next: Next
     cut: int
     cancelling: bool

@@ -273,7 +273,7 @@ async def _reach(call: HttpCall, body: Any, verb: Any, *args: Any, place: str = 
 
 async def _answer(call: HttpCall, body: Any, verb: Any, *args: Any) -> ReachedAnswer:
     reached = await _reach(call, body, verb, *args)
-    now_us = await call.caller.read(store_now) if reached.next is remote.NextAction.PROBE else 0
+    now_us = await call.caller.read(store_now) if reached.next is remote.Next.PROBE else 0
     return ReachedAnswer(
         next=reached.next, cancelling=reached.cancelling, why=reached.why, awaited=list(reached.awaited),
         wake_at=reached.wake_us, pause_seconds=reached.pause_seconds, now=now_us, **_shown(reached.value),

@@ -246,7 +246,7 @@ def test_a_restore_into_a_folder_that_is_not_there(file_scene: Scene) -> None:
 
 def test_two_backups_into_one_file_do_not_meet(file_scene: Scene) -> None:
     with atomic_files.unfinished(file_scene.backup):
-        with pytest.raises(Conflict, match="somebody else"):
+        with pytest.raises(Conflict, match="another process"):
             file_scene.back_up()
     assert not file_scene.backup.exists()
     file_scene.back_up()

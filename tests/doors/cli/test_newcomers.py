@@ -12,7 +12,7 @@ WRONG = [
     (("query", "select * from nope"), 2, "read the views (docs/sql.md)"),
     (("query", "delete from v_runs"), 2, "read the views (docs/sql.md)"),
     (("start", "os:nothing"), 3, "it declares no agent: @perdure.agent makes a function one"),
-    (("show", "nope"), 3, "perdure sessions and perdure runs list them"),
+    (("show", "nope"), 3, "`perdure sessions` and `perdure runs` list them"),
     (("cancel", "nope"), 3, "`perdure runs` lists them"),
     (("runs", "--since", "yesterday"), 2, "or an age such as '7d'"),
 ]

@@ -48,7 +48,7 @@ _HINTS = {
 }
 
 
-# What a server, or nobody, says to a new connection: whether it may be tried again, and the next step.
+# Failures of a new connection, by their text: whether it may be tried again, and the next step.
 _DIALLED: tuple[tuple[str, FaultKind, str], ...] = (
     ("failed to resolve host|could not translate host name", FaultKind.LOST,
      "no such host: correct its name (tried {where})"),

@@ -525,6 +525,13 @@ def test_a_connection_that_fails_names_the_next_step(said, kind, way_out) -> Non
     assert "Is the server running" not in str(error)
 
 
+@pytest.mark.parametrize("misread", ["host=ada port=sesame", "host=ada port=4711 dbname=sesame@db/agents"])
+def test_a_password_that_was_read_as_a_port_is_not_shown(misread) -> None:
+    said = "failed to resolve host 'ada': [Errno -2] Name or service not known"
+    hint = dial_fault(psycopg.OperationalError(said), misread).hint
+    assert hint == "no such host: correct its name (tried ada)"
+
+
 def test_an_address_that_nobody_has_is_named(tmp_path) -> None:
     """The whole way, with a real libpq: where it was tried, the cause and the next step, for a host, a port and a socket."""
     for place, says in (

@@ -48,7 +48,7 @@ _HINTS = {
 }
 
 
-# The words for a connection that could not be made: whether it may be tried again, and the next step.
+# Failures of a new connection, by their text: whether it may be tried again, and the next step.
 _DIALLED: tuple[tuple[str, FaultKind, str], ...] = (
     ("failed to resolve host|could not translate host name", FaultKind.LOST,
      "no such host: correct its name (tried {where})"),
@@ -81,14 +81,20 @@ def dial_fault(error: psycopg.Error, conninfo: str) -> Fault:
 
 
 def _tried(conninfo: str) -> dict[str, str]:
-    """The address and names of a connection that failed, as libpq takes them."""
+    """The address and names of a connection that failed, as libpq takes them. A URL that lacks its host or an escape has part of
+    the password in other places: a port that may be such is not shown.
+    """
     given = conninfo_to_dict(conninfo)
     host = str(given.get("host") or given.get("hostaddr") or os.environ.get("PGHOST") or "the local socket")
     port = str(given.get("port") or os.environ.get("PGPORT") or 5432)
     user = str(given.get("user") or os.environ.get("PGUSER") or "NAME")
-    if port.strip("0123456789,"):  # a malformed URL: this may be its password
-        port = "unknown"
-    return {"where": f"{host}, port {port}", "user": user, "dbname": str(given.get("dbname") or user)}
+    # A malformed URL may have its password where the port belongs.
+    is_port = port.replace(",", "").isdecimal() and "@" not in str(given.get("dbname"))
+    return {
+        "where": f"{host}, port {port}" if is_port else host,
+        "user": user,
+        "dbname": str(given.get("dbname") or user),
+    }
 
 
 def fault_of(error: psycopg.Error) -> Fault:

@@ -20,7 +20,7 @@ from mcp_types import CallToolResult, InputRequiredResult, ToolAnnotations
 from pydantic import ValidationError
 
 from perdure import __version__
-from perdure.doors.mcp import arguments, asking, effects, tools
+from perdure.doors.mcp import asking, effects, refusals, tools
 from perdure.doors.mcp.door import Door, told
 from perdure.doors.mcp.pages import add_pages
 
@@ -75,21 +75,21 @@ class PerdureServer(MCPServer[Door]):
     """The SDK's server, whose refusals are texts that a model can act upon."""
 
     async def call_tool(
-        self, name: str, given: dict[str, Any], context: Context[Door, Any] | None = None
+        self, name: str, arguments: dict[str, Any], context: Context[Door, Any] | None = None
     ) -> CallToolResult | InputRequiredResult:
         """Call a tool. ToolError: what was wrong, where, and what to do next."""
         if name not in TOOLS:
             raise ToolError(f"NotFound: tool: there is no {name[:100]!r}\nNext: Call one of: {', '.join(TOOLS)}.")
-        if unknown := arguments.of_unknown(given, TAKEN[name]):
+        if unknown := refusals.of_unknown(arguments, TAKEN[name]):
             raise ToolError(unknown)
         try:
-            return await super().call_tool(name, given, context)
+            return await super().call_tool(name, arguments, context)
         except UnexpectedToolError as error:
             raise UnexpectedToolError(OUR_FAULT) from error.__cause__
         except ToolError as error:
             cause = error.__cause__
             raise ToolError(
-                arguments.of_wrong(cause) if isinstance(cause, ValidationError) else str(cause or error)
+                refusals.of_wrong(cause) if isinstance(cause, ValidationError) else str(cause or error)
             ) from cause
 
 

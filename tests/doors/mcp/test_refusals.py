@@ -14,7 +14,7 @@ from mcp import Client
 
 from doors.mcp.calls import BEFORE, READS, WRITES
 from doors.mcp.test_server import ERAS, refused, said, talk
-from perdure.doors.mcp import arguments, tools
+from perdure.doors.mcp import refusals, tools
 from perdure.doors.mcp.server import TOOLS, PerdureServer
 
 LEAKS = ("http://", "https://", "Traceback", "Error executing tool", "pydantic", "NoneType", 'File "')
@@ -165,7 +165,7 @@ def test_our_own_fault_shows_nothing_of_it_and_says_what_to_do(
 def test_many_faults_are_told_by_the_first_of_them(tmp_path: Path) -> None:
     async def work(client: Client) -> None:
         text = await refused(client, "recall", query="x", kinds=["facts"] * 1_000)
-        assert text.count("Invalid: kinds.") == arguments.SHOWN_MAX
-        assert f"and {1_000 - arguments.SHOWN_MAX} more" in text
+        assert text.count("Invalid: kinds.") == refusals.SHOWN_MAX
+        assert f"and {1_000 - refusals.SHOWN_MAX} more" in text
 
     talk(tmp_path, work)

@@ -158,9 +158,8 @@ class Core:
             self.liveness.is_dead,
             self.continuity,
         )
-        self.in_flight = (
-            InFlight()
-        )  # effects that it sends: (stream, number, attempt); runs that it drives: (stream, 0)
+        # Effects that it sends: (stream, number, attempt); runs that it drives: (stream, 0).
+        self.in_flight = InFlight()
         self.slots = Slots()  # of tools that may be called so many times at once
         self.guards: tuple[Callable[..., Any], ...] = ()  # asked about every effect before it is sent
         self.embed: Any = None  # makes vectors of texts (`planes.memory.embedder`); None: the extra's, False: nothing

@@ -190,8 +190,7 @@ class Sending:
         """Follow an arrow to `dispatched`. The tool's slot is taken first, and `_send` gives it back: a caller that waits for a
         slot has dispatched nothing. which: the effect, by its key or its number.
         """
-        if tool.limit is not None:
-            yield from self._take_slot(tool, tool.limit)
+        yield from self._take_slot(tool)
         self._here.liveness.begin()
         self.announce(which)
         try:
@@ -290,10 +289,12 @@ class Sending:
 
     # -- slots -----------------------------------------------------------------------------------------------------------------
 
-    def _take_slot(self, tool: Tool, limit: int) -> Steps[None]:
-        """Wait until the tool, which has a limit, may be called once more."""
+    def _take_slot(self, tool: Tool) -> Steps[None]:
+        """Wait until the tool may be called once more, if it has a limit."""
+        if tool.limit is None:
+            return
         slots = self._here.slots
-        future = slots.take(tool.name, limit)
+        future = slots.take(tool.name, tool.limit)
         try:
             yield Await(future)
         except BaseException:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from functools import cache
 from pathlib import Path
@@ -20,7 +21,7 @@ from perdure.stores.files.line import FoundLine, Line, Piece, WrittenStore, chec
 from stores.files import rebuilt
 
 SECONDS = 60.0  # of this thread's own: what is looked for here takes hours
-LINES = 10_000
+LINES = 20_000 if "PERDURE_ROUNDS" in os.environ else 10_000
 UID = "ab" * 16
 
 

@@ -168,7 +168,7 @@ def test_what_a_put_leaves_as_it_is_outlasts_its_commit_in_any_collection(place:
     least_us = collect.least_grace_us(Blobs(place, "o"))
     assert least_us == 1800 * SECOND_US + collect.LEAST_GRACE_US
     assert least_us < duration_us(signature(Store.collect).parameters["grace"].default)
-    with pytest.raises(Invalid, match="until it commits"):
+    with pytest.raises(Invalid, match="still being written"):
         collect.cutoff_us("30m", Blobs(place, "o"))
 
 

@@ -65,7 +65,7 @@ class Desk:
 
     def __init__(self, ready=(), suspects=()):
         self.core = self.liveness = self.heartbeat = self.engine = self
-        self.holder, self.folder = ME, None
+        self.holder, self.folder, self.actor = ME, None, "me"
         self.ready = list(ready)
         self.suspects = list(suspects)
         self.done: list[str] = []

@@ -10,7 +10,6 @@ imported here. Callers: the adapters. Keeps P2, P3, P4.
 from __future__ import annotations
 
 import asyncio
-import copy
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
@@ -64,11 +63,7 @@ def made_for(call: Call, declared: Tool | ToolKind, invoke: Callable[[], Any]) -
     run = _async_run(invoke) if inspect.iscoroutinefunction(invoke) else _run(invoke)
     if not isinstance(declared, Tool):
         return tool(run, name=call.tool, kind=declared, known=False)
-    made: Any = copy.copy(declared)
-    made.fn, made.name, made.signature = run, call.tool, inspect.signature(run)
-    made.is_async, made.takes, made.isolate = inspect.iscoroutinefunction(run), frozenset({"key"}), False
-    made.probe = None if declared.probe is None else _spread(declared)
-    return made
+    return declared.for_function(run, call.tool, None if declared.probe is None else _spread(declared))
 
 
 def _async_run(invoke: Callable[[], Awaitable[Any]]) -> Callable[..., Any]:

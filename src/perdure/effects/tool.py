@@ -88,6 +88,17 @@ class Tool(Generic[P_of, R_co]):
     def __repr__(self) -> str:
         return f"<tool {self.name} ({self.kind})>"
 
+    def for_function(self, fn: Callable[..., Any], name: str, probe: Probe | None) -> Tool:
+        """Return a tool with this declaration that calls another function, in this process: an adapter's, which lets its
+        framework call the tool.
+        """
+        made = Tool(
+            fn, name, self.kind, self.rule, probe=probe, undo=self.undo, fails=self.fails, guards=self.guards,
+            limit=self.limit, isolate=False, backoff=self.backoff, keep=self.keep,
+        )  # fmt: skip
+        made.declared = self.declared
+        return made
+
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments by name, without defaults. Raises Invalid for an argument that does not fit the function."""
         if not kwargs and self._plain is not None and len(args) == len(self._plain):

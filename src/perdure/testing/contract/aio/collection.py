@@ -225,7 +225,7 @@ class AsyncCollectionContract:
                 await session.checkpoint({"n": n})
             for ask in (store.collect, partial(store.retain, Retention(checkpoints=1))):
                 for dry_run in (True, False):
-                    with pytest.raises(Invalid, match="until it commits") as caught:
+                    with pytest.raises(Invalid, match="still being written") as caught:
                         await ask(grace="59s", dry_run=dry_run)
                     assert (caught.value.path, caught.value.hint) == ("grace", "60s or more")
                     with pytest.raises(Invalid):

@@ -65,7 +65,7 @@ class Desk:
 
     def __init__(self, ready=(), suspects=()):
         self.core = self.liveness = self.heartbeat = self.engine = self
-        self.holder, self.folder, self.actor = ME, None, "me"
+        self.holder, self.folder, self.actor, self.tenant = ME, None, "me", 1
         self.ready = list(ready)
         self.suspects = list(suspects)
         self.done: list[str] = []

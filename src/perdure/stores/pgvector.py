@@ -36,10 +36,12 @@ _COUNTED = Statement(
     "SELECT count(*) FROM (SELECT 1 FROM vectors v WHERE v.tenant = :tenant AND v.embedding = :embedding "
     "AND v.in_stream = ANY (:streams) LIMIT :limit) AS counted",
 )  # fmt: skip
-# A plan that is kept does not know how large the scope is: it reads all vectors to count two thousand.
+# A plan that is kept does not know how large the scope is: it reads all vectors to count two thousand. So does one that takes
+# twenty thousand for many.
 _SET = Statement(
     "nearest_set", "For this transaction: plan for these very values, and look on until enough fit the filters.",
-    "SELECT set_config('plan_cache_mode', 'force_custom_plan', true), set_config('hnsw.ef_search', :ef, true), "
+    "SELECT set_config('plan_cache_mode', 'force_custom_plan', true), set_config('enable_seqscan', 'off', true), "
+    "set_config('hnsw.ef_search', :ef, true), "
     "set_config('hnsw.iterative_scan', 'relaxed_order', true), set_config('hnsw.max_scan_tuples', '60000', true)",
 )  # fmt: skip
 _NEAREST = """

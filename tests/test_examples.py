@@ -69,7 +69,7 @@ class Place:
         return self.run("-m", "perdure", *words)
 
     def run(self, *words: str) -> tuple[int, str]:
-        """Start an example; how it ended, and what it said. Whoever kills at some request kills it."""
+        """Start an example. Gives how it ended, and its output. A test that kills it at some request does so itself."""
         with (
             tempfile.TemporaryFile("w+") as said,
             tempfile.TemporaryFile("w+") as complained,

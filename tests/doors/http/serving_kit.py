@@ -48,7 +48,7 @@ def client(url: str, *, role: str = "admin", tenant: str = "default") -> Iterato
 
 
 class Answer(NamedTuple):
-    """What an application answered."""
+    """The answer of an application."""
 
     status_code: int
     text: str

@@ -272,7 +272,7 @@ def own_tests(name: str) -> int:
         ended = subprocess.run(
             command, cwd=home, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
         )
-        print(*(line for line in ended.stdout.splitlines() if line.startswith("swept ")), sep="\n")
+        print(*(line for line in ended.stdout.splitlines() if line.startswith(("swept ", "control "))), sep="\n")
         print(f"{name:16} our own: {(ended.stdout.strip().splitlines() or ['?'])[-1]}", flush=True)
         if ended.returncode:
             failed += 1

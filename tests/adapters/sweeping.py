@@ -65,21 +65,27 @@ class Sweeps(NamedTuple):
     python: Path | None
 
     def run(self, mode: str, folder: Path, most: int = 8) -> dict[str, Any]:
-        """Kill at so many points of a mode, or with PERDURE_ROUNDS at all of them, and print what came of it."""
-        assert self.python is not None
-        found = sweep(self.python, self.program, mode, folder, most)
-        tell(f"{self.name} {mode}", found)
+        """Kill at so many points of a control, or with PERDURE_ROUNDS at all of them, and print what came of it."""
+        found = self._sweep(mode, folder, most)
+        tell("control", self.name, mode, counted(found))
         return found
 
     def check(self, mode: str, folder: Path, *, pays_once: bool = True) -> None:
         """Each card is charged once, and no recorded answer is paid for again. A busy machine may pass fewer points."""
-        found = self.run(mode, folder)
+        found = self._sweep(mode, folder, 8)
+        tell("swept", self.name, mode, counted(found))
         assert sum(bool(case["killed"]) for case in found["cases"]) * 2 > len(found["cases"])
         assert wrong(found, pays_once=pays_once) == []
 
+    def _sweep(self, mode: str, folder: Path, most: int) -> dict[str, Any]:
+        assert self.python is not None
+        return sweep(self.python, self.program, mode, folder, most)
 
-def python_of(name: str) -> Path | None:
-    """The Python of a framework's environment; None if it was not made."""
+
+def python_of(name: str, module: str) -> Path | None:
+    """The Python that has a framework: this one, or that of the framework's environment; None if it was not made."""
+    if importlib.util.find_spec(module) is not None:
+        return Path(sys.executable)
     spec = importlib.util.spec_from_file_location("adapters_tool", ROOT / "tools" / "adapters.py")
     assert spec is not None
     assert spec.loader is not None
@@ -97,16 +103,19 @@ def sweep(python: Path, program: Path, mode: str, folder: Path, most: int = 8) -
     return json.loads(ran.stdout)
 
 
-def tell(name: str, found: dict[str, Any]) -> None:
-    """Print a row of the table: `tools/adapters.py` shows it. paid again: answers that a commit had kept, and asked for again."""
+def tell(what: str, name: str, mode: str, numbers: dict[str, int]) -> None:
+    """Print a row of the table that `tools/kill_sweeps.py` shows. what: swept, or control, where something must happen twice."""
+    sys.stdout.write(f"\n{what} {name} {mode}: {json.dumps(numbers)}\n")
+
+
+def counted(found: dict[str, Any]) -> dict[str, int]:
+    """What came of the cases. paid again: answers that a commit had kept, and asked for again; stranded: without an end."""
     cases = found["cases"]
-    numbers = {
-        "points": found["points"], "tried": len(cases), "killed": sum(bool(case["killed"]) for case in cases),
-        "twice": twice(found), "lost": sum(not set(ONCE) <= set(case["charged"]) for case in cases),
-        "unended": sum(bool(case["end"]) for case in cases), "paid again": sum(map(is_paid_again, cases)),
-        "unrecorded": sum(case["unrecorded"] for case in cases),
+    return {
+        "points": len(cases), "killed": sum(bool(case["killed"]) for case in cases), "twice": twice(found),
+        "lost": sum(not set(ONCE) <= set(case["charged"]) for case in cases), "paid again": sum(map(is_paid_again, cases)),
+        "stranded": sum(bool(case["end"]) for case in cases), "unrecorded": sum(case["unrecorded"] for case in cases),
     }  # fmt: skip
-    sys.stdout.write(f"\nswept {name}: {json.dumps(numbers)}\n")
 
 
 def is_paid_again(case: dict[str, Any]) -> bool:

@@ -21,7 +21,7 @@ import perdure
 from adapters.agent_framework.shop import Scripted, buys
 from adapters.charging import bank, kinds_of, said_of
 from adapters.lives import Life
-from adapters.sweeping import report
+from adapters.sweeping import report, slowed
 from perdure.adapters.agent_framework import PerdureHistoryProvider, middleware
 from perdure.model.records.conversation import Call
 
@@ -109,6 +109,8 @@ MODES = {
     "unsafe": with_perdure("sqlite", unsafe=True),
     "unsafe-again": with_perdure("sqlite", unsafe=True, again=True),
     "files": with_perdure("files"),
+    "slow": slowed(with_perdure("sqlite")),
+    "slow-again": slowed(with_perdure("sqlite", again=True)),
     "forgets": with_perdure("sqlite", again=True, forgets=True),
     "no-barrier": with_perdure("sqlite", barrier=False),
     "stock": stock(again=False, each_call=True),

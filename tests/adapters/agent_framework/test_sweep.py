@@ -11,11 +11,13 @@ import pytest
 
 from adapters.sweeping import FULL, Sweeps, pays_once, python_of, twice
 
-SWEEPS = Sweeps("agent-framework", Path(__file__).with_name("sweep.py"), python_of("agent-framework"))
+SWEEPS = Sweeps(
+    "agent-framework", Path(__file__).with_name("sweep.py"), python_of("agent-framework", "agent_framework")
+)
 pytestmark = pytest.mark.skipif(
     SWEEPS.python is None, reason="agent-framework-core is not there: `make adapters` gets it"
 )
-MODES = ["again", "sqlite", "async", "stream", "unsafe", "unsafe-again", "files"]
+MODES = ["again", "sqlite", "async", "stream", "unsafe", "unsafe-again", "files", "slow", "slow-again"]
 
 
 @pytest.mark.parametrize("mode", MODES if FULL else MODES[:1])

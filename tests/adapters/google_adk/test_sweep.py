@@ -11,7 +11,7 @@ import pytest
 
 from adapters.sweeping import FULL, Sweeps, pays_once, python_of, twice, wrong
 
-SWEEPS = Sweeps("google-adk", Path(__file__).with_name("sweep.py"), python_of("google-adk"))
+SWEEPS = Sweeps("google-adk", Path(__file__).with_name("sweep.py"), python_of("google-adk", "google.adk"))
 pytestmark = pytest.mark.skipif(SWEEPS.python is None, reason="google-adk is not there: `make adapters` gets it")
 MODES = [
     "again", "sqlite", "unsafe", "unsafe-again", "files", "slow", "slow-again", "streamed", "streamed-again", "twice",

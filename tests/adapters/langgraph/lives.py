@@ -45,12 +45,16 @@ class World:
     def __init__(self, folder: Path, point: int) -> None:
         self.file = folder / "world"
         self.asked = folder / "asked"
+        self.unrecorded = folder / "unrecorded"
         self.point = point
         self.count = 0
+        self.answers = self.recorded = 0  # of the model in this life, and how many of them the saver has kept
 
     def tick(self) -> None:
         self.count += 1
         if self.count == self.point:
+            for _ in range(self.recorded, self.answers):
+                self.say(self.unrecorded, "unrecorded")
             os.kill(os.getpid(), signal.SIGKILL)
 
     def say(self, file: Path, line: str) -> None:
@@ -102,14 +106,18 @@ class opened:  # noqa: N801 - used as a context
 
 def wrap_saver(saver: Any, world: World, slow: bool) -> None:
     saver.put = _around(saver.put, world, SLOW_SECONDS if slow else 0)
-    saver.put_writes = _around(saver.put_writes, world, 0)
+    saver.put_writes = _around(saver.put_writes, world, 0, keeps=True)
 
 
-def _around(does: Any, world: World, seconds: float) -> Any:
+def _around(does: Any, world: World, seconds: float, *, keeps: bool = False) -> Any:
+    """keeps: what the model has answered before it begins is kept when it returns, as the writes of its task."""
+
     def around(*args: Any, **kwargs: Any) -> Any:
+        answers = world.answers
         world.tick()
         time.sleep(seconds)
         given = does(*args, **kwargs)
+        world.recorded = max(world.recorded, answers if keeps else 0)
         world.tick()
         return given
 
@@ -149,6 +157,7 @@ def graph(world: World, saver: Any, wrappers: dict[str, Any]) -> Any:
 
     def model(state: State) -> Any:
         world.say(world.asked, "asked")
+        world.answers += 1
         answered = {each.name for each in state["messages"] if isinstance(each, ToolMessage)}
         world.tick()
         if set(ORDERS) <= answered:
@@ -197,7 +206,7 @@ def sweep(order: dict[str, Any]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         _, count = forked(Path(folder), order, 0)
     points = range(1, count + 1) if order["points"] is None else order["points"]
-    counts = {"points": 0, "killed": 0, "twice": 0, "lost": 0, "asked": 0}
+    counts = {"points": 0, "killed": 0, "twice": 0, "lost": 0, "paid again": 0, "stranded": 0, "unrecorded": 0}
     for point in points:
         with tempfile.TemporaryDirectory() as folder:
             world = World(Path(folder), 0)
@@ -211,7 +220,10 @@ def sweep(order: dict[str, Any]) -> dict[str, Any]:
             happened = world.lines(world.file)
             counts["twice"] += len(happened) > len(set(happened))
             counts["lost"] += set(happened) != set(ORDERS)
-            counts["asked"] += len(world.lines(world.asked)) - 2
+            unrecorded = len(world.lines(world.unrecorded))
+            counts["unrecorded"] += unrecorded
+            counts["paid again"] += len(world.lines(world.asked)) > 2 + unrecorded
+            counts["stranded"] += not finished
     return {**counts, "total": count}
 
 

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from adapters.sweeping import tell
+
 pytest.importorskip("langgraph", reason="langgraph is not installed")
 
 LIVES = Path(__file__).parent / "lives.py"
@@ -32,7 +34,12 @@ def swept(
     }
     done = subprocess.run([sys.executable, LIVES, json.dumps(order)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
-    return json.loads(done.stdout)
+    found = json.loads(done.stdout)
+    named = [durability, *["slow"] * slow, *["again"] * again]
+    if subject != "perdure":
+        named.insert(0, subject.replace(" ", "-"))
+    tell("swept" if subject == "perdure" else "control", "langgraph", "-".join(named), found)
+    return found
 
 
 MODES = [

@@ -21,7 +21,7 @@ import perdure
 from adapters.charging import bank, kinds_of, said_of
 from adapters.lives import Life
 from adapters.strands.shop import Scripted, buys
-from adapters.sweeping import report
+from adapters.sweeping import report, slowed
 from perdure.adapters.strands import PerdureSessionManager, hooks
 
 
@@ -89,6 +89,8 @@ MODES = {
     "unsafe": with_perdure("sqlite", unsafe=True),
     "unsafe-again": with_perdure("sqlite", unsafe=True, again=True),
     "files": with_perdure("files"),
+    "slow": slowed(with_perdure("sqlite")),
+    "slow-again": slowed(with_perdure("sqlite", again=True)),
     "forgets": with_perdure("sqlite", again=True, forgets=True),
     "stock": stock(again=False),
     "stock-again": stock(again=True),

@@ -11,9 +11,9 @@ import pytest
 
 from adapters.sweeping import FULL, Sweeps, pays_once, python_of, twice
 
-SWEEPS = Sweeps("strands", Path(__file__).with_name("sweep.py"), python_of("strands"))
+SWEEPS = Sweeps("strands", Path(__file__).with_name("sweep.py"), python_of("strands", "strands"))
 pytestmark = pytest.mark.skipif(SWEEPS.python is None, reason="strands-agents is not there: `make adapters` gets it")
-MODES = ["again", "sqlite", "async", "unsafe", "unsafe-again", "files"]
+MODES = ["again", "sqlite", "async", "unsafe", "unsafe-again", "files", "slow", "slow-again"]
 
 
 @pytest.mark.parametrize("mode", MODES if FULL else MODES[:1])

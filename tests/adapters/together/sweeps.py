@@ -6,7 +6,8 @@ FRAMEWORK: openai_agents, pydantic_ai, claude_agent. MODE: plain, or words joine
 store), again (the life after the first one is killed at the same point too), streamed, unsafe (tools say nothing about
 themselves: a person looks at the outside world, and settles), and for Claude batched (the transcript is mirrored late) and
 builtin (the host carries out the tools). SUBJECT: perdure; no barrier (the model's answer is not kept before its calls are
-carried out); stock. An agent pays and mails at once, then ships, then says so:
+carried out); stock; for Claude forgets (the hooks do not see what a dead process was carrying out). An agent pays and mails at
+once, then ships, then says so:
 three answers, three effects. Each id of a call is new, as a provider's are. A life that is not killed is asked once more at its
 end, with the same message: nothing may happen again.
 """
@@ -272,6 +273,7 @@ def claude_agent(life: Life, mode: str, subject: str) -> None:  # noqa: C901 - a
     from claude_host import Host, heard
 
     from perdure.adapters.claude_agent import PerdureLedger, PerdureSessionStore
+    from perdure.adapters.claude_agent import ledger as claude_ledger
 
     builtin = "builtin" in words(mode)
 
@@ -310,6 +312,8 @@ def claude_agent(life: Life, mode: str, subject: str) -> None:  # noqa: C901 - a
         ledger = PerdureLedger(store, "shop", kinds=kinds)
         if subject == "no barrier":  # the ledger is not told of calls that are heard of nowhere
             ledger._find_unheard = _nothing
+        if subject == "forgets":  # it does not know what a dead process was carrying out
+            claude_ledger.left_open = _none  # this process ends with this life
         tools = [made(name) for name in names]
         server = create_sdk_mcp_server("shop", tools=tools) if subject == "stock" else ledger.server("shop", tools)
         lines = await sessions.load(key) or []
@@ -334,6 +338,10 @@ def claude_agent(life: Life, mode: str, subject: str) -> None:  # noqa: C901 - a
 
 async def _nothing(_coming: Any) -> list[Any]:
     return []
+
+
+async def _none(*_about: Any) -> None:
+    return None
 
 
 PROGRAMS = {"openai_agents": openai_agents, "pydantic_ai": pydantic_ai, "claude_agent": claude_agent}
@@ -361,7 +369,7 @@ def main(framework: str, mode: str, subject: str, most: str, folder: str) -> Non
         "killed": 0,
         "twice": 0,
         "lost": 0,
-        "paid_twice": 0,
+        "paid again": 0,
         "unrecorded": 0,
         "unended": [],
     }
@@ -372,7 +380,7 @@ def main(framework: str, mode: str, subject: str, most: str, folder: str) -> Non
         report["killed"] += bool(case.killed)
         report["twice"] += len(did) > len(set(did))
         report["lost"] += set(did) != {f"did {name}" for name in (*FIRST, *THEN)}
-        report["paid_twice"] += case.count("answer") > 3 + case.unrecorded
+        report["paid again"] += case.count("answer") > 3 + case.unrecorded
         report["unrecorded"] += case.unrecorded
         if case.end:
             report["unended"].append([number, (case.folder / "error").read_text()[-1500:]])

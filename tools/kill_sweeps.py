@@ -38,7 +38,7 @@ HEADER = (
 
 
 class Row(NamedTuple):
-    """What one sweep found. numbers: by the names of NUMBERS."""
+    """The result of one sweep. numbers: by the names of NUMBERS."""
 
     what: str
     mode: str

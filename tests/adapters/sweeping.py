@@ -70,12 +70,12 @@ class Sweeps(NamedTuple):
         tell("control", self.name, mode, counted(found))
         return found
 
-    def check(self, mode: str, folder: Path, *, pays_once: bool = True) -> None:
+    def check(self, mode: str, folder: Path) -> None:
         """Each card is charged once, and no recorded answer is paid for again. A busy machine may pass fewer points."""
         found = self._sweep(mode, folder, 8)
         tell("swept", self.name, mode, counted(found))
         assert sum(bool(case["killed"]) for case in found["cases"]) * 2 > len(found["cases"])
-        assert wrong(found, pays_once=pays_once) == []
+        assert wrong(found) == []
 
     def _sweep(self, mode: str, folder: Path, most: int) -> dict[str, Any]:
         assert self.python is not None
@@ -123,11 +123,11 @@ def is_paid_again(case: dict[str, Any]) -> bool:
     return case["answers"] > ANSWERS + case["unrecorded"]
 
 
-def wrong(found: dict[str, Any], *, pays_once: bool = True) -> list[Any]:
+def wrong(found: dict[str, Any]) -> list[Any]:
     """The cases in which something was done twice, lost or not finished, or a recorded answer was paid for again."""
     return [
         case for case in found["cases"]
-        if case["end"] or case["charged"] != ONCE or (pays_once and is_paid_again(case))
+        if case["end"] or case["charged"] != ONCE or is_paid_again(case)
     ]  # fmt: skip
 
 

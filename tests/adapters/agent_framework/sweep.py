@@ -58,10 +58,12 @@ def answers(life: Life, requests: Any) -> list[Any]:
 
 def with_perdure(
     kind: str, *, again: bool = False, is_async: bool = False, stream: bool = False, unsafe: bool = False,
-    forgets: bool = False, barrier: bool = True,
+    forgets: str = "", barrier: bool = True,
 ) -> Any:  # fmt: skip
     def program(life: Life) -> None:
-        if forgets:  # a control: a call that was cut off is not recognised when it is made again
+        if forgets == "answers":  # a control: a message that is sent again is a new question to the model
+            middleware.StoredConversation.asked = lambda self: None
+        if forgets == "calls":  # a control: a call that was cut off is not recognised when it is made again
             middleware.StoredConversation._take_places = lambda self: None
         if not barrier:
             drop_barrier()
@@ -111,7 +113,9 @@ MODES = {
     "files": with_perdure("files"),
     "slow": slowed(with_perdure("sqlite")),
     "slow-again": slowed(with_perdure("sqlite", again=True)),
-    "forgets": with_perdure("sqlite", again=True, forgets=True),
+    "twice": with_perdure("sqlite", again=True),
+    "forgets": with_perdure("sqlite", again=True, forgets="calls"),
+    "asks-anew": with_perdure("sqlite", again=True, forgets="answers"),
     "no-barrier": with_perdure("sqlite", barrier=False),
     "stock": stock(again=False, each_call=True),
     "stock-again": stock(again=True, each_call=False),

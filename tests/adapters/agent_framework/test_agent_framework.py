@@ -303,6 +303,72 @@ def test_an_answer_is_not_paid_for_again(store: Any) -> None:
     assert asked == [1, 2]
 
 
+def left_by_the_dead(store: Any, *messages: Said) -> None:
+    """The conversation of a process that died after these messages."""
+    asyncio.run(PerdureHistoryProvider(store).save_messages("order", messages))
+
+
+def buying() -> Said:
+    """An answer with two calls, as a provider gives it: each item has an id of its own."""
+    made = calls("charge", {"cents": 5}, {"cents": 7})
+    for each in made.contents:
+        each.additional_properties["fc_id"] = f"fc_{each.call_id}"
+    thought = Content.from_text_reasoning(id="rs_1", text="hm", protected_data="sig")
+    return Said("assistant", [thought, "let me see", *made.contents], message_id="m1")
+
+
+def counted(store: Any, book: list[int], asked: list[Any]) -> Agent:
+    agent = agent_on(store, charges(book), kinds={"charge": "idempotent"})
+    agent.client.asked = lambda: asked.append(1)
+    return agent
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_message_that_is_sent_again_gets_the_answer_whose_calls_wait(store: Any, stream: bool) -> None:
+    book: list[int] = []
+    asked: list[Any] = []
+    left_by_the_dead(store, Said("user", ["buy it"]), buying())
+    assert run(counted(store, book, asked), "buy it", stream=stream).text.endswith("done")
+    assert (sorted(book), len(asked)) == ([5, 7], 1)  # only for the answer that nobody had
+    found = asyncio.run(PerdureHistoryProvider(store).get_messages("order"))
+    assert [each.text for each in found if each.role == "user"] == ["buy it", "buy it"]  # none is dropped
+    contents = [content for each in found for content in each.contents]
+    ids = [each.call_id for each in contents if each.type == "function_call"]
+    assert len(ids) == len(set(ids)) == 4
+    own = [each.additional_properties["fc_id"] for each in contents if "fc_id" in each.additional_properties]
+    assert len(own) == len(set(own)) == 2  # a provider takes the id of an item once
+    assert [(each.id, each.protected_data) for each in contents if each.type == "text_reasoning"] == [
+        ("rs_1", "sig"), (None, "sig"),
+    ]  # fmt: skip
+
+
+def test_a_message_that_is_sent_again_waits_only_for_the_calls_without_a_result(store: Any) -> None:
+    book: list[int] = []
+    asked: list[Any] = []
+    answer = buying()
+    given = Content.from_function_result(answer.contents[2].call_id, result="charged 5")
+    left_by_the_dead(store, Said("user", ["buy it"]), answer, Said("tool", [given]))
+    assert run(counted(store, book, asked), "buy it").text.endswith("done")
+    assert (book, len(asked)) == ([7], 1)
+
+
+@pytest.mark.parametrize("said", ["buy another", ["buy it", "now"]])
+def test_another_message_is_a_question_of_its_own(store: Any, said: Any) -> None:
+    book: list[int] = []
+    asked: list[Any] = []
+    left_by_the_dead(store, Said("user", ["buy it"]), buying())
+    assert run(counted(store, book, asked), said).text == "done"
+    assert (sorted(book), len(asked)) == ([5, 7], 2)
+
+
+def test_a_message_that_is_meant_twice_is_asked_twice(store: Any) -> None:
+    asked: list[Any] = []
+    agent = counted(store, [], asked)
+    run(agent, "buy it")
+    run(agent, "buy it")
+    assert len(asked) == 3
+
+
 def test_a_clear_no_is_an_error_for_the_model(store: Any) -> None:
     book: list[int] = []
     seen: list[Any] = []

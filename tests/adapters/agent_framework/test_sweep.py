@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from adapters.sweeping import FULL, Sweeps, pays_once, python_of, twice
+from adapters.sweeping import FULL, Sweeps, pays_once, python_of, twice, wrong
 
 SWEEPS = Sweeps(
     "agent-framework", Path(__file__).with_name("sweep.py"), python_of("agent-framework", "agent_framework")
@@ -17,18 +17,23 @@ SWEEPS = Sweeps(
 pytestmark = pytest.mark.skipif(
     SWEEPS.python is None, reason="agent-framework-core is not there: `make adapters` gets it"
 )
-MODES = ["again", "sqlite", "async", "stream", "unsafe", "unsafe-again", "files", "slow", "slow-again"]
+MODES = ["again", "sqlite", "async", "stream", "unsafe", "unsafe-again", "files", "slow", "slow-again", "twice"]
 
 
 @pytest.mark.parametrize("mode", MODES if FULL else MODES[:1])
 def test_a_kill_at_every_point(mode: str, tmp_path: Path) -> None:
-    # A message that is sent again is a new question to the model.
-    SWEEPS.check(mode, tmp_path, pays_once=not mode.endswith("again"))
+    SWEEPS.check(mode, tmp_path)
 
 
 @pytest.mark.parametrize("mode", ["stock", "stock-again", "forgets", "no-barrier"] if FULL else ["stock"])
 def test_control_it_is_called_twice(mode: str, tmp_path: Path) -> None:
     assert twice(SWEEPS.run(mode, tmp_path, most=0)) > 0
+
+
+def test_control_a_message_sent_again_is_paid_for_again(tmp_path: Path) -> None:
+    found = SWEEPS.run("asks-anew", tmp_path, most=16)
+    assert twice(found) == 0
+    assert wrong(found) != []
 
 
 def test_the_example_of_the_page_is_killed_and_pays_once(tmp_path: Path) -> None:

@@ -48,12 +48,16 @@ class World:
         self.unrecorded = folder / "unrecorded"
         self.point = point
         self.count = 0
-        self.answers = self.recorded = 0  # of the model in this life, and how many of them the saver has kept
+        self.answers = 0  # of the model, in this life
+        self.puts: set[str] = set()  # the checkpoints that are kept, by id
+        self.written: dict[str, int] = {}  # how many answers had been given when writes of a checkpoint were kept
 
     def tick(self) -> None:
         self.count += 1
         if self.count == self.point:
-            for _ in range(self.recorded, self.answers):
+            # In "async", writes may be kept before their checkpoint is: without it they are nothing.
+            recorded = max((count for at, count in self.written.items() if at in self.puts), default=0)
+            for _ in range(recorded, self.answers):
                 self.say(self.unrecorded, "unrecorded")
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -105,23 +109,30 @@ class opened:  # noqa: N801 - used as a context
 
 
 def wrap_saver(saver: Any, world: World, slow: bool) -> None:
-    saver.put = _around(saver.put, world, SLOW_SECONDS if slow else 0)
-    saver.put_writes = _around(saver.put_writes, world, 0, keeps=True)
+    put, put_writes = saver.put, saver.put_writes
+    tuple_of = saver.get_tuple
 
-
-def _around(does: Any, world: World, seconds: float, *, keeps: bool = False) -> Any:
-    """keeps: what the model has answered before it begins is kept when it returns, as the writes of its task."""
-
-    def around(*args: Any, **kwargs: Any) -> Any:
-        answers = world.answers
+    def around_put(*args: Any, **kwargs: Any) -> Any:
         world.tick()
-        time.sleep(seconds)
-        given = does(*args, **kwargs)
-        world.recorded = max(world.recorded, answers if keeps else 0)
+        time.sleep(SLOW_SECONDS if slow else 0)
+        given = put(*args, **kwargs)
+        world.puts.add(given["configurable"]["checkpoint_id"])
         world.tick()
         return given
 
-    return around
+    def around_writes(config: Any, *args: Any, **kwargs: Any) -> Any:
+        answers = world.answers
+        world.tick()
+        put_writes(config, *args, **kwargs)
+        world.written[config["configurable"]["checkpoint_id"]] = answers
+        world.tick()
+
+    def around_tuple(*args: Any, **kwargs: Any) -> Any:
+        found = tuple_of(*args, **kwargs)
+        world.puts |= {found.config["configurable"]["checkpoint_id"]} if found is not None else set()
+        return found
+
+    saver.put, saver.put_writes, saver.get_tuple = around_put, around_writes, around_tuple
 
 
 def wrap_commits(world: World) -> None:

@@ -51,10 +51,12 @@ def answers(life: Life, interrupts: Any) -> Any:
 
 
 def with_perdure(
-    kind: str, *, again: bool = False, is_async: bool = False, unsafe: bool = False, forgets: bool = False
+    kind: str, *, again: bool = False, is_async: bool = False, unsafe: bool = False, forgets: str = ""
 ) -> Any:
     def program(life: Life) -> None:
-        if forgets:  # a control: a call that was cut off is not recognised when it is made again
+        if forgets == "answers":  # a control: a message that is sent again is a new question to the model
+            hooks.answer_in = lambda messages, said: None
+        if forgets == "calls":  # a control: a call that was cut off is not recognised when it is made again
             hooks.key_in = lambda messages, call: None
             hooks.PerdureHooks.tell_results = lambda self, event: None
         charge = bank(life, is_async=is_async)
@@ -91,7 +93,9 @@ MODES = {
     "files": with_perdure("files"),
     "slow": slowed(with_perdure("sqlite")),
     "slow-again": slowed(with_perdure("sqlite", again=True)),
-    "forgets": with_perdure("sqlite", again=True, forgets=True),
+    "twice": with_perdure("sqlite", again=True),
+    "forgets": with_perdure("sqlite", again=True, forgets="calls"),
+    "asks-anew": with_perdure("sqlite", again=True, forgets="answers"),
     "stock": stock(again=False),
     "stock-again": stock(again=True),
 }

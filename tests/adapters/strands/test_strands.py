@@ -355,3 +355,78 @@ def test_a_call_that_was_cut_off_is_taken_once() -> None:
     assert key("c", uses("a"), cut("a"), uses("b"), uses("c")) is None
     assert key("c", uses("a"), cut("a"), uses("b"), cut("b"), uses("c")) == "call:a"
     assert key("d", uses("a", "b"), cut("a"), cut("b"), uses("c", "d")) == "call:b"
+
+
+# -- a message that is sent again ----------------------------------------------------------------------------------------
+
+CALLS = {"role": "assistant", "content": [
+    {"text": "let me see"}, {"toolUse": {"toolUseId": "c5", "name": "charge", "input": {"cents": 5}}},
+    {"toolUse": {"toolUseId": "c7", "name": "charge", "input": {"cents": 7}}},
+]}  # fmt: skip
+
+
+def left_by_the_dead(store: Any, *messages: Any) -> None:
+    """The conversation of a process that died after these messages."""
+    agent = agent_on(store, charges([]))
+    for message in messages:
+        agent._session_manager.append_message(message, agent)
+
+
+def counting(asked: list[Any]) -> Any:
+    def answer(messages: Any) -> Any:
+        asked.append([message["role"] for message in messages])
+        return buys(messages)
+
+    return answer
+
+
+def result(call: str, text: str, status: str = "success") -> Any:
+    return {"toolResult": {"toolUseId": call, "status": status, "content": [{"text": text}]}}
+
+
+CUT = [result(call, "Tool was interrupted.", "error") for call in ("c5", "c7")]
+
+
+@pytest.mark.parametrize(
+    "after",
+    [[], [{"role": "user", "content": CUT}], [{"role": "user", "content": CUT}, said("buy it")]],
+    ids=["at the calls", "at their results", "at the message"],
+)
+def test_a_message_that_is_sent_again_gets_the_answer_whose_calls_wait(store: Any, after: list[Any]) -> None:
+    book: list[int] = []
+    asked: list[Any] = []
+    left_by_the_dead(store, said("buy it"), CALLS, *after)
+    agent = agent_on(store, charges(book), counting(asked), kinds={"charge": "idempotent"})
+    assert str(agent("buy it")).strip() == "done"
+    assert (sorted(book), len(asked)) == ([5, 7], 1)  # only for the answer that nobody had
+    words = [text_of(message) for message in agent.messages]
+    assert words.count("buy it") == 2 + (len(after) == 2)  # no message is dropped: the model has read it
+    ids = [block["toolUse"]["toolUseId"] for each in agent.messages for block in each["content"] if "toolUse" in block]
+    assert len(ids) == len(set(ids)) == 4
+
+
+def test_a_message_that_is_sent_again_waits_only_for_the_calls_without_a_result(store: Any) -> None:
+    book: list[int] = []
+    asked: list[Any] = []
+    left_by_the_dead(store, said("buy it"), CALLS, {"role": "user", "content": [result("c5", "charged 5"), CUT[1]]})
+    agent = agent_on(store, charges(book), counting(asked), kinds={"charge": "idempotent"})
+    assert str(agent("buy it")).strip() == "done"
+    assert (book, len(asked)) == ([7], 1)
+
+
+@pytest.mark.parametrize("prompt", ["buy another", [{"text": "buy it"}, {"text": "now"}]])
+def test_another_message_is_a_question_of_its_own(store: Any, prompt: Any) -> None:
+    book: list[int] = []
+    asked: list[Any] = []
+    left_by_the_dead(store, said("buy it"), CALLS)
+    agent = agent_on(store, charges(book), counting(asked), kinds={"charge": "idempotent"})
+    assert str(agent(prompt)).strip() == "done"
+    assert (sorted(book), len(asked)) == ([5, 7], 2)
+
+
+def test_a_message_that_is_meant_twice_is_asked_twice(store: Any) -> None:
+    asked: list[Any] = []
+    agent = agent_on(store, charges([]), counting(asked), kinds={"charge": "idempotent"})
+    agent("buy it")
+    agent("buy it")
+    assert len(asked) == 3

@@ -8,13 +8,16 @@ answer in a turn of its own: such turns in a row are one answer. Callers: `histo
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from perdure.adapters.conversing import Message, records_of
-from perdure.adapters.forms.agent_framework_messages import FORM, merged, results_in
+from perdure.adapters.forms.agent_framework_messages import FORM, lean, merged, results_in
 from perdure.effects.intents import key_of_call
+from perdure.errors import Invalid
 from perdure.model.records.conversation import Call, Role, Turn
+from perdure.model.values import to_plain
 from perdure.planes.conversation.transcript import INTERRUPTED
 
 
@@ -50,6 +53,7 @@ class StoredConversation:
         self._asked: list[StoredCall] = []
         self._newest: dict[str, StoredCall] = {}  # by the id of the call, which may repeat
         self._results: dict[int, list[StoredCall]] = {}  # by the turn that has them
+        self._said: Turn | None = None  # by the user, the last one
         self._answer: list[Turn] = []  # the last one
         self._open: list[StoredCall] = []  # its calls
         self._goes_on = False  # whether the next turn may belong to it
@@ -75,6 +79,8 @@ class StoredConversation:
             for each in self._open:
                 each.is_cut_off = not each.has_result
             self._answer, self._open = [], []
+        if turn.role is Role.USER:
+            self._said = turn
         self._answer.append(turn)
         made = [StoredCall(turn.seq, call) for call in turn.calls]
         self._open += made
@@ -105,6 +111,11 @@ class StoredConversation:
         records = [record for turn in self._answer for record in records_of(FORM, turn) or ()] if left else []
         return (merged(records)[-1], left) if records else None
 
+    def asked(self) -> Any:
+        """The record of the user's last message, to which the open answer is; None if there is none."""
+        records = records_of(FORM, self._said) if self._said is not None else None
+        return records[0] if records and len(records) == 1 else None
+
     def records(self) -> list[Any]:
         """The framework's messages. Results stand after their calls, each once; a call without one has one that says so."""
         placed = sorted(self._placed(), key=lambda each: each[:2])
@@ -130,3 +141,16 @@ def _own_record(turn: Turn) -> Any:
     if turn.native is None or turn.native.form != FORM.name:
         return None
     return (records_of(FORM, turn) or [None])[0]
+
+
+def record_of(message: Any) -> Any:
+    """A message of the framework as plain data. Invalid, with the path, for what is no JSON."""
+    contents = [each.to_dict() for each in message.contents]  # the message's own to_dict leaves out what is no JSON
+    record = lean({**message.to_dict(), "contents": contents})
+    if any(each["type"] == "function_call" for each in contents):
+        record.setdefault("additional_properties", {})  # so it is kept whole, and is known as the framework's own
+    try:
+        return json.loads(json.dumps(record))
+    except (TypeError, ValueError):
+        to_plain(record, "message")
+        raise Invalid("it is no JSON", path="message") from None

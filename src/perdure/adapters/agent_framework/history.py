@@ -7,22 +7,20 @@ message of the results with the next answer. A conversation shows each result on
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from agent_framework import HistoryProvider, Message  # pyright: ignore[reportMissingImports]
 
 from perdure.adapters import outward
-from perdure.adapters.agent_framework.conversation import StoredConversation
+from perdure.adapters.agent_framework.conversation import StoredConversation, record_of
 from perdure.adapters.agent_framework.middleware import PerdureChatMiddleware, PerdureFunctionMiddleware
 from perdure.adapters.conversing import keep
-from perdure.adapters.forms.agent_framework_messages import FORM, lean
+from perdure.adapters.forms.agent_framework_messages import FORM
 from perdure.adapters.shared_store import ClosedByBlock, SharedStore
 from perdure.errors import Invalid
 from perdure.handles.atomic import Atomic
 from perdure.handles.listing import aevery
-from perdure.model.values import to_plain
 
 
 class PerdureHistoryProvider(HistoryProvider, ClosedByBlock):
@@ -75,19 +73,6 @@ def _checked(session_id: str | None) -> str:
     if session_id is None:
         raise Invalid("a history needs the id of its session", path="session_id", hint="agent.run(…, session=…)")
     return session_id
-
-
-def record_of(message: Message) -> Any:
-    """A message as plain data. Invalid, with the path, for what is no JSON."""
-    contents = [each.to_dict() for each in message.contents]  # the message's own to_dict leaves out what is no JSON
-    record = lean({**message.to_dict(), "contents": contents})
-    if any(each["type"] == "function_call" for each in contents):
-        record.setdefault("additional_properties", {})  # so it is kept whole, and is known as the framework's own
-    try:
-        return json.loads(json.dumps(record))
-    except (TypeError, ValueError):
-        to_plain(record, "message")
-        raise Invalid("it is no JSON", path="message") from None
 
 
 def without(messages: Iterable[Message], brought: Iterable[Any]) -> list[Message]:

@@ -4,8 +4,9 @@
       ─▶ its result is durable ─▶ the framework's message of the results, with the next answer
 
 An agent that is run again after a crash, with no message, gets its last answer back from PerdureChatMiddleware while a call of it
-has no result: the model is not asked, and the framework carries the calls out, with the same ids. A message instead is a new
-question to the model; a call that repeats one that was cut off (same tool, same arguments) takes its place, so that it is not
+has no result: the model is not asked, and the framework carries the calls out, with the same ids. So does an agent that is sent
+its last message again, word for word: the message and the answer are kept once more, with other ids. Any other message is a new
+question to the model. A call that repeats one that was cut off (same tool, same arguments) takes its place, so that it is not
 sent twice. Doubt that a person must settle is a `function_approval_request` of the framework.
 """
 
@@ -31,12 +32,15 @@ from agent_framework._sessions import LOCAL_HISTORY_CONVERSATION_ID  # pyright: 
 from agent_framework.exceptions import UserInputRequiredException  # pyright: ignore[reportMissingImports]
 
 from perdure.adapters import doubting, outward
-from perdure.adapters.agent_framework.conversation import StoredCall, StoredConversation
-from perdure.adapters.forms.agent_framework_messages import contents_of, kept_content
+from perdure.adapters.agent_framework.conversation import StoredCall, StoredConversation, record_of
+from perdure.adapters.conversing import keep
+from perdure.adapters.forms.agent_framework_messages import FORM, contents_of, kept_content
 from perdure.adapters.shared_store import SharedStore
 from perdure.errors import Conflict, InDoubt, Refused, Waiting
 from perdure.handles.aio.session import AsyncSession
+from perdure.handles.atomic import Atomic
 from perdure.handles.listing import aevery
+from perdure.model.ids import new_uid
 
 Next = Callable[[], Awaitable[None]]
 ANSWER = "perdure"  # the property of an approval request with the question, and of its response with the verdict
@@ -50,7 +54,8 @@ _FAILURE: Any = getattr(agent_framework, "MiddlewareFailure", None)  # not in th
 
 
 class PerdureChatMiddleware(ChatMiddleware):
-    """Gives the last answer again, without asking the model, when an agent is run with no message and calls of it are open.
+    """Gives the last answer again, without asking the model, while calls of it are open: to an agent that is run with no message,
+    or with the message to which it was the answer.
 
     For `Agent(middleware=[…])` beside PerdureFunctionMiddleware; `PerdureHistoryProvider.middleware()` gives both.
     """
@@ -60,19 +65,35 @@ class PerdureChatMiddleware(ChatMiddleware):
 
     async def process(self, context: Any, call_next: Next) -> None:
         """Answer from the session, or let the model answer."""
-        if context.session is None or any(_is_said(message) for message in context.messages):
+        said = [message for message in context.messages if _is_said(message)]
+        if context.session is None or len(said) > 1 or any(message.role != "user" for message in said):
             return await call_next()
         session = await self._shared.aio.session(context.session.session_id)
-        found = (await conversation_of(session)).open_answer()
-        if found is None:
+        stored = await conversation_of(session)
+        found = stored.open_answer()
+        if found is None or not all(_is_same(stored.asked(), message) for message in said):
             return await call_next()
         record, left = found
         answer = Message.from_dict(record)
         answer.contents = [each for each in answer.contents if each.type != "function_call" or each.call_id in left]
+        if said:
+            answer = said_again(answer)
+            await self._keep(context.session.session_id, [*said, answer])
         response = ChatResponse(messages=[answer], conversation_id=LOCAL_HISTORY_CONVERSATION_ID)
         response.mark_internal_conversation_id()
         context.result = _streamed(response) if context.stream else response
         return None
+
+    async def _keep(self, name: str, messages: list[Message]) -> None:
+        """Keep messages as turns: one commit. A process that dies before it leaves the first answer as it was."""
+        records = [record_of(message) for message in messages]
+
+        def save(tx: Atomic) -> None:
+            session = tx.session(name)
+            for record in records:
+                keep(session, FORM, record)
+
+        await self._shared.aio.atomic(save)
 
     def close(self) -> None:
         """Let the store go, if it was opened here."""
@@ -82,6 +103,25 @@ class PerdureChatMiddleware(ChatMiddleware):
 def _is_said(message: Message) -> bool:
     """Whether a message is of the caller or the loop, and not the context of a provider."""
     return message.role != "system" and "_attribution" not in message.additional_properties
+
+
+def _is_same(record: Any, message: Message) -> bool:
+    """Whether a message says what a stored one does."""
+    return (
+        record is not None and record["role"] == message.role and record["contents"] == record_of(message)["contents"]
+    )
+
+
+def said_again(answer: Message) -> Message:
+    """An answer as another one of the same contents: calls, and what a provider takes only once, have no id of the first."""
+    made = Message.from_dict(answer.to_dict())
+    made.message_id = None
+    for each in made.contents:
+        each.id = None
+        each.additional_properties.pop("fc_id", None)  # of OpenAI's Responses
+        if each.type == "function_call":
+            each.call_id = f"call_{new_uid().hex()}"
+    return made
 
 
 def _streamed(response: ChatResponse) -> Any:

@@ -8,6 +8,8 @@ the ledger gives the results that stand, or settles the doubt. Doubt that a pers
 
 A prompt instead makes the framework answer the open calls with "Tool was interrupted.". A call whose result is in the ledger gets
 that one here. A later call that repeats one that was cut off (same tool, same input) is that one, so that it is not sent twice.
+A prompt that is sent again word for word gets the stored answer whose calls were cut off, so that the model is not paid for it
+twice. It stays in the conversation, and the model reads it before its next answer.
 """
 
 from __future__ import annotations
@@ -19,7 +21,14 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
-from strands.hooks import BeforeToolCallEvent, HookOrder, HookProvider, HookRegistry, MessageAddedEvent  # pyright: ignore[reportMissingImports]
+from strands.hooks import (  # pyright: ignore[reportMissingImports]
+    BeforeInvocationEvent,
+    BeforeToolCallEvent,
+    HookOrder,
+    HookProvider,
+    HookRegistry,
+    MessageAddedEvent,
+)
 from strands.types._events import ToolInterruptEvent, ToolResultEvent  # pyright: ignore[reportMissingImports]
 from strands.types.tools import AgentTool  # pyright: ignore[reportMissingImports]
 
@@ -31,6 +40,7 @@ from perdure.adapters.strands.repository import PerdureSessionRepository, conver
 from perdure.effects.intents import key_of_call
 from perdure.errors import Conflict, Failed, InDoubt, Refused, Waiting
 from perdure.handles.aio.session import AsyncSession
+from perdure.model.ids import new_uid
 from perdure.model.records.conversation import Call
 
 # As the framework answers for a call that was lost.
@@ -52,18 +62,27 @@ class PerdureHooks(HookProvider):
         self._kinds = dict(kinds or {})
 
     def register_hooks(self, registry: HookRegistry, **_options: Any) -> None:
-        """Register the callbacks: results before the session stores them, tools after other hooks have chosen them."""
+        """Register the callbacks: results before the session stores them; messages and tools after other hooks chose them."""
         registry.add_callback(MessageAddedEvent, self.tell_results, order=HookOrder.SDK_FIRST)
+        registry.add_callback(BeforeInvocationEvent, self.answer_again, order=HookOrder.SDK_LAST)
         registry.add_callback(BeforeToolCallEvent, self.replace_tool, order=HookOrder.SDK_LAST)
 
     def close(self) -> None:
         """Let the store go, if it was opened here."""
         self._shared.close()
 
+    def answer_again(self, event: BeforeInvocationEvent) -> None:
+        """Let a message that is sent again be followed by the stored answer: the framework then carries out its calls."""
+        said = event.messages or []
+        if len(said) != 1 or _repository_of(event.agent) is None:
+            return
+        answer = answer_in(event.agent.messages, said[0])
+        if answer is not None:
+            event.messages = [*said, answer]
+
     async def tell_results(self, event: MessageAddedEvent) -> None:
         """Put the ledger's results into the message by which the framework answers calls that were cut off."""
-        results = [block["toolResult"] for block in event.message["content"] if "toolResult" in block]
-        lost = [result for result in results if _is_cut_off(result)]
+        lost = [result for result in _results_in(event.message) if _is_cut_off(result)]
         if not lost or _repository_of(event.agent) is None:
             return
         session = await self._session(event.agent)
@@ -246,6 +265,37 @@ def _is_invalid(tool: Any, tool_use: Any) -> bool:
     return False
 
 
+def answer_in(messages: Iterable[Any], said: Any) -> Any:
+    """The newest answer, with the calls of it that were cut off, if the message that led to it is said again; else None.
+
+    A process may have died when the message was there again and the answer was not. The calls get ids of their own: they are
+    other calls in the conversation, and `key_in` says which they repeat.
+    """
+    found = list(messages)
+    while found and _is_same(found[-1], said):
+        found.pop()
+    if len(found) < 3 or found[-2]["role"] != "assistant":
+        return None
+    *before, answer, results = found
+    asked = next((each for each in reversed(before) if each["role"] == "user" and not _results_in(each)), None)
+    left = {each["toolUseId"] for each in _results_in(results) if _is_cut_off(each)}
+    if not left or asked is None or not _is_same(asked, said):
+        return None
+    content = [
+        block if "toolUse" not in block else {"toolUse": {**block["toolUse"], "toolUseId": f"tooluse_{new_uid().hex()}"}}
+        for block in answer["content"] if "toolUse" not in block or block["toolUse"]["toolUseId"] in left
+    ]  # fmt: skip
+    return {"role": "assistant", "content": content}
+
+
+def _is_same(message: Any, said: Any) -> bool:
+    return message["role"] == said["role"] == "user" and message["content"] == said["content"]
+
+
+def _results_in(message: Any) -> list[Any]:
+    return [block["toolResult"] for block in message["content"] if "toolResult" in block]
+
+
 def key_in(messages: Iterable[Any], call: Call) -> str | None:
     """The key of the call that this one repeats because that was cut off; None for a call of its own.
 
@@ -263,8 +313,8 @@ def key_in(messages: Iterable[Any], call: Call) -> str | None:
             if taken is not None:
                 left.remove(taken)
             keys[use["toolUseId"]] = taken or key_of_call(use["toolUseId"])
-        results = [block["toolResult"] for block in message["content"] if "toolResult" in block]
-        left += [keys[each["toolUseId"]] for each in results if each["toolUseId"] in keys and _is_cut_off(each)]
+        results = [each for each in _results_in(message) if each["toolUseId"] in keys]
+        left += [keys[each["toolUseId"]] for each in results if _is_cut_off(each)]
     found = keys.get(call.id)
     return None if found == key_of_call(call.id) else found
 

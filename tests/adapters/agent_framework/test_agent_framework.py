@@ -352,6 +352,14 @@ def test_a_message_that_is_sent_again_waits_only_for_the_calls_without_a_result(
     assert (book, len(asked)) == ([7], 1)
 
 
+@pytest.mark.parametrize(("image", "asks"), [(PNG, 1), (PNG + b"1", 2)])
+def test_a_message_is_known_again_by_its_image_too(store: Any, image: bytes, asks: int) -> None:
+    asked: list[Any] = []
+    left_by_the_dead(store, Said("user", ["buy it", Content.from_data(PNG, "image/png")]), buying())
+    run(counted(store, [], asked), Said("user", ["buy it", Content.from_data(image, "image/png")]))
+    assert len(asked) == asks
+
+
 @pytest.mark.parametrize("said", ["buy another", ["buy it", "now"]])
 def test_another_message_is_a_question_of_its_own(store: Any, said: Any) -> None:
     book: list[int] = []

@@ -414,6 +414,17 @@ def test_a_message_that_is_sent_again_waits_only_for_the_calls_without_a_result(
     assert (book, len(asked)) == ([7], 1)
 
 
+@pytest.mark.parametrize(("image", "asks"), [(PNG, 1), (PNG + b"1", 2)])
+def test_a_message_is_known_again_by_its_image_too(store: Any, image: bytes, asks: int) -> None:
+    def prompt(data: bytes) -> Any:
+        return [{"text": "buy it"}, {"image": {"format": "png", "source": {"bytes": data}}}]
+
+    asked: list[Any] = []
+    left_by_the_dead(store, {"role": "user", "content": prompt(PNG)}, CALLS)
+    agent_on(store, charges([]), counting(asked), kinds={"charge": "idempotent"})(prompt(image))
+    assert len(asked) == asks
+
+
 @pytest.mark.parametrize("prompt", ["buy another", [{"text": "buy it"}, {"text": "now"}]])
 def test_another_message_is_a_question_of_its_own(store: Any, prompt: Any) -> None:
     book: list[int] = []

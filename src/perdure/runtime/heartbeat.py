@@ -66,6 +66,12 @@ class Heartbeat:
         self._claims.add(claim)
         self._begin()
 
+    def keep_up(self, claim: Hashable) -> None:
+        """Have a heartbeat before a claim is made that others may see at any time from then on. Raises as any write does."""
+        if not self.begun:
+            self.beat()
+        self.hold(claim)
+
     def release(self, claim: Hashable) -> None:
         """A claim was given back."""
         self._claims.discard(claim)

@@ -209,7 +209,10 @@ def run_inside(
 
 
 def run_on(caller: Caller | AsyncCaller, verb: Callable[..., Any], fn: Callable[[Atomic], Any], connection: Any) -> Any:
-    """Run `run_inside`, fenced or not, in a transaction of the user."""
+    """Run `run_inside`, fenced or not, in a transaction of the user.
+
+    The heartbeat is kept up until the store is closed: nobody says when the user commits what `fn` has dispatched or claimed.
+    """
     core = caller.core
     if not core.engine.joins_transactions:
         hint = "on SQLite, tx.sql(…) inside store.atomic(fn) runs your statements in the same transaction"

@@ -219,9 +219,7 @@ def run_on(caller: Caller | AsyncCaller, verb: Callable[..., Any], fn: Callable[
         raise Refused("only a PostgreSQL store joins a transaction of yours", path="on", hint=hint)
     from perdure.stores.user_transaction import run_joined  # noqa: PLC0415 - an extra, loaded where it is used
 
-    caller.heartbeat.keep_up(
-        run_joined
-    )  # until the store is closed: nobody says when the user commits what `fn` dispatched
+    caller.heartbeat.keep_up(run_joined)
     return run_joined(core, connection, partial(verb, fn=fn, caller=caller), actor=caller.actor, tenant=caller.tenant)
 
 

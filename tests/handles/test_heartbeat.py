@@ -79,6 +79,83 @@ def test_it_goes_on_while_something_is_held(store):
     assert heart._thread is not None
 
 
+def test_a_claim_is_held_while_its_process_lives_though_the_session_is_closed(tmp_path):
+    """Found by reading: nothing beat for a task, so that it lapsed with a session that was closed before it was finished."""
+    url = f"sqlite:///{tmp_path}/a.db"
+    with open_store(url) as store:
+        session, heart = store.session("a"), store._caller.heartbeat
+        session.task("x")
+        task = session.claim_next()
+        session.close()
+        assert heart.tick()
+        with open_store(url) as other, pytest.raises(perdure.Conflict, match="claimed by"):
+            other.session("a").get_task(task.id).claim()
+        task.done()
+        heart.step_out(session._stream)
+        assert not heart.tick()
+
+
+@pytest.mark.parametrize("verb", ["done", "fail", "release", "cancel"])
+def test_a_claim_that_ended_is_beaten_for_no_longer(store, verb):
+    session, heart = store.session("a"), store._caller.heartbeat
+    task = session.task("x").claim()
+    assert heart._claims
+    getattr(task, verb)()
+    assert not heart._claims
+
+
+def test_a_claim_that_another_handle_ended_is_beaten_for_no_longer(store):
+    session, heart = store.session("a"), store._caller.heartbeat
+    task = session.task("x").claim()
+    session.get_task(task.id).cancel()
+    assert not heart._claims
+    with pytest.raises(perdure.Stale):
+        task.done()
+
+
+def test_a_claim_that_was_lost_is_beaten_for_no_longer(tmp_path):
+    url = f"sqlite:///{tmp_path}/a.db"
+    with open_store(url) as store, open_store(url) as other:
+        task = store.session("a").task("x").claim()
+        other.session("a").get_task(task.id).cancel()
+        with pytest.raises(perdure.Stale):
+            task.done()
+        assert not store._caller.heartbeat._claims
+
+
+def test_a_stale_handle_ends_no_newer_claim(store):
+    session, heart = store.session("a"), store._caller.heartbeat
+    first = session.task("x").claim()
+    session.get_task(first.id).cancel()
+    session.get_task(first.id).reopen()
+    second = session.get_task(first.id).claim()
+    with pytest.raises(perdure.Stale):
+        first.done()
+    assert heart._claims
+    second.done()
+    assert not heart._claims
+
+
+def test_a_claim_of_an_atomic_function_is_held_after_its_commit(store):
+    task = store.session("a").task("x")
+    claimed = store.atomic(lambda tx: tx.session("a").get_task(task.id).claim())
+    assert store._caller.heartbeat._claims
+    claimed.done()
+    assert not store._caller.heartbeat._claims
+
+
+def test_a_claim_whose_atomic_function_failed_is_not_held(store):
+    task = store.session("a").task("x")
+
+    def claims(tx):
+        tx.session("a").get_task(task.id).claim()
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        store.atomic(claims)
+    assert not store._caller.heartbeat._claims
+
+
 def test_a_beat_that_fails_is_tried_again_later(store, monkeypatch, caplog):
     store.session("a").say("user", "x")
     heart = store._caller.heartbeat
@@ -145,6 +222,49 @@ def test_the_thread_beats_until_it_is_stopped(store):
     heart.beat = lambda: beats.append(1)
     module._keep_beating(weakref.ref(heart), Impatient(3))
     assert len(beats) == 3
+
+
+class Patient(Impatient):
+    """It remembers how long it was asked to wait."""
+
+    def __init__(self, times):
+        super().__init__(times)
+        self.waited = []
+
+    def wait(self, seconds):
+        self.waited.append(seconds)
+        return super().wait(seconds)
+
+
+@pytest.mark.parametrize(
+    ("error", "then"), [(Unavailable("away"), module.AGAIN_SECONDS), (perdure.Refused("never"), module.BEAT_SECONDS)]
+)
+def test_a_beat_that_the_store_could_not_take_is_tried_again_soon(store, error, then):
+    """A beat waits for half a lease while the database is away. After another third the lease lapsed, though it was back."""
+    heart, stop = store._caller.heartbeat, Patient(3)
+    store.session("a").say("user", "x")
+    outcomes = [error, None, None]
+
+    def beat():
+        outcome = outcomes.pop(0)
+        if outcome is not None:
+            raise outcome
+
+    heart.beat = beat
+    module._keep_beating(weakref.ref(heart), stop)
+    assert stop.waited == [module.BEAT_SECONDS, then, module.BEAT_SECONDS, module.BEAT_SECONDS]
+
+
+def test_a_short_lease_is_not_renewed_later_than_it_would_be_anyway(store):
+    heart, stop = store._caller.heartbeat, Patient(1)
+    store.session("a").say("user", "x")
+
+    def refuse():
+        raise Unavailable("away")
+
+    heart.beat = refuse
+    module._keep_beating(weakref.ref(heart), stop, 0.3)
+    assert stop.waited == [0.3, 0.3]
 
 
 def test_a_forgotten_store_is_not_kept_alive():

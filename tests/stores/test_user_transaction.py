@@ -444,3 +444,51 @@ def test_a_closed_connection_is_called_so(store, connection, connect):
     connection.close()
     with pytest.raises(Refused, match="is closed"):
         booked(store, connection, connect.table)
+
+
+# -- a sender and a claimer that live ----------------------------------------------------------------------------------------
+
+
+def begun_elsewhere(url: str, key: str):
+    """The effect as another process sees it that looks at it, as an actor with the same key does."""
+    with perdure.open(url) as other:
+        session = other.session("a")
+        return session.begin("mail", {"to": "x"}, key=key, kind="keyed")
+
+
+def test_a_sender_that_dispatched_in_a_transaction_of_the_users_lives(store, postgres_store, connection):
+    """Nothing beat for it, so that others took it for silent at once, and sent its keyed effect again while it was at it."""
+    send = lambda tx: tx.session("a").begin("mail", {"to": "x"}, key="k", kind="keyed").dispatch()  # noqa: E731
+    assert store.atomic(send, on=connection).state == "dispatched"
+    connection.commit()
+    assert begun_elsewhere(postgres_store, "k").state == "dispatched"
+    with perdure.open(postgres_store) as other:
+        assert other.effects(in_doubt=True) == []
+    assert store._caller.heartbeat.tick()  # and it goes on
+
+
+def test_a_claimer_in_a_transaction_of_the_users_is_kept_alive(store, postgres_store, connection):
+    task = store.session("a").task("x")
+    store.session("a").close()
+    store.atomic(lambda tx: tx.session("a").get_task(task.id).claim(), on=connection)
+    connection.commit()
+    assert store._caller.heartbeat.tick()
+    with perdure.open(postgres_store) as other, pytest.raises(Conflict, match="claimed by"):
+        other.session("a").get_task(task.id).claim()
+
+
+def test_the_heartbeat_waits_for_no_transaction_of_the_users(store, connection):
+    """The row is written before the function, by a commit of its own."""
+    store.atomic(lambda tx: tx.session("a").begin("mail", {"to": "x"}, key="k", kind="keyed").dispatch(), on=connection)
+    store.beat()
+    connection.commit()
+
+
+def test_a_sender_that_died_after_the_users_commit_is_found_out(postgres_store, connect):
+    """The control: a heartbeat that nobody keeps up is no sign of life."""
+    store = perdure.open(postgres_store)
+    connection = connect()
+    store.atomic(lambda tx: tx.session("a").begin("mail", {"to": "x"}, key="k", kind="keyed").dispatch(), on=connection)
+    connection.commit()
+    store.close()
+    assert begun_elsewhere(postgres_store, "k").state == "in_doubt"

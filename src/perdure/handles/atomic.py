@@ -209,13 +209,17 @@ def run_inside(
 
 
 def run_on(caller: Caller | AsyncCaller, verb: Callable[..., Any], fn: Callable[[Atomic], Any], connection: Any) -> Any:
-    """Run `run_inside`, fenced or not, in a transaction of the user."""
+    """Run `run_inside`, fenced or not, in a transaction of the user.
+
+    The heartbeat is kept up until the store is closed: nobody says when the user commits what `fn` has dispatched or claimed.
+    """
     core = caller.core
     if not core.engine.joins_transactions:
         hint = "on SQLite, tx.sql(…) inside store.atomic(fn) runs your statements in the same transaction"
         raise Refused("only a PostgreSQL store joins a transaction of yours", path="on", hint=hint)
     from perdure.stores.user_transaction import run_joined  # noqa: PLC0415 - an extra, loaded where it is used
 
+    caller.heartbeat.keep_up(run_joined)
     return run_joined(core, connection, partial(verb, fn=fn, caller=caller), actor=caller.actor, tenant=caller.tenant)
 
 

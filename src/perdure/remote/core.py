@@ -6,7 +6,7 @@ no route serves are Refused, with where to do it. Callers: `opening`; the caller
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from functools import partial
 from inspect import isgenerator
 from threading import Lock
@@ -225,6 +225,9 @@ class RemoteHeartbeat(Heartbeat):
 
     def attend(self, stream: Stream) -> None:
         """Nothing: the server does."""
+
+    def hold(self, claim: Hashable) -> None:
+        """Nothing: what the server holds for a client lasts for its own time."""
 
     def after_commit(self, note: Callable[[], None]) -> None:
         """Nothing: the server notes it beside its store."""

@@ -7,7 +7,7 @@ A caller knows the open store, the actor and the tenant. `write` returns after t
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
@@ -55,6 +55,11 @@ class _Calling:
     def holder(self) -> str:
         """The name in which tasks are claimed, and effects dispatched that the caller carries out itself."""
         return presence.client_of(self.core.holder) if self.for_client else self.core.holder
+
+    def hold(self, claim: Hashable) -> None:
+        """Keep the heartbeat up for a claim. A client's claim lasts for its own time: nobody beats for it."""
+        if not self.for_client:
+            self.heartbeat.hold(claim)
 
     def acting_as(self, actor: str) -> Self:
         """This caller, for another actor."""

@@ -17,7 +17,7 @@ from collections.abc import Callable, Hashable, MutableMapping
 from contextlib import suppress
 from functools import partial
 
-from perdure.errors import Error, NewerSchema
+from perdure.errors import Error, NewerSchema, Unavailable
 from perdure.log.change import Stream
 from perdure.planes.recovery import presence
 from perdure.stores.core import Core
@@ -26,6 +26,7 @@ log = logging.getLogger("perdure.heartbeat")
 
 BEATS_PER_LEASE = 3
 BEAT_SECONDS = presence.TTL_SECONDS / BEATS_PER_LEASE
+AGAIN_SECONDS = 1.0  # after a beat that the store could not take: it has waited for the store's timeout already
 
 
 class Heartbeat:
@@ -44,6 +45,7 @@ class Heartbeat:
         self._thread: threading.Thread | None = None
         self._pid = os.getpid()
         self._seen = False  # whether there ever was a heartbeat, so that closing has one to end
+        self.is_late = False  # the last beat found the store away: the next one is due as soon as it is back
 
     def attend(self, stream: Stream) -> None:
         """A session was written in, and the commit that did it wrote down that this store attends it."""
@@ -63,6 +65,12 @@ class Heartbeat:
         """Keep the heartbeat up for a claim, which was made with `presence.touch_holder` in the same commit."""
         self._claims.add(claim)
         self._begin()
+
+    def keep_up(self, claim: Hashable) -> None:
+        """Have a heartbeat before a claim is made that others may see at any time from then on. Raises as any write does."""
+        if not self.begun:
+            self.beat()
+        self.hold(claim)
 
     def release(self, claim: Hashable) -> None:
         """A claim was given back."""
@@ -129,9 +137,11 @@ class Heartbeat:
                 self._thread = None
                 self.begun = False
                 return False
+        self.is_late = False
         try:
             self.beat()
         except Error as error:
+            self.is_late = isinstance(error, Unavailable)
             log.warning("the heartbeat was not renewed: %s", error)
         return not self._stop.is_set()
 
@@ -175,8 +185,10 @@ class HeldBack(Heartbeat):
 
 
 def _keep_beating(heartbeat: weakref.ref[Heartbeat], stop: threading.Event, beat_seconds: float = BEAT_SECONDS) -> None:
-    while not stop.wait(beat_seconds):
+    pause = beat_seconds
+    while not stop.wait(pause):
         alive = heartbeat()
         if alive is None or not alive.tick():
             return
+        pause = min(beat_seconds, AGAIN_SECONDS) if alive.is_late else beat_seconds
         del alive

@@ -55,5 +55,33 @@ def test_a_user_who_says_so_gets_a_store(run, tmp_path, command, name) -> None:
     url = f"sqlite:///{tmp_path}/{name}"
     assert run(command, "create", "--new", "--store", url).exit_code == 0
     for tenant in ("default", "acme"):  # the second one in a store that is there
+        if tenant == "acme":
+            assert run("tenant", "create", "--store", url, "--tenant", tenant).exit_code == 0
         made = run("token", "create", "--store", url, "--tenant", tenant, "--json")
         assert json.loads(made.stdout)["record"]["tenant"] == tenant
+
+
+@pytest.mark.parametrize("name", ["a.db", "{tenant}.db"])
+def test_a_misspelt_tenant_gets_no_token(run, ask, tmp_path, name) -> None:
+    url = f"sqlite:///{tmp_path}/{name}"
+    ask("token", "create", "--new", "--store", url, "--tenant", "acme")
+    said = run("token", "create", "--store", url, "--tenant", "acmee")
+    assert said.exit_code == 3
+    assert "no tenant 'acmee'" in said.stderr
+    assert "perdure tenant create --tenant acmee" in said.stderr
+    assert run("sessions", "--store", url, "--tenant", "acmee").exit_code == 3  # it was not made
+    assert [each["tenant"] for each in ask("token", "list", "--all", "--store", url)["tokens"]] == ["acme"]
+    assert run("tenant", "create", "--store", url, "--tenant", "acmee").exit_code == 0  # the way out
+    assert run("token", "create", "--store", url, "--tenant", "acmee").exit_code == 0
+
+
+def test_a_misspelt_tenant_on_a_server_gets_no_token(run, postgres_store) -> None:
+    said = run("token", "create", "--store", postgres_store, "--tenant", "acmee")
+    assert (said.exit_code, "no tenant 'acmee'" in said.stderr) == (3, True)
+
+
+@pytest.mark.parametrize("name", ["a.db", "{tenant}.db"])
+def test_the_default_tenant_needs_no_making(run, ask, tmp_path, name) -> None:
+    url = f"sqlite:///{tmp_path}/{name}"
+    ask("token", "create", "--new", "--store", url, "--tenant", "acme")
+    assert run("token", "create", "--store", url).exit_code == 0

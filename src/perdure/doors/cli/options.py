@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from perdure.handles.sync.store import Store
 
 DEFAULT_STORE = "sqlite:///agent.db"
+DEFAULT_TENANT = "default"
 DEFAULT_LIMIT = 50
 NO_TENANT = 0
 EVERYWHERE = {"PERDURE_STORE", "PERDURE_TENANT", "PERDURE_ACTOR", "--json", "--log-level", "--log-json", "--help"}
@@ -168,7 +169,7 @@ def _tenant_option(function: Body) -> Body:
     return click.option(
         "--tenant",
         envvar="PERDURE_TENANT",
-        default=settings.default("tenant", lambda: "default"),
+        default=settings.default("tenant", lambda: DEFAULT_TENANT),
         show_default="perdure.toml, or default",
         metavar="NAME",
         show_envvar=True,

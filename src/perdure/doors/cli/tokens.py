@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from perdure.doors.cli.options import StoreOptions, command, writes
+from perdure.doors.cli.options import DEFAULT_TENANT, StoreOptions, command, writes
 from perdure.doors.cli.output import note, say_json
 from perdure.doors.cli.tables import Column, say_table
 from perdure.errors import Invalid, NotFound
@@ -32,7 +33,7 @@ COLUMNS = (
 
 def new_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """--new, of the commands that make a tenant."""
-    text = "With create: make the store, if there is none."
+    text = "With create: make the store and the tenant, if they are not there."
     return click.option("--new", "new", is_flag=True, help=text)(function)
 
 
@@ -86,6 +87,20 @@ def _check_there(asked: StoreOptions) -> None:
     raise NotFound(missing.message, path="store", hint=f"{missing.hint}, and so does `create --new`")
 
 
+def _check_tenant(asked: StoreOptions) -> None:
+    """NotFound for a tenant that is not there: its name may be misspelt. The default one is there as soon as it is used."""
+    from perdure.doors.http.places import url_of  # noqa: PLC0415 - help must not load this
+
+    _check_there(asked)
+    if asked.tenant == DEFAULT_TENANT:
+        return
+    try:
+        StoreOptions(url_of(asked.store, asked.tenant), asked.tenant, as_json=False).open().close()
+    except NotFound:
+        hint = f"check the name; `perdure tenant create --tenant {shlex.quote(asked.tenant)}` makes it"
+        raise NotFound(f"this store has no tenant {asked.tenant!r}", path="tenant", hint=hint) from None
+
+
 @command(
     "token",
     "perdure token create --role writer --for build-bot",
@@ -122,6 +137,8 @@ def token(
     if (name is None) == (action == "revoke"):
         raise Invalid("only `revoke` takes a TOKEN, by its id", path="token")
     if action == "create":
+        if not new:
+            _check_tenant(asked)
         make_tenant(asked, new=new)  # so that the token opens something
         _create(asked, role, holder or asked.actor, expires)
     elif action == "list":

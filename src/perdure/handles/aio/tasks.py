@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from perdure.errors import Stale
 from perdure.handles.aio.base import AsyncStoreHandle, AsyncStreamHandle
 from perdure.handles.facts import TaskFacts
 from perdure.handles.filtered import filtered
@@ -51,6 +52,7 @@ class AsyncTask(TaskFacts, AsyncStreamHandle):
             self._caller.fenced(tasks.claim), tasks.give_back, self.id, holder=holder, ttl=ttl
         )
         self._token = self._record.token
+        self._caller.hold((self._record.ref, self._record.token))
         return self
 
     async def release(self) -> AsyncTask:
@@ -82,8 +84,13 @@ class AsyncTask(TaskFacts, AsyncStreamHandle):
         return await self._move("reopen", note, about)
 
     async def _move(self, verb: str, note: str | None = None, about: Iterable[str] = ()) -> AsyncTask:
-        self._record = await self._write(tasks.move, self.id, verb, note=note, token=self._token, about=about)
+        try:
+            self._record = await self._write(tasks.move, self.id, verb, note=note, token=self._token, about=about)
+        except Stale:
+            self._caller.heartbeat.release((self._record.ref, self._token))
+            raise
         self._token = None
+        self._caller.heartbeat.release((self._record.ref, self._record.token))
         return self
 
     async def edit(
@@ -187,6 +194,7 @@ class AsyncWork(AsyncStreamHandle):
         )
         if record is None:
             return None
+        self._caller.hold((record.ref, record.token))
         return AsyncTask(self._caller, self._stream, self._pin, record, token=record.token)
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from perdure.errors import Stale
 from perdure.handles.facts import TaskFacts
 from perdure.handles.filtered import filtered
 from perdure.handles.later import checking, tasks
@@ -50,6 +51,7 @@ class Task(TaskFacts, StreamHandle):
         holder = self._caller.holder
         self._record = self._take(self._caller.fenced(tasks.claim), tasks.give_back, self.id, holder=holder, ttl=ttl)
         self._token = self._record.token
+        self._caller.hold((self._record.ref, self._record.token))
         return self
 
     def release(self) -> Task:
@@ -81,8 +83,13 @@ class Task(TaskFacts, StreamHandle):
         return self._move("reopen", note, about)
 
     def _move(self, verb: str, note: str | None = None, about: Iterable[str] = ()) -> Task:
-        self._record = self._write(tasks.move, self.id, verb, note=note, token=self._token, about=about)
+        try:
+            self._record = self._write(tasks.move, self.id, verb, note=note, token=self._token, about=about)
+        except Stale:
+            self._caller.heartbeat.release((self._record.ref, self._token))
+            raise
         self._token = None
+        self._caller.heartbeat.release((self._record.ref, self._record.token))
         return self
 
     def edit(
@@ -184,6 +191,7 @@ class Work(StreamHandle):
         record = self._take(self._caller.fenced(tasks.claim_next), tasks.give_back, holder=holder, ttl=ttl, label=label)
         if record is None:
             return None
+        self._caller.hold((record.ref, record.token))
         return Task(self._caller, self._stream, self._pin, record, token=record.token)
 
 

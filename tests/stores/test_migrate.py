@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,7 +22,7 @@ from perdure.errors import Conflict, Damaged, Error, NewerSchema, NotFound, Refu
 from perdure.stores import migrate, schema_upgrade, url
 from perdure.stores.core import engine_for, open_core
 from perdure.stores.migrate import Migration
-from perdure.stores.sqlite import SqliteEngine
+from perdure.stores.sqlite import SqliteConnection, SqliteEngine, configured
 from perdure.stores.store import Engine, Fault
 
 ROOT = Path(__file__).parents[2]
@@ -87,6 +88,29 @@ def test_a_new_database_is_made_and_then_found(engine: Engine) -> None:
     assert schema_upgrade.bring_up_to_date(engine) == []
     assert schema_upgrade.plan(engine) == []
     assert schema_upgrade.identity_of(engine) == identity
+
+
+def test_a_new_file_is_byte_for_byte_what_the_migrations_make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    schema_upgrade.bring_up_to_date(SqliteEngine("", tmp_path / "earlier.db"))  # the blank store is made by now
+    uid = bytes(range(16))
+    monkeypatch.setattr(schema_upgrade, "new_uid", lambda: uid)
+    monkeypatch.setattr(migrate, "new_uid", lambda: uid)
+    schema_upgrade.bring_up_to_date(SqliteEngine("", tmp_path / "new.db"))
+    with closing(configured(apsw.Connection(":memory:"))) as raw:
+        migrate.apply(schema_upgrade.SqliteScript(SqliteConnection(raw)), 0, migrate.migrations())
+        migrated = raw.serialize("main")
+    assert (tmp_path / "new.db").read_bytes() == migrated
+    assert (tmp_path / "earlier.db").read_bytes() != migrated, "the control: another uid"
+
+
+def test_stores_of_one_process_differ(tmp_path: Path) -> None:
+    engines = [SqliteEngine("", tmp_path / "a.db"), SqliteEngine("", tmp_path / "b.db"), SqliteEngine("memory:", None),
+               SqliteEngine("memory:", None)]  # fmt: skip
+    for engine in engines:
+        schema_upgrade.bring_up_to_date(engine)
+    assert len({schema_upgrade.identity_of(engine).uid for engine in engines}) == len(engines)
+    for engine in engines:
+        engine.close()
 
 
 def test_a_plan_makes_nothing(file: SqliteEngine) -> None:

@@ -18,6 +18,7 @@ import apsw
 
 from perdure.errors import Invalid, NotFound, Refused
 from perdure.model.crash_points import reach
+from perdure.model.ids import new_uid
 from perdure.model.instants import system_clock, to_datetime
 from perdure.stores import expected_schema, migrate
 from perdure.stores.atomic_files import (
@@ -391,21 +392,19 @@ def _make(path: Path, steps: Sequence[Migration]) -> list[Migration]:
         if path.exists():
             return []
         refuse_remains(path)
-        engine = SqliteEngine("memory:", None)
-        done = bring_up_to_date(engine, steps)
         partial = folder / path.name
         new_file(partial)
-        partial.write_bytes(engine.connect().raw.serialize("main"))
-        engine.close()
+        blank, uid = _blank(tuple(steps))
+        partial.write_bytes(blank.replace(uid, new_uid().hex().encode(), 1))
         publish(partial, path)
-    return done
+    return list(steps)
 
 
 def _fill(engine: SqliteEngine, steps: tuple[Migration, ...]) -> list[Migration]:
-    """An empty database in memory becomes a store: a copy of the blank one, with an identity of its own."""
+    """An empty database in memory becomes a store. Copied, because a deserialized one cannot outgrow a gigabyte."""
     memory = engine.connect()
     with closing(apsw.Connection(":memory:")) as blank:
-        blank.deserialize("main", _blank(steps))
+        blank.deserialize("main", _blank(steps)[0])
         with memory.raw.backup("main", blank, "main") as copying:
             copying.step()
     migrate.begin_meta(SqliteScript(memory))
@@ -413,12 +412,14 @@ def _fill(engine: SqliteEngine, steps: tuple[Migration, ...]) -> list[Migration]
 
 
 @cache
-def _blank(steps: tuple[Migration, ...]) -> bytes:
-    """A store without content, as SQLite has it in memory: a look at the past needs one each time, and begins five times sooner
-    with a copy of it."""
+def _blank(steps: tuple[Migration, ...]) -> tuple[bytes, bytes]:
+    """The store that these migrations make, and its uid: made once, because each store that a process makes begins with it."""
     with closing(configured(apsw.Connection(":memory:"))) as raw:
-        migrate.apply(SqliteScript(SqliteConnection(raw)), 0, steps)
-        return raw.serialize("main")
+        script = SqliteScript(SqliteConnection(raw))
+        migrate.apply(script, 0, steps)
+        blank, uid = raw.serialize("main"), migrate.facts_of(script)["uid"].encode()
+    assert blank.count(uid) == 1, "the uid stands in `meta` alone"
+    return blank, uid
 
 
 def _keep_copy(engine: Engine, found: int) -> None:

@@ -79,6 +79,8 @@ def random_state(rng: random.Random) -> Made:
     rules = [
         Item(Section.RULES, "rule", f"p/{i}", text(rng, 20), "alice", NOW, whole=True) for i in range(rng.randrange(4))
     ]
+    if not rng.randrange(8):  # longer than any text that is shown in a shorter form
+        rules.append(Item(Section.RULES, "rule", "p/long", "Never push to main. " * 400, "alice", NOW, whole=True))
     others = [
         Item(
             rng.choice(sections), "thing", f"s/{i}", text(rng, rng.choice([5, 50, 400])), text(rng, 3), NOW - i * 10**10

@@ -44,7 +44,9 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What a child says at its end. settled: what a person had to; commits: the kinds of the events of each, in order."""
+    """What a child says at its end. settled: what a person had to; commits: the kinds of the events of each, in order;
+    told: the tool at each `tool.told`.
+    """
 
     result: list[Any] | None = None
     error: str = ""
@@ -52,6 +54,7 @@ class Report(msgspec.Struct, frozen=True):
     settled: list[str] = []
     points: dict[str, int] = {}
     commits: list[list[str]] = []
+    told: list[str] = []
 
 
 class Ended(NamedTuple):
@@ -167,4 +170,4 @@ def lived(order: Order) -> Report:
     settled = sweep_agent.Person.settled
     if counted is None:
         return Report(given, settled=settled)
-    return Report(given, settled=settled, points=counted.times, commits=counted.commits)
+    return Report(given, settled=settled, points=counted.times, commits=counted.commits, told=sweep_agent.World.told)

@@ -24,15 +24,19 @@ BATCH = ("pay", "push", "mail", "refuse")
 
 
 class World:
-    """The other side, as this process reaches it. slow: how long things take to land, in seconds, by tool."""
+    """The other side, as this process reaches it. slow: how long things take to land, in seconds, by tool. told: the tools that
+    told it something, in order: the n-th is at the n-th `tool.told`.
+    """
 
     port = 0
+    told: ClassVar[list[str]] = []
     slow: ClassVar[dict[str, float]] = {}
     store: Any = None
 
 
 def tell(what: str, tool: str, key: str | None = None) -> int:
     arrived = witness.tell(World.port, what, key=key, lands=World.slow.get(tool, 0.0), sent=lambda: reach("tool.sent"))
+    World.told.append(tool)
     reach("tool.told")
     return arrived
 

@@ -121,6 +121,11 @@ def first_points(report: Report) -> list[Point]:
     return firsts + [(name, number) for number in sorted(set(commits.values())) for name in LANE]
 
 
+def arrivals(report: Report, *tools: str) -> list[Point]:
+    """Each time something of these tools has just arrived, and nothing says so yet: between its dispatch and its commit."""
+    return [("tool.told", nth) for nth, tool in enumerate(report.told, 1) if tool in tools]
+
+
 def sampled(swept: Ground, points: list[Any], count: int) -> list[Any]:
     """So many by the seed, others on each store, fewer where a life takes longer; in a full sweep their share, if more."""
     least = count if swept.url is None else max(count // 4, 2)

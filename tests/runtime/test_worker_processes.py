@@ -229,7 +229,7 @@ def test_sigterm_lets_go_on_what_ends_in_time(stage: Scene):
     handles = [stage.store.start(agent, 2, 0.05, str(gate)) for agent in (plod, aplod)]
     until(lambda: all(steps_of(each) >= 1 for each in handles))
     crew.program.terminate()
-    until(lambda: crew.logged("letting 1 runs go on for 60 s") or crew.logged("letting 2 runs go on for 60 s"))
+    until(lambda: crew.logged("letting 1 runs continue for 60 s") or crew.logged("letting 2 runs continue for 60 s"))
     gate.touch()
     assert crew.program.wait(60) == 0
     assert {each.refresh().status.value for each in handles} == {"completed"}  # the time of grace was enough
@@ -259,7 +259,7 @@ def test_sigterm_gives_back_a_sync_agent_that_waits_for_its_next_attempt(stage: 
     assert crew.end() == 0
     assert handle.refresh().status.value == "ready"
     assert stage.kinds(handle)[-1] == "run.released"
-    assert not crew.logged("1 runs do not come back: they go on elsewhere once this process is gone")
+    assert not crew.logged("1 runs do not stop: they continue elsewhere once this process is gone")
 
 
 def test_sigterm_gives_back_a_sync_agent_that_waits_for_a_slot(stage: Scene, tmp_path):

@@ -33,7 +33,7 @@ from perdure.stores.blobs import BlobRow
 from perdure.stores.store import Reads
 from perdure.stores.tx import LOG, Tx
 
-LOST = "the run went on from an envelope: what its store did after that is not known"
+LOST = "the run continued from an envelope: what its old store did after that is not known"
 
 Artifacts = Mapping[str, bytes]
 _Entry = StepPart | EffectPart | WaitPart | SignalPart
@@ -110,7 +110,7 @@ def check(envelope: Envelope, *, lost: bool) -> None:
     """Refuse what must not go on: a run that may still go on elsewhere, and names that no store holds."""
     if not (envelope.sealed or lost):
         raise Refused(
-            f"run {envelope.run.name} was not handed over, and may still go on where it came from", path="envelope.sealed",
+            f"run {envelope.run.name} was not handed over, and may still continue where it came from", path="envelope.sealed",
             hint="hand it over there (handle.hand_over()), or say lost=True if that store is gone for good",
         )  # fmt: skip
     for each in family(envelope):

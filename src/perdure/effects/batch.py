@@ -106,7 +106,7 @@ def _checked(calls: object) -> list[Call]:
     seen: set[str] = set()
     for at, call in enumerate(found):
         if check_name(call.id, f"calls[{at}].id") in seen:
-            hint = "a reader of the answers could not tell which is whose"
+            hint = "a reader of the answers could not tell which answer belongs to which call"
             raise Invalid(f"the call {call.id!r} is made twice", path=f"calls[{at}].id", hint=hint)
         seen.add(call.id)
     return found

@@ -315,14 +315,14 @@ def _unsent(reads: Reads, stream: Stream, record: EffectRecord) -> _Advised:
     asked = waits.for_effect(reads, stream, record.seq)
     if asked is not None and asked.state is WaitState.OPEN:
         return _Advised(Action.WAIT, f"nothing was sent; it is sent when {asked.id} is approved")
-    return _Advised(SEND, "nothing was sent; it is sent when the run goes on")
+    return _Advised(SEND, "nothing was sent; it is sent when the run continues")
 
 
 def _advice(reads: Reads, row: Row, record: EffectRecord, witness: EnvelopeWitness, now_us: int) -> _Advised:
     """The advice about an effect that may have been sent, by the table of settling; nothing is done."""
     holder = record.holder or ""
     if record.state is EffectState.UNDOING:
-        return _Advised(UNDO, "its undo is an effect of its own, and goes on with the run")
+        return _Advised(UNDO, "its undo is an effect of its own, and continues with the run")
     if record.state is EffectState.DISPATCHED and holder not in witness.dead and presence.is_alive(reads, holder):
         return _Advised(Action.WAIT, f"{holder} is sending it")
     if record.quiet_at is None and holder in witness.dead:
@@ -375,7 +375,7 @@ def _in_doubt(doubts: list[str], unsure: list[str]) -> str:
     if doubts:
         return f"only a person can say whether {_and(doubts)} happened: `perdure settle`"
     return (
-        f"the probe could not settle {_and(unsure)}: it is asked again by itself; who knows more says so (`perdure settle`, "
+        f"the probe could not settle {_and(unsure)}: it is asked again by itself; a person who knows can say (`perdure settle`, "
         "or `perdure gone` for a machine that is lost)"
     )
 
@@ -386,7 +386,7 @@ def _and(names: list[str]) -> str:
 
 def _going_on(status: RunStatus, pending: list[PendingEffect], found: list[WaitPart]) -> str:
     open_ones = sorted({each.kind.value for each in found if each.state is WaitState.OPEN})
-    said = ["somebody is at it, or was until it died"] if status is RunStatus.RUNNING else []
+    said = ["a process drives it, or did until that process died"] if status is RunStatus.RUNNING else []
     said += [f"it waits for a {kind}" for kind in open_ones]
     said += [f"{each.id}: {each.action}" for each in pending]
     return "; ".join(said) or "nothing is open"
@@ -420,7 +420,7 @@ def hand_over(tx: Tx, stream: Stream, witness: EnvelopeWitness) -> Envelope:
         _let_go(tx, each, witness)
     made = _envelope(tx, stream, witness, sealed=True, depth=0)
     for each in family:
-        runs.park(tx, each, parked_runs.MOVED, "it was handed over and goes on elsewhere", {"store": witness.store})
+        runs.park(tx, each, parked_runs.MOVED, "it was handed over and continues elsewhere", {"store": witness.store})
     return made
 
 
@@ -450,7 +450,9 @@ def _is_moved(reads: Reads, stream: Stream) -> bool:
 def _let_go(tx: Tx, stream: Stream, witness: EnvelopeWitness) -> None:
     row = runs.row_of(tx, stream)
     if RunStatus(row["status"]) in ENDED:
-        again = "`perdure retry` it first, if it shall go on elsewhere" if row["status"] != RunStatus.COMPLETED else ""
+        again = (
+            "`perdure retry` it first, if it is to continue elsewhere" if row["status"] != RunStatus.COMPLETED else ""
+        )
         raise Conflict(f"run {stream.name} is {row['status']}: there is nothing to hand over", path="run", hint=again)
     holder = row["holder"]
     if holder is not None and holder not in witness.dead and presence.is_alive(tx, holder):

@@ -52,7 +52,7 @@ COMMITTED, FAILED, WITHDRAWN = EffectState.COMMITTED, EffectState.FAILED, Effect
 UNDOING, UNDONE = EffectState.UNDOING, EffectState.UNDONE
 INSTANTS = ("first_dispatched_at", "dispatched_at", "deadline_at", "quiet_at")
 UNSENT = "its sender"  # the author of the word that an attempt was stopped before its call
-UNANSWERED = EffectError("Unanswered", "no answer came, and asking a model changes nothing outside")
+UNANSWERED = EffectError("Unanswered", "no answer came, and asking a model changes nothing in the outside world")
 AGAIN = frozenset({ToolKind.IDEMPOTENT, ToolKind.KEYED})  # kinds that may be called again though they may have happened
 
 

@@ -78,7 +78,7 @@ def check_own(record: EffectRecord) -> None:
     if record.stream_kind == "run":
         raise Refused(
             f"effect {record.id} is carried out by its run", path="effect",
-            hint="if it is in doubt, `settle` says what became of it, and the run goes on",
+            hint="if it is in doubt, `settle` says what became of it, and the run continues",
         )  # fmt: skip
 
 
@@ -208,7 +208,7 @@ def retry(tx: Tx, stream: Stream) -> None:
 def _do_anew(tx: Tx, stream: Stream, blamed: int) -> None:
     if ledger.effect(tx, stream, blamed).state in (EffectState.UNDOING, EffectState.UNDONE):
         raise Conflict(
-            f"run {stream.name} has undone what it did: it cannot go on from there", path="run",
+            f"run {stream.name} has undone what it did: it cannot continue from there", path="run",
             hint="start it anew, under another key",
         )  # fmt: skip
     if ledger.revive(tx, stream, blamed) is not None:

@@ -68,7 +68,7 @@ def _by_kind(effect: EffectRecord, now_us: int, *, can_probe: bool) -> Advice:
         case ToolKind.PROBED if can_probe:
             return Advice(Action.PROBE, "its tool can ask the other side")
         case ToolKind.PROBED:
-            return Advice(Action.PERSON, "its probe is not to be had here")
+            return Advice(Action.PERSON, "its probe is not available here")
     return Advice(Action.PERSON, "its tool is unsafe: the machine never calls it again")
 
 

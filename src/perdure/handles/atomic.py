@@ -88,7 +88,7 @@ class TxCaller(Caller):
     def check_may_send(self) -> None:
         """Refused inside the transaction: the intent of an effect would not be durable before it is sent (P2)."""
         if not self._settled:
-            hint = "act outside; an effect on rows of your own: begin, dispatch, tx.sql, commit"
+            hint = "act before or after store.atomic; an effect on rows of your own: begin, dispatch, tx.sql, commit"
             raise Refused("no external system can be called inside store.atomic", path="act", hint=hint)
 
     def check_may_search(self) -> None:

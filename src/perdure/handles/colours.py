@@ -76,5 +76,5 @@ def _refuse() -> type:
     raise Refused(
         "sync and async cannot be mixed inside a transaction",
         path="store",
-        hint="use `.sync` and `.aio` outside `store.atomic`",
+        hint="use `.sync` and `.aio` before or after `store.atomic`",
     )

@@ -234,4 +234,4 @@ class AsyncFrozenCaller(AsyncCaller):
 
 
 def _past() -> ReadOnly:
-    return ReadOnly("the past can only be read", hint="fork the session there and go on in the fork")
+    return ReadOnly("the past can only be read", hint="fork the session there and continue in the fork")

@@ -20,9 +20,9 @@ from perdure.runtime.places import Branch, branch_of, is_below, left_by
 
 WAYS_ON = (
     "deploy the program that began it, or keep both in the new one with `run.patched(name)`, or `perdure pin` it to workers "
-    "that still have the old one; then `perdure resume` it. If nobody changed it: time, chance and what is read "
-    "outside belong in steps, who is first is chance, a registered type of a new version is another argument, and after "
-    "a checkpoint it begins from `run.restored`"
+    "that still have the old one; then `perdure resume` it. If nobody changed it: the time, random numbers "
+    "and reads of external systems belong in steps, the order in which branches finish is random, a registered type of a "
+    "new version is another argument, and after a checkpoint the program begins from `run.restored`"
 )
 
 SHAPE_MAX_CHARS = 200

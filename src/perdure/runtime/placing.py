@@ -44,7 +44,7 @@ def hold_up(driving: Driving) -> Steps[None]:
     if not hold.lease.forsaken:
         hold.lease.forsaken = True
         stopped = hold.stop(run_replay.does_not_end(driving.stream.name, str(hold.ending)))
-        log.warning("its program does not end though it was told to, %d times", hold.refusals, extra=driving.about)
+        log.warning("its program was told to end %d times, and does not", hold.refusals, extra=driving.about)
         with suppress(Error):
             yield from resting.ended_by(driving, stopped)
         driving.heartbeat.release(driving.stream.uid)

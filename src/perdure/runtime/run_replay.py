@@ -225,7 +225,7 @@ def read_again(step: StepRecord, value: Any) -> Any:
 def reads_otherwise(step: StepRecord, now: str) -> Parked:
     """The error of a reading that cannot be repeated, with what it gave before and now."""
     return Parked(
-        f"{step.name} gave {step.gave} and now gives {now}: the run cannot go on as it did", path=f"step {step.name}",
+        f"{step.name} gave {step.gave} and now gives {now}: the run cannot continue as it began", path=f"step {step.name}",
         hint="put back what it read and `perdure resume` the run, or `perdure retry` it with what is read now",
         reason="reread", step=step.place, expected=step.gave, found=now,
     )  # fmt: skip

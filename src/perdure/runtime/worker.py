@@ -467,7 +467,7 @@ class Worker:
         """Wait for what runs, then make it give itself back; returns how many do neither."""
         self._leaving.set()
         if waited := self._awaited():
-            log.info("letting %d runs go on for %g s", len(waited), self._settings.grace_seconds)
+            log.info("letting %d runs continue for %g s", len(waited), self._settings.grace_seconds)
             await self._wait_for_runs(self._settings.grace_seconds, self._hurried)
         for task, (agent, lease) in [*self._running.items()]:
             lease.leaving = True
@@ -477,7 +477,7 @@ class Worker:
         if self._indexing is not None:
             await asyncio.wait({self._indexing}, timeout=CANCEL_SECONDS)
         if self._running:
-            log.warning("%d runs do not come back: they go on elsewhere once this process is gone", len(self._running))
+            log.warning("%d runs do not stop: they continue elsewhere once this process is gone", len(self._running))
         return len(self._running)
 
     async def _wait_for_runs(self, seconds: float, sooner: asyncio.Event | None = None) -> None:

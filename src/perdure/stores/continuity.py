@@ -46,7 +46,7 @@ class Continuity(Epochs):
         if self._keeps:
             self._go_on(history, kept=True)
         else:
-            log.warning("the database is of another history than it says: whoever opens it for writing finds out more")
+            log.warning("the database is of another history than it says: open it for writing to find out more")
 
     def met(self, connection: Any) -> None:
         """A new connection, to whatever server: is it the one that was known? Raises Fault, or what is wrong with the store."""

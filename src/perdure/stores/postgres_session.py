@@ -149,7 +149,7 @@ class AskedFor:
         if missing:
             named = ", ".join(missing)
             raise Fault(
-                FaultKind.REFUSED, f"something between us and the server takes away what was asked: {named}", POOLER
+                FaultKind.REFUSED, f"something between this process and the server drops its settings: {named}", POOLER
             )
 
 

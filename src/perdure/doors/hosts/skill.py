@@ -4,7 +4,7 @@ from __future__ import annotations
 
 DESCRIPTION = (
     "Durable memory, plan and decisions for this workspace. Use at the start of a context, before a choice is acted on, "
-    "before anything outside is changed, and before the context ends."
+    "before an external system is changed, and before the context ends."
 )
 TEXT = """# Perdure: what survives this context
 

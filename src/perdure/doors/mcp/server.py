@@ -26,7 +26,7 @@ from perdure.doors.mcp.pages import add_pages
 
 BODY_MAX_BYTES = 4 * 1024 * 1024
 LIST_TTL_MS = 3_600_000
-INSTRUCTIONS = """Perdure keeps what must survive this context: rules, plan, decisions, memories, and what was done outside.
+INSTRUCTIONS = """Perdure keeps what must survive this context: rules, plan, decisions, memories, and calls of external systems.
 - First call in a new or compacted context: `boot`.
 - Before you act on a choice: `decide`. The plan: `task`, `claim`, `move`. Facts that hold beyond the task: `remember`.
 - Before you change the outside world (push, publish, mail, deploy, pay): `effect_begin`, `effect_dispatch`, act, `effect_commit`.

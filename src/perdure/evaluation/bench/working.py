@@ -172,10 +172,10 @@ CASES = [
         begin_postgres,
         needs_postgres=True,
     ),
-    Benchmark("takeover", "ten runs of a worker that is killed go on in others, SQLite", takeover_sqlite),
+    Benchmark("takeover", "ten runs of a killed worker continue in others, SQLite", takeover_sqlite),
     Benchmark(
         "takeover-postgres",
-        "ten runs of a worker that is killed go on in others, PostgreSQL",
+        "ten runs of a killed worker continue in others, PostgreSQL",
         takeover_postgres,
         needs_postgres=True,
     ),

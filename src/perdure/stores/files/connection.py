@@ -50,7 +50,7 @@ _RESTATING = (migrate.Q.meta_put, moved_away.Q.meta_drop)
 
 def remake(cache: Path) -> str:
     """The advice about a cache that cannot be used, for a process that may not remake it."""
-    return f"nothing is lost: rm {shlex.quote(str(cache))}, and whoever opens the store to write makes it anew from the log"
+    return f"nothing is lost: rm {shlex.quote(str(cache))}, and the next program that writes makes it anew from the log"
 
 
 def mark_of(cache: SqliteConnection) -> LogMark:

@@ -4,7 +4,8 @@
     .venv/bin/python tools/kill_sweeps.py strands --some       a few points of one
 
 The sweeps are tests (tests/adapters); they run in the environment that has all frameworks (tools/adapters.py, "together"), and
-each tells a row. A control is a variant without its protection: it is caught if something happened twice (asks-anew: was paid for twice).
+each tells a row. A control is a variant without its protection. It is caught if something happened twice; asks-anew, if an answer
+was paid for twice.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@
     .venv/bin/python tools/kill_sweeps.py strands --some       a few points of one
 
 The sweeps are tests (tests/adapters); they run in the environment that has all frameworks (tools/adapters.py, "together"), and
-each tells a row. A control is a variant without its protection: it is caught if something happened twice, or was paid for twice.
+each tells a row. A control is a variant without its protection. It is caught if something happened twice; asks-anew, if an answer
+was paid for twice.
 """
 
 from __future__ import annotations
@@ -31,10 +32,9 @@ SWEEPS = {
     "agent-framework": (("agent_framework/test_sweep.py",), "kill or control"),
 }
 NUMBERS = ("points", "killed", "twice", "lost", "paid again", "stranded", "unrecorded")
+PAYS_AGAIN = "asks-anew"  # the control by which nothing is done twice, and answers are paid for twice
 ROW = re.compile(r"^(swept|control) (\S+) (\S+): (\{.*\})$", re.MULTILINE)
-HEADER = (
-    f"{'framework':16} {' '.join(f'{name:>10}' for name in NUMBERS)}  controls caught (points at which something was)"
-)
+HEADER = f"{'framework':16} {' '.join(f'{name:>10}' for name in NUMBERS)}  controls caught (at how many points)"
 
 
 class Row(NamedTuple):
@@ -46,8 +46,8 @@ class Row(NamedTuple):
 
     @property
     def caught(self) -> int:
-        """At how many points something was done twice; or paid for twice, if nothing was done twice."""
-        return self.numbers["twice"] or self.numbers["paid again"]
+        """At how many points something was done twice; or paid for twice, where that is what the control does."""
+        return self.numbers["paid again" if self.mode == PAYS_AGAIN else "twice"]
 
 
 def rows_in(text: str) -> list[Row]:

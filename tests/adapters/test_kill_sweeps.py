@@ -36,7 +36,7 @@ def test_rows_that_tests_tell_are_added_up(kill_sweeps: ModuleType, capsys: pyte
     tell("swept", "strands", "again", {**NUMBERS, "paid again": 3, "total": 50})
     tell("control", "strands", "stock", {**NUMBERS, "points": 4, "twice": 3})
     tell("control", "strands", "asks-anew", {**NUMBERS, "paid again": 20})
-    tell("control", "strands", "harmless", NUMBERS)
+    tell("control", "strands", "harmless", {**NUMBERS, "paid again": 20})  # as Claude's program pays in any case
     line = kill_sweeps.line_of("strands", kill_sweeps.rows_in(f".{capsys.readouterr().out}..\n3 passed"))
     table, _, controls = line.partition("  2 of 3 ")
     assert table.split() == ["strands", "100", "98", "0", "0", "3", "0", "4"]

@@ -5,9 +5,9 @@
 FRAMEWORK: openai_agents, pydantic_ai, claude_agent. MODE: plain, or words joined by "-": slow (a slow disk), files (another
 store), again (the life after the first one is killed at the same point too), streamed, unsafe (tools say nothing about
 themselves: a person looks at the outside world, and settles), and for Claude batched (the transcript is mirrored late) and
-builtin (the host carries out the tools). SUBJECT: perdure; no barrier (the model's answer is not kept before its calls are
-carried out); stock; for Claude forgets (the hooks do not see what a dead process was carrying out). An agent pays and mails at
-once, then ships, then says so:
+builtin (the host carries out the tools) and late (the person waits until a call was denied). SUBJECT: perdure; no barrier (the
+model's answer is not kept before its calls are carried out); stock; for Claude forgets (the hooks do not see what a dead process
+was carrying out). An agent pays and mails at once, then ships, then says so:
 three answers, three effects. Each id of a call is new, as a provider's are. A life that is not killed is asked once more at its
 end, with the same message: nothing may happen again.
 """
@@ -48,7 +48,7 @@ def new_id() -> str:
 
 def next_calls(done: list[str]) -> tuple[str, ...]:
     """The calls of the model's next answer, by what it has heard."""
-    return FIRST if not set(FIRST) <= set(done) else THEN if "ship" not in done else ()
+    return tuple(name for name in FIRST if name not in done) or (THEN if "ship" not in done else ())
 
 
 def doing(life: Life, name: str) -> str:
@@ -278,7 +278,8 @@ def claude_agent(life: Life, mode: str, subject: str) -> None:  # noqa: C901 - a
     builtin = "builtin" in words(mode)
 
     async def answer(lines: list[Any]) -> Any:
-        await settle_all(life, store.aio, told)  # meanwhile, a person does
+        if "late" not in words(mode) or "perdure settle" in json.dumps(lines[-len(FIRST) :]):
+            await settle_all(life, store.aio, told)  # meanwhile, a person does
         life.answered()
         calls = next_calls(heard(lines))
         prefix = "" if builtin else "mcp__shop__"

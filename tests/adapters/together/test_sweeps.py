@@ -24,8 +24,9 @@ NEEDS = {"openai_agents": "agents", "pydantic_ai": "pydantic_ai", "claude_agent"
 MODES = [
     *(("openai_agents", mode) for mode in ("plain", "slow", "files", "again", "streamed", "unsafe", "unsafe-streamed")),
     *(("pydantic_ai", mode) for mode in ("plain", "slow", "files", "again", "streamed", "unsafe")),
-    *(("claude_agent", mode) for mode in ("plain", "slow", "files", "again", "unsafe", "builtin")),
-]
+    *(("claude_agent", mode) for mode in ("plain", "slow", "files", "again", "unsafe", "builtin", "late",
+                                              "builtin-late", "unsafe-late")),
+]  # fmt: skip
 QUICK = [each for each in MODES if each[1] == "plain"]
 # Where `make test` has the framework, tests/adapters/pydantic_ai/test_sweep.py takes a sample of it.
 TOGETHER = "PERDURE_SUITE_STORE" in os.environ
@@ -69,7 +70,7 @@ def test_control_without_it_something_happens_twice(framework, subject, tmp_path
     assert found["twice"] > 0
 
 
-@pytest.mark.parametrize(("subject", "mode"), [("forgets", "plain"), ("forgets", "builtin"), ("stock", "builtin")])
+@pytest.mark.parametrize(("subject", "mode"), [("forgets", "late"), ("forgets", "builtin-late"), ("stock", "builtin")])
 def test_control_a_hook_that_forgets_lets_a_call_through_again(subject, mode, tmp_path):
-    """The tools of a host are guarded by hooks alone."""
+    """In "late" only the hooks and the probes stand between a dead process's call and the next one like it."""
     assert swept("claude_agent", mode, subject, tmp_path, "0")["twice"] > 0

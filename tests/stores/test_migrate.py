@@ -19,7 +19,7 @@ import pytest
 import forked
 import perdure
 from perdure.errors import Conflict, Damaged, Error, NewerSchema, NotFound, Refused
-from perdure.stores import migrate, schema_upgrade, url
+from perdure.stores import migrate, schema_upgrade, sqlite, url
 from perdure.stores.core import engine_for, open_core
 from perdure.stores.migrate import Migration
 from perdure.stores.sqlite import SqliteConnection, SqliteEngine, configured
@@ -111,6 +111,73 @@ def test_stores_of_one_process_differ(tmp_path: Path) -> None:
     assert len({schema_upgrade.identity_of(engine).uid for engine in engines}) == len(engines)
     for engine in engines:
         engine.close()
+
+
+# -- one connection to look and to read ----------------------------------------------------------------
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The flags of every connection to a file that is opened from now on."""
+    seen: list[int] = []
+    once = sqlite._opened_once
+
+    def counted(path: Path, flags: int, *args: Any, **kwargs: Any) -> SqliteConnection:
+        seen.append(flags)
+        return once(path, flags, *args, **kwargs)
+
+    monkeypatch.setattr(sqlite, "_opened_once", counted)
+    return seen
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_store_is_read_by_the_connection_that_looked_at_it(
+    tmp_path: Path, opened: list[int], *, read_only: bool
+) -> None:
+    there = f"sqlite:///{tmp_path}/a.db"
+    with perdure.open(there) as store:
+        store.session("a").say("user", "hello")
+    opened.clear()
+    with perdure.open(there, read_only=read_only) as store:
+        assert [turn.content for turn in store.session("a").turns()] == ["hello"]
+    assert len(opened) == 1
+    if not read_only:
+        assert [*tmp_path.glob("a.db-*")] == [], "the last connection takes the WAL away"
+
+
+def test_a_file_that_is_not_in_wal_mode_yet_gets_a_reader_of_its_own(tmp_path: Path, opened: list[int]) -> None:
+    there = f"sqlite:///{tmp_path}/a.db"
+    perdure.open(there).close()
+    with closing(apsw.Connection(f"{tmp_path}/a.db")) as raw:
+        raw.pragma("journal_mode", "delete")
+    opened.clear()
+    with perdure.open(there) as store:
+        assert len(opened) == 2  # the second switches it
+        store.session("a").say("user", "hello")
+        assert len(opened) == 3  # the lane
+    with closing(apsw.Connection(f"{tmp_path}/a.db")) as raw:
+        assert raw.pragma("journal_mode") == "wal"
+
+
+@pytest.mark.parametrize("text", ["UPDATE meta SET value = '999' WHERE name = 'schema'", "DROP TABLE meta"])
+@pytest.mark.parametrize("careful", [True, False])
+def test_a_wal_that_is_not_for_this_version_stays_as_it_is(
+    tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch, *, careful: bool
+) -> None:
+    """A crash of its owner left a WAL, which whoever closes the file would move into it. The control does."""
+    perdure.open(f"sqlite:///{tmp_path}/a.db").close()
+    with closing(apsw.Connection(f"{tmp_path}/a.db")) as raw:
+        raw.execute(text)
+        for suffix in ("", "-wal"):
+            (tmp_path / f"left.db{suffix}").write_bytes((tmp_path / f"a.db{suffix}").read_bytes())
+    if not careful:
+        monkeypatch.setattr(sqlite, "_without_checkpoint", SqliteConnection)
+    before = [(tmp_path / f"left.db{suffix}").read_bytes() for suffix in ("", "-wal")]
+    with pytest.raises(Refused):
+        perdure.open(f"sqlite:///{tmp_path}/left.db")
+    left = tmp_path / "left.db-wal"
+    after = [(tmp_path / "left.db").read_bytes(), left.read_bytes() if left.exists() else b""]
+    assert (after == before) is careful
 
 
 def test_a_plan_makes_nothing(file: SqliteEngine) -> None:

@@ -393,7 +393,7 @@ def open_core(
         if read_only and not engine.one_connection:
             schema_upgrade.check_readable(engine)
         else:
-            schema_upgrade.bring_up_to_date(engine)
+            schema_upgrade.bring_up_to_date(engine, keep=True)
         core = Core(engine, place, clock, timeout_seconds, lease_seconds, keeps=not (read_only or moving))
         if not moving:
             moved_away.check_open(core.facts, read_only=read_only)

@@ -37,8 +37,8 @@ from perdure.stores.sqlite import (
     configured,
     fault_of,
     foreign,
+    opened_to_look,
     opened_to_read,
-    opened_to_recover,
 )
 from perdure.stores.statements import Statement
 from perdure.stores.store import Engine, Fault, FaultKind, History, Writes
@@ -59,6 +59,7 @@ class SqliteScript:
 
     def __init__(self, connection: SqliteConnection) -> None:
         self.connection = connection
+        self.is_kept = False  # whether the engine reads on with this connection
 
     def run(self, text: str) -> None:
         """Run a migration."""
@@ -127,10 +128,16 @@ def looking_at(engine: Engine) -> Iterator[SqliteScript | PostgresScript | None]
         yield None
     else:
         connection = _opened_to_look(engine.path, engine.busy_wait_ms, read_only=engine.read_only)
+        script = SqliteScript(connection)
         try:
             with _transaction(connection, "BEGIN"):
-                yield SqliteScript(connection)
-        finally:
+                yield script
+        except BaseException:
+            connection.close()
+            raise
+        if script.is_kept:
+            engine.keep(connection)
+        else:
             connection.close()
 
 
@@ -165,22 +172,28 @@ def _has_content(path: Path) -> bool:
 
 def _opened_to_look(path: Path, busy_wait_ms: int, *, read_only: bool) -> SqliteConnection:
     """Not as a store is opened: switching somebody else's database to WAL would change it."""
-    try:
-        return opened_to_read(path, busy_wait_ms)
-    except Fault as fault:  # a crash left a journal behind, which only somebody who may write can roll back
-        if read_only or fault.kind is not FaultKind.READ_ONLY:
-            raise
-    return opened_to_recover(path, busy_wait_ms)
+    if not read_only:
+        try:
+            return opened_to_look(path, busy_wait_ms)
+        except Fault as fault:
+            if fault.kind is not FaultKind.READ_ONLY:
+                raise
+    return opened_to_read(path, busy_wait_ms)
 
 
-def schema_of(engine: Engine, steps: Sequence[Migration] | None = None) -> int:
+def schema_of(engine: Engine, steps: Sequence[Migration] | None = None, *, keep: bool = False) -> int:
     """The number of the schema that the database has now; 0 when there is none yet. Refused when it is not
-    ours."""
+    ours. keep: the connection that found the newest one becomes the engine's reader, which the caller closes."""
+    steps = steps or migrate.migrations()
     with looking_at(engine) as script:
-        if script is not None and engine.is_server:
+        if script is None:
+            return 0
+        if isinstance(script, PostgresScript):
             _check_visible(script, _as_postgres(engine).schema)
             return migrate.current(script)
-        return expected_schema.checked(script, steps or migrate.migrations()) if script else 0
+        found = expected_schema.checked(script, steps)
+        script.is_kept = keep and found == migrate.latest(steps)
+        return found
 
 
 def _check_visible(script: SqliteScript | PostgresScript, schema: str) -> None:
@@ -246,7 +259,7 @@ def check_readable(engine: Engine, steps: Sequence[Migration] | None = None) -> 
     """Accept a database that is to be read only: of exactly this schema, because reading must not migrate."""
     steps = steps or migrate.migrations()
     known = migrate.latest(steps)
-    found = schema_of(engine, steps)
+    found = schema_of(engine, steps, keep=True)
     migrate.check(found, known)
     if found == 0:
         where = without_password(engine.url)
@@ -355,15 +368,16 @@ def _say(connection: Any, text: str) -> None:
 
 
 def bring_up_to_date(
-    engine: Engine, steps: Sequence[Migration] | None = None, *, keep_copy: bool = True
+    engine: Engine, steps: Sequence[Migration] | None = None, *, keep_copy: bool = True, keep: bool = False
 ) -> list[Migration]:
-    """Migrate if needed; returns what was applied. Atomic: after a crash the database is as before, or done.
+    """Migrate if needed; returns what was applied. Atomic: after a crash the database is as before, or done. keep: as of
+    `schema_of`.
 
     Many processes may do this at once: one does it, the others find it done. Raises NewerSchema, Refused or
     Damaged, and then not a byte was changed. On SQLite a copy of the old database is kept beside it.
     """
     steps = steps or migrate.migrations()
-    found = schema_of(engine, steps)
+    found = schema_of(engine, steps, keep=keep)
     if not migrate.pending(found, steps):
         return []
     if isinstance(engine, SqliteEngine) and not found:

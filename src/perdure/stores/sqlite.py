@@ -141,6 +141,16 @@ class SqliteConnection:
             self._wal = found if wal and not self.is_cache else None
             held_files.enter(self, self._place, found)
 
+    def join(self) -> bool:
+        """Become one of the connections that write, after looking (`opened_to_look`). False, and nothing is done, where the file
+        cannot be written to or would have to be switched to WAL first.
+        """
+        if self.raw.readonly("main") or self.raw.pragma("journal_mode") != "wal":
+            return False
+        self.raw.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
+        self.enter(wal=True)
+        return True
+
     def query(self, statement: Statement, params: Params) -> Rows:
         """Run one read."""
         try:
@@ -391,6 +401,18 @@ class SqliteEngine(WithoutLines, WithoutRoles):
         else:
             self._spare.append(reader)
 
+    def keep(self, looked: SqliteConnection) -> None:
+        """Make the connection that looked at the file, and found it ours, the first reader. One that is not as a reader would be
+        (nothing can be written, or the file is not in WAL mode yet) is closed.
+        """
+        try:
+            if self.read_only or looked.join():
+                self.spare(looked)
+            else:
+                looked.close()
+        except (apsw.Error, Fault):  # the next reader opens another, and its caller is told what is wrong
+            looked.close()
+
     def _open(self, path: Path) -> SqliteConnection:
         if self.read_only:
             return opened_to_read(path, self.busy_wait_ms)
@@ -430,9 +452,16 @@ def opened_to_write(
     return _opened(path, flags, busy_wait_ms, wal=True, made=lambda raw, _still: made(raw))
 
 
-def opened_to_recover(path: Path, busy_wait_ms: int) -> SqliteConnection:
-    """A connection that rolls back what a crash left behind, and switches nothing: it may be somebody else's file."""
-    return _opened(path, apsw.SQLITE_OPEN_READWRITE, busy_wait_ms)
+def opened_to_look(path: Path, busy_wait_ms: int) -> SqliteConnection:
+    """A connection that rolls back what a crash left behind, and changes nothing else: it may be somebody else's file. Once the
+    file is known to be ours it can become one like the others (`SqliteEngine.keep`).
+    """
+    return _opened(path, apsw.SQLITE_OPEN_READWRITE, busy_wait_ms, made=_without_checkpoint)
+
+
+def _without_checkpoint(raw: apsw.Connection, still: Path | None) -> SqliteConnection:
+    raw.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+    return SqliteConnection(raw, still)
 
 
 def _is_still(path: Path) -> bool:

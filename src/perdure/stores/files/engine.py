@@ -72,6 +72,10 @@ class FilesEngine(SqliteEngine):
         """To read alone: who writes follows the log (`_files`)."""
         return opened_to_read(path, self.busy_wait_ms, CacheReader)
 
+    def keep(self, looked: SqliteConnection) -> None:
+        """Close it: readers follow the log."""
+        looked.close()
+
     def _files(self, journal: LineLog, *, unsure: bool) -> FilesConnection:
         if not self.layout.cache.exists():  # it was there when the store was opened
             raise replaced(self.layout.cache)
@@ -167,8 +171,8 @@ class FilesEngine(SqliteEngine):
             return None
         engine = SqliteEngine(self.url, self.layout.cache)
         try:
-            schema_upgrade.bring_up_to_date(engine, keep_copy=False)
-            with closing(engine.connect()) as connection:
+            schema_upgrade.bring_up_to_date(engine, keep_copy=False, keep=True)
+            with closing(engine.reader()) as connection:
                 return mark_of(connection), facts_of(connection)
         except NewerSchema:
             raise
@@ -245,11 +249,11 @@ class FilesEngine(SqliteEngine):
             return None
         engine = SqliteEngine(self.url, self.layout.cache, read_only=True)
         try:
-            found, known = schema_upgrade.schema_of(engine), migrate.latest(migrate.migrations())
+            found, known = schema_upgrade.schema_of(engine, keep=True), migrate.latest(migrate.migrations())
             migrate.check(found, known)  # a newer Perdure writes here: its log may say what this one cannot read
             if found != known:
                 return None
-            with closing(engine.connect()) as connection:
+            with closing(engine.reader()) as connection:
                 return mark_of(connection)
         except NewerSchema:
             raise

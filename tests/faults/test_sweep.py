@@ -75,12 +75,14 @@ def at_a_call(point: str, what: str) -> bool:
 
 
 def floor(swept: Ground, report: Report) -> list[Point]:
-    """The places that each sample has, whatever the seed: the first and the last time that something of each tool has just
-    arrived. The last are in a session, in a batch and in a gathering. Where a life takes long, the tools that are not keyed.
+    """The places that each sample has, whatever the seed: in each chapter, the first time that something of a tool has just
+    arrived that the witness would count twice. On a server, where a life takes longer, in the first chapter alone.
     """
-    tools = sorted(set(report.told)) if swept.url is None else UNKEYED
+    firsts = {place: nth for nth, place in reversed([*enumerate(report.told, 1)])}
     return [
-        point for tool in tools for found in [arrivals(report, tool)] for point in dict.fromkeys((found[0], found[-1]))
+        ("tool.told", nth)
+        for (chapter, tool), nth in firsts.items()
+        if tool in UNKEYED and (swept.url is None or not chapter)
     ]
 
 

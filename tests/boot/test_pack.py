@@ -67,7 +67,10 @@ def exchange(rng: random.Random, seq: int) -> Exchange:
     turn = Turn(seq, role, text(rng), tuple(calls), at, "me")
     answered = [
         AnsweredCall(
-            call, Turn(seq + 1, Role.TOOL, text(rng, 300), (), at, "me", call=call.id) if rng.random() < 0.8 else None
+            call,
+            Turn(seq + 1, Role.TOOL, text(rng, rng.choice([5, 300])), (), at, "me", call=call.id)
+            if rng.random() < 0.8
+            else None,
         )
         for call in calls
     ]
@@ -108,16 +111,19 @@ def check(pack: Pack, made: Made, budget: int, max_chars: int | None) -> None:
     )
 
 
-def check_paired(pack: Pack) -> None:
-    """Every call that is shown has a result right behind it, and no result stands alone."""
+def check_paired(pack: Pack, state: Made) -> None:
+    """Every call that is shown has a result right behind it, its own if there is one, and no result stands alone."""
     made: set[str] = set()
-    answered: set[str] = set()
+    answered: dict[str, Any] = {}
     for message in pack.messages("openai"):
         made |= {call["id"] for call in message.get("tool_calls", ())}
         if message["role"] == "tool":
             assert message["tool_call_id"] in made
-            answered.add(message["tool_call_id"])
-    assert made == answered
+            answered[message["tool_call_id"]] = message["content"]
+    assert made == answered.keys()
+    whole = [state.tail[each.id] for each in pack.manifest.shown if each.section == "tail" and not each.shortened]
+    results = [each.result for one in whole for each in one.answered if each.result is not None]
+    assert not [each for each in results if each.content != answered[each.call or ""]]
     seqs = [int(each.id.partition("/")[2]) for each in pack.manifest.shown if each.section == "tail"]
     assert seqs == sorted(seqs)
 
@@ -141,7 +147,7 @@ def test_boots_of_random_states_hold_both_bounds(seed: int) -> None:
             check(pack, made, budget, cap)
             if made_count % 10 == 0:
                 assert build(made, asked).text == pack.text
-                check_paired(pack)
+                check_paired(pack, made)
                 check_parts(pack)
     assert refused
     assert all(refused)

@@ -45,7 +45,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
 class Report(msgspec.Struct, frozen=True):
     """What a child says at its end. settled: what a person had to; commits: the kinds of the events of each, in order;
-    told: the tool at each `tool.told`.
+    told: the chapter and the tool at each `tool.told`.
     """
 
     result: list[Any] | None = None
@@ -54,7 +54,7 @@ class Report(msgspec.Struct, frozen=True):
     settled: list[str] = []
     points: dict[str, int] = {}
     commits: list[list[str]] = []
-    told: list[str] = []
+    told: list[tuple[str, str]] = []
 
 
 class Ended(NamedTuple):

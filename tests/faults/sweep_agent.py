@@ -19,24 +19,25 @@ from perdure.testing import witness
 
 LANDS_WITHIN = 0.05
 PAUSE_SECONDS = 0.005
+CASE_CHARS = 6  # of the name of a case: the mark of its chapter follows
 ROUNDS_MAX = 60
 BATCH = ("pay", "push", "mail", "refuse")
 
 
 class World:
-    """The other side, as this process reaches it. slow: how long things take to land, in seconds, by tool. told: the tools that
-    told it something, in order: the n-th is at the n-th `tool.told`.
+    """The other side, as this process reaches it. slow: how long things take to land, in seconds, by tool. told: the chapter and
+    the tool of each thing that arrived, in order: the n-th is at the n-th `tool.told`.
     """
 
     port = 0
-    told: ClassVar[list[str]] = []
+    told: ClassVar[list[tuple[str, str]]] = []
     slow: ClassVar[dict[str, float]] = {}
     store: Any = None
 
 
 def tell(what: str, tool: str, key: str | None = None) -> int:
     arrived = witness.tell(World.port, what, key=key, lands=World.slow.get(tool, 0.0), sent=lambda: reach("tool.sent"))
-    World.told.append(tool)
+    World.told.append((what[CASE_CHARS:].partition("/")[0], tool))
     reach("tool.told")
     return arrived
 

@@ -123,7 +123,7 @@ def first_points(report: Report) -> list[Point]:
 
 def arrivals(report: Report, *tools: str) -> list[Point]:
     """Each time something of these tools has just arrived, and nothing says so yet: between its dispatch and its commit."""
-    return [("tool.told", nth) for nth, tool in enumerate(report.told, 1) if tool in tools]
+    return [("tool.told", nth) for nth, (_, tool) in enumerate(report.told, 1) if tool in tools]
 
 
 def sampled(swept: Ground, points: list[Any], count: int) -> list[Any]:

@@ -106,6 +106,27 @@ class AsyncBootContract:
             assert "Answer: 8080" in pack.text
             assert "Merge?\nChoices: merge, hold" in pack.text
 
+    async def test_the_doubt_of_a_run_is_an_open_loop(self, opener: AsyncOpener) -> None:
+        def mail() -> str:
+            raise OSError("the answer was lost")
+
+        async def mailing(run: AsyncRun) -> object:
+            return await run.act(mail)
+
+        async with await opener() as store:
+            session = await store.session("s")
+            await driven(store, program(mailing), session="s")
+            shown = (await session.boot()).manifest.shown
+            assert [each.kind for each in shown if each.section == "loops"] == ["effect"]
+
+    async def test_memories_are_shown_in_the_time_for_which_they_hold(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            session = await store.session("s")
+            await session.remember("The freeze was on", kind="rule", valid_from="2020-01-01", valid_to="2020-02-01")
+            await session.remember("The freeze is on", kind="rule", valid_from="2020-01-01")
+            await session.remember("The freeze will be on", kind="rule", valid_from="2999-01-01")
+            assert [each.text for each in blocks((await session.boot()).text)] == ["The freeze is on"]
+
     async def test_an_earlier_turn_is_recalled_for_the_task(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
             session = await store.session("s")

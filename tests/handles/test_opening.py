@@ -155,3 +155,14 @@ def test_a_repr_shows_no_password():
     with perdure.open("memory:") as store:
         store._caller.core.engine.url = "postgresql://ann:secret@host/db?password=secret"
         assert "secret" not in repr(store)
+
+
+@pytest.mark.parametrize("clock", [lambda: 1.5e15, lambda: None, lambda: True, lambda: 10**40, 7, "now"])
+def test_a_clock_that_gives_no_microseconds_is_refused(tmp_path, clock):
+    """It was a struct.error in the middle of the first write."""
+    with pytest.raises(Invalid, match="clock: expected") as refused:
+        perdure.open(f"sqlite:///{tmp_path}/a.db", clock=clock)
+    assert refused.value.path == "clock"
+    assert "time_ns" in refused.value.hint
+    assert [*tmp_path.iterdir()] == []  # before anything is made
+    perdure.open(f"sqlite:///{tmp_path}/a.db", clock=lambda: 1_500_000_000_000_000).close()  # the control

@@ -642,3 +642,34 @@ def test_new_streams_survive_an_early_flush(any_store):
     old = any_store.write(begin, "a")
     assert any_store.write(late_first_event, old) == ("late", 1)
     assert any_store.write(begin_and_append, "late", "y") == 2
+
+
+def test_an_async_caller_waits_no_longer_than_a_sync_one_for_a_lane_that_is_blocked(tmp_path):
+    """It had no bound at all: its deadline was looked at by whoever had the lane next (P15)."""
+    blocked, go = threading.Event(), threading.Event()
+
+    def block(_tx):
+        blocked.set()
+        assert go.wait(60)
+
+    async def main(store):
+        session = await store.session("a")
+        blocking = asyncio.create_task(asyncio.to_thread(store.sync.atomic, block))
+        await asyncio.to_thread(blocked.wait, 60)
+        try:
+            with pytest.raises(TimedOut, match="nothing was written"):
+                await asyncio.wait_for(session.say("user", "late"), 20)
+            store._caller.core.lane._timeout_seconds = 60.0
+            queued = asyncio.create_task(session.say("user", "in time"))
+            await asyncio.sleep(0)
+        finally:
+            go.set()
+        await blocking
+        await queued
+        return [turn.content for turn in await session.turns()]
+
+    async def opened():
+        async with perdure.aopen(f"sqlite:///{tmp_path}/a.db", timeout=0.5) as store:
+            return await main(store)
+
+    assert asyncio.run(opened()) == ["in time"]

@@ -6,6 +6,7 @@ import math
 import os
 import sys
 from collections.abc import Coroutine, Generator, Iterable
+from reprlib import repr as brief
 from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -14,7 +15,7 @@ from perdure.artifacts.place import place_from_url
 from perdure.effects import rolled_back
 from perdure.effects.tool import Guard, guards_of
 from perdure.errors import Error, Invalid, Refused, Unauthenticated
-from perdure.model.instants import Clock
+from perdure.model.instants import FIRST_US, LAST_US, Clock
 from perdure.model.limits import LEASE_MAX_SECONDS, LEASE_MIN_SECONDS, LEASE_TTL_SECONDS, check_name
 from perdure.runtime.callers import AsyncCaller, Caller
 from perdure.stores.core import Core, open_core
@@ -76,7 +77,7 @@ def open(  # noqa: A001 - perdure.open is the name that users know
 
     actor: the person, program or agent that writes; every event names it.
     tenant: the tenant of the store to work in. Nothing of one tenant is visible to another.
-    clock: a clock of your own, for tests.
+    clock: a clock of your own, for tests: a function that gives whole microseconds since 1970.
     timeout: seconds after which a call gives up on a busy or lost database.
     read_only: open it for reading alone; writing raises ReadOnly.
     artifacts: where large blobs go (`file:///dir`, `s3://…`). Default: beside the SQLite file.
@@ -223,6 +224,7 @@ def _open_core(url: str, token: str | None, given: OpenOptions) -> tuple[Core, i
     _check_seconds(lease, "lease", LEASE_MAX_SECONDS, LEASE_MIN_SECONDS)
     if keep:  # none at all is allowed
         _check_seconds(keep, "keep", LEASE_MAX_SECONDS)
+    _check_clock(clock)
     check_artifacts(artifacts)
     check_artifacts(parse(url).artifacts, "store.artifacts")
     if token is not None:
@@ -248,6 +250,16 @@ def _open_core(url: str, token: str | None, given: OpenOptions) -> tuple[Core, i
     except BaseException:
         core.close()
         raise
+
+
+def _check_clock(clock: Any) -> None:
+    """Invalid for a clock that no event can be dated by. It is read once, before anything is made."""
+    now = clock() if callable(clock) else clock
+    if clock is None or (callable(clock) and type(now) is int and FIRST_US <= now <= LAST_US):
+        return
+    hint = "a function without arguments, such as lambda: time.time_ns() // 1_000"
+    message = f"expected a clock that gives whole microseconds since 1970, got {brief(now)}"
+    raise Invalid(message, path="clock", hint=hint)
 
 
 def _connected(url: str, token: str | None, given: OpenOptions) -> tuple[Core, str]:

@@ -137,7 +137,8 @@ class Lane:
         from asyncio import get_running_loop  # noqa: PLC0415 - only async callers pay for asyncio
 
         self.check_process()
-        job.future = get_running_loop().create_future()
+        loop = get_running_loop()
+        job.future = loop.create_future()
         job.deadline = time.monotonic() + self._timeout_seconds
         with self._mutex:
             self._check_open()
@@ -145,7 +146,18 @@ class Lane:
             idle, self._free = self._free, False
         if idle:
             self._serve_async()
+        else:  # behind somebody who may hold the lane for long
+            timer = loop.call_later(self._timeout_seconds, self._expire, job)
+            job.future.add_done_callback(lambda _: timer.cancel())
         return job.future
+
+    def _expire(self, job: Job) -> None:
+        """An async caller has waited for its whole time. Its job stays in the queue, and whoever gathers it leaves it out."""
+        with self._mutex:
+            if job not in self._queue:
+                return  # it is being committed: its outcome comes
+            _refuse(job, _timed_out(self._timeout_seconds))
+        _settle([job])
 
     def borrow(self, read: Callable[[Connection], Any]) -> Any:
         """Read on the lane's own connection (for stores whose readers must share it)."""

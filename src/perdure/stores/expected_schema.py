@@ -76,7 +76,7 @@ def checked(script: Script, steps: Sequence[Migration]) -> int:
 
 
 def digest_of(parts: Iterable[tuple[Any, ...]]) -> str:
-    """One number for all that is compared. Of plain tuples: those with names take a third of an open to write down."""
+    """One number for all that is compared. Of plain tuples: those with names take longer to write down."""
     said = sorted(tuple(part) for part in parts if part[0] in _COMPARED)
     return hashlib.sha256(repr(said).encode()).hexdigest()[:32]
 

@@ -216,10 +216,7 @@ class _OneCall:
                 await self._ask(doubt)
 
     async def _act(self) -> Any:
-        if self._key is None:
-            return await outward.act(self._session, self._call, self._declared, self._invoke)
-        made = outward.made_for(self._call, self._declared, self._invoke)
-        return await self._session.act(made, self._call.args, key=self._key)
+        return await outward.act(self._session, self._call, self._declared, self._invoke, key=self._key)
 
     async def _is_answered(self, doubt: InDoubt | Waiting) -> bool:
         """Settle it by the verdict that a person gave with the approval about this attempt, once."""

@@ -673,3 +673,34 @@ def test_an_async_caller_waits_no_longer_than_a_sync_one_for_a_lane_that_is_bloc
             return await main(store)
 
     assert asyncio.run(opened()) == ["in time"]
+
+
+def test_every_async_caller_has_a_bound_of_its_own_behind_one_timer(tmp_path):
+    """The timer of the first caller rings again for the later ones; each hears in its own time (P15)."""
+    blocked, go = threading.Event(), threading.Event()
+
+    def block(_tx):
+        blocked.set()
+        assert go.wait(60)
+
+    async def opened():
+        async with perdure.aopen(f"sqlite:///{tmp_path}/a.db", timeout=0.3) as store:
+            session = await store.session("a")
+            blocking = asyncio.create_task(asyncio.to_thread(store.sync.atomic, block))
+            await asyncio.to_thread(blocked.wait, 60)
+            try:
+                early = asyncio.create_task(session.say("user", "early"))
+                await asyncio.sleep(0.1)
+                late = asyncio.create_task(session.say("user", "late"))
+                done = await asyncio.wait_for(asyncio.gather(early, late, return_exceptions=True), 20)
+                with pytest.raises(TimedOut):  # nobody was left to watch: the timer is set anew
+                    await asyncio.wait_for(session.say("user", "later"), 20)
+            finally:
+                go.set()
+            await blocking
+            return done, await session.turns(), store._caller.core.lane._watched
+
+    refused, turns, watched = asyncio.run(opened())
+    assert [type(each) for each in refused] == [TimedOut, TimedOut]
+    assert not turns
+    assert not watched

@@ -112,6 +112,7 @@ class Lane:
         self._refused: Error | None = None  # why nothing more may be written here
         self._stopping = False
         self._queue: deque[Job] = deque()
+        self._watched: set[asyncio.AbstractEventLoop] = set()  # event loops whose queued jobs have a timer
         self._raced: list[int] = []  # streams of the last attempt that failed: locked first in the next
         self._pid = os.getpid()
         self._thread: threading.Thread | None = None
@@ -146,18 +147,30 @@ class Lane:
             idle, self._free = self._free, False
         if idle:
             self._serve_async()
-        else:  # behind somebody who may hold the lane for long
-            timer = loop.call_later(self._timeout_seconds, self._expire, job)
-            job.future.add_done_callback(lambda _: timer.cancel())
+        elif loop not in self._watched:  # behind a holder that may have the lane for long
+            with self._mutex:
+                self._watched = {each for each in self._watched if not each.is_closed()} | {loop}
+            loop.call_later(self._timeout_seconds, self._expire, loop)
         return job.future
 
-    def _expire(self, job: Job) -> None:
-        """An async caller has waited for its whole time. Its job stays in the queue, and whoever gathers it leaves it out."""
+    def _expire(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Refuse the jobs of an event loop that have waited for their whole time; whoever gathers them leaves them out.
+
+        One timer a loop is enough: jobs queue in the order of their deadlines, and it rings again at the next of them.
+        """
+        now = time.monotonic()
         with self._mutex:
-            if job not in self._queue:
-                return  # it is being committed: its outcome comes
-            _refuse(job, _timed_out(self._timeout_seconds))
-        _settle([job])
+            queued = [
+                job for job in self._queue if job.future is not None and job.future.get_loop() is loop and not job.done
+            ]
+            late = [job for job in queued if job.deadline <= now]
+            for job in late:
+                _refuse(job, _timed_out(self._timeout_seconds))
+            if len(late) < len(queued):
+                loop.call_later(queued[len(late)].deadline - now, self._expire, loop)
+            else:
+                self._watched.discard(loop)
+        _settle(late)
 
     def borrow(self, read: Callable[[Connection], Any]) -> Any:
         """Read on the lane's own connection (for stores whose readers must share it)."""

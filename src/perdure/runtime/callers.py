@@ -21,7 +21,7 @@ from perdure.runtime import fences
 from perdure.runtime.heartbeat import Heartbeat
 from perdure.runtime.patience import AsyncPatience, Patience
 from perdure.stores.core import Core, Reader
-from perdure.stores.lane import Job
+from perdure.stores.job import Job
 from perdure.stores.tx import Tx
 
 if TYPE_CHECKING:

@@ -46,7 +46,7 @@ from perdure.runtime.agent import Agent
 from perdure.runtime.callers import AsyncCaller, Caller, Check
 from perdure.runtime.driving import Driving
 from perdure.runtime.run_replay import Drive
-from perdure.stores.lane import Job
+from perdure.stores.job import Job
 
 if TYPE_CHECKING:
     from perdure.runtime import isolating

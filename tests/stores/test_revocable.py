@@ -1,4 +1,4 @@
-"""A lock, a task or a dispatch that a caller took without hearing of it, being stopped meanwhile, is given back (P13, P15)."""
+"""A lock, a task, a dispatch or a batch that a caller took without hearing of it, being stopped, is given back (P13, P15)."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ import pytest
 import perdure
 from perdure.stores.revocable import RevocableVerb
 
-LOCKS, CLAIMS, CLAIMS_NEXT, DISPATCHES = (
+LOCKS, CLAIMS, CLAIMS_NEXT, DISPATCHES, DELIVERS = (
     "perdure.planes.recovery.locks.acquire",
     "perdure.planes.execution.tasks.claim",
     "perdure.planes.execution.tasks.claim_next",
     "perdure.effects.approvals.dispatch",
+    "perdure.planes.audit.subscriptions.take",
 )
 
 
@@ -39,8 +40,15 @@ async def dispatch(session: perdure.AsyncSession) -> None:
     await (await session.begin("send_mail", key="k")).dispatch()
 
 
+async def next_batch(session: perdure.AsyncSession) -> None:
+    await session.emit("mail.came")
+    subscription = await perdure.AsyncStore(session._caller, owner=False).subscribe("reader", kinds=["mail.*"])
+    assert await subscription.next(lease="1h")
+
+
 WAYS = pytest.mark.parametrize(
-    ("verb", "take"), [(LOCKS, lock), (CLAIMS, claim), (CLAIMS_NEXT, claim_next), (DISPATCHES, dispatch)]
+    ("verb", "take"),
+    [(LOCKS, lock), (CLAIMS, claim), (CLAIMS_NEXT, claim_next), (DISPATCHES, dispatch), (DELIVERS, next_batch)],
 )
 Take = Callable[[perdure.AsyncSession], Awaitable[None]]
 

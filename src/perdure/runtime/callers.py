@@ -131,6 +131,10 @@ class Caller(_Calling):
         """Do blocking work."""
         return self.core.work(task, *args)
 
+    def finish(self, task: Callable[[], None]) -> None:
+        """Do blocking work that must be done once it was asked for."""
+        task()
+
     def pause(self, seconds: float, check: Check | None = None) -> None:
         """Wait before another attempt. check: looked at meanwhile; raises when this caller is to wait no longer."""
         if check is None:
@@ -195,6 +199,14 @@ class AsyncCaller(_Calling):
     async def work(self, task: Callable[..., T], *args: Any) -> T:
         """Do blocking work on a thread of the store."""
         return await self.core.awork(task, *args)
+
+    async def finish(self, task: Callable[[], None]) -> None:
+        """Do blocking work that must be done once it was asked for, also for a caller that is cancelled meanwhile. On a thread of
+        the event loop: those of the store may be busy.
+        """
+        from asyncio import get_running_loop, shield  # noqa: PLC0415 - as below
+
+        await shield(get_running_loop().run_in_executor(None, task))
 
     async def pause(self, seconds: float, check: Check | None = None) -> None:  # noqa: ARG002 - a task is cancelled
         """Wait before another attempt."""

@@ -173,7 +173,7 @@ async def _flown(
     except TimeoutError:
         if flight.abandon(late):
             raise Overdue(seconds or 0.0, quiet=False) from None
-    except asyncio.CancelledError as error:
+    except BaseException as error:  # cancelled, or dropped with its event loop: the thread goes on
         error.quiet = not flight.abandon(late)  # type: ignore[attr-defined] - as Overdue says it
         raise
     return flight.outcome()
@@ -189,6 +189,10 @@ async def _finish(fn: Callable[[], Any], seconds: float | None, late: LateOutcom
         done, _ = await asyncio.wait({task}, timeout=seconds)
     except asyncio.CancelledError as error:
         error.quiet = await _has_ended(task, late)  # type: ignore[attr-defined] - as above
+        raise
+    except GeneratorExit as error:  # dropped: nothing can be awaited any more
+        error.quiet = task.done()  # type: ignore[attr-defined] - as above
+        task.add_done_callback(lambda ended: _tell(ended, late))
         raise
     if done:
         return task.result()

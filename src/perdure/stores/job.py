@@ -61,10 +61,8 @@ def wake(jobs: list[Job]) -> None:
             with contextlib.suppress(RuntimeError):  # told before, by a holder that was interrupted after it
                 job.waiter.release()
     for loop, finished in by_loop.items():
-        try:
+        with contextlib.suppress(RuntimeError):  # the loop was closed: nobody is waiting any more
             loop.call_soon_threadsafe(settle, finished)
-        except RuntimeError:  # the loop was closed: nobody is waiting any more
-            continue
 
 
 def settle(jobs: list[Job]) -> None:

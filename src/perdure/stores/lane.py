@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from perdure.errors import Error, Refused, TimedOut, Unavailable
 from perdure.log.change import Stream
+from perdure.model import threads
 from perdure.model.crash_points import reach
 from perdure.model.ids import Entropy
 from perdure.stores.blobs import Blobs
@@ -114,10 +115,11 @@ class Lane:
         job.deadline = time.monotonic() + self._timeout_seconds
         with self._mutex:
             self._check_open()
+            self._begin_serving()  # first: a job that nobody would serve is not queued
             self._queue.append(job)
             idle, self._free = self._free, False
         if idle:
-            self._serve_async()
+            self._baton.release()
         elif loop not in self._watched:  # behind a holder that may have the lane for long
             with self._mutex:
                 self._watched = {each for each in self._watched if not each.is_closed()} | {loop}
@@ -131,9 +133,7 @@ class Lane:
         """
         now = time.monotonic()
         with self._mutex:
-            queued = [
-                job for job in self._queue if job.future is not None and job.future.get_loop() is loop and not job.done
-            ]
+            queued = [job for job in self._queue if job.future and job.future.get_loop() is loop and not job.done]
             late = [job for job in queued if job.deadline <= now]
             for job in late:
                 refuse(job, _timed_out(self._timeout_seconds))
@@ -279,18 +279,14 @@ class Lane:
             if heir.future is None:
                 self._queue.popleft()
                 heir.holds = True
-        if heir.future is None:
-            assert heir.waiter is not None
-            heir.waiter.release()
-        else:
-            self._serve_async()
+        (heir.waiter or self._baton).release()
 
-    def _serve_async(self) -> None:
-        """Pass the lane to the thread that works for async callers."""
+    def _begin_serving(self) -> None:
+        """Have the thread that works for async callers; it gets the lane with the baton."""
+        self._thread = self._thread or threads.begin(self._serve, "perdure-lane")
         if self._thread is None:
-            self._thread = threading.Thread(target=self._serve, name="perdure-lane", daemon=True)
-            self._thread.start()
-        self._baton.release()
+            hint = "end some threads, or raise the limit (ulimit -u, the container's pids)"
+            raise Unavailable("no thread could be started for async callers", path="store", hint=hint)
 
     def _serve(self) -> None:
         while True:
@@ -459,11 +455,8 @@ class Lane:
     def _was_committed(self, error: BaseException, batch: Batch) -> bool:
         """Whether a COMMIT without a reply (lost, or interrupted here) took place: asked by transaction id, never guessed."""
         lost = isinstance(error, Fault)
-        if (
-            isinstance(error, CommitUnknown)
-            or not batch.trail
-            or (lost and error.kind not in (FaultKind.LOST, FaultKind.IO))
-        ):
+        refused = lost and error.kind not in (FaultKind.LOST, FaultKind.IO)
+        if refused or isinstance(error, CommitUnknown) or not batch.trail:
             return False
         if lost:
             self._disconnect()

@@ -151,10 +151,12 @@ class AsyncStore(
         await self._caller.work(self._caller.heartbeat.beat)
 
     async def close(self) -> None:
-        """Finish queued writes and close the store. Calling it again does nothing."""
+        """Finish queued writes and close the store. Calling it again does nothing. A caller that is cancelled meanwhile does not
+        hear of it, and the store is closed all the same.
+        """
         if self._owner:
             self._owner = False
-            await self._caller.work(self._leave)
+            await self._caller.finish(self._leave)
 
     def _leave(self) -> None:
         self._caller.heartbeat.close()

@@ -25,6 +25,7 @@ from perdure.interchange.views.forms import FORMS, render
 from perdure.interchange.views.gather import gather, short
 from perdure.interchange.views.view import SessionPage
 from perdure.log.change import Stream
+from perdure.model import threads
 from perdure.stores.core import Core
 from perdure.stores.files.folder_access import Within
 from perdure.stores.files.layout import Layout
@@ -235,8 +236,7 @@ class Keeper:
         if time.monotonic() < self._due or (self._thread is not None and self._thread.is_alive()):
             return
         self._wrote = False
-        self._thread = threading.Thread(target=self._look, name="perdure-views", daemon=True)
-        self._thread.start()
+        self._thread = threads.begin(self._look, "perdure-views")
 
     def _look(self) -> None:
         """Bring the pages up to date, and rest in proportion: where hundreds of sessions move, their pages take seconds."""

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import perdure
+from perdure.errors import Conflict
 from perdure.stores.revocable import RevocableVerb
 
 LOCKS, CLAIMS, CLAIMS_NEXT, DISPATCHES, DELIVERS = (
@@ -106,3 +107,23 @@ def test_a_claim_or_lock_of_another_call_stays() -> None:
             await task.done()
 
     asyncio.run(beside_another())
+
+
+def test_what_a_lost_race_rolled_back_is_not_taken_back():
+    """The verb made something, was run again, and was refused: there is nothing to undo any more."""
+    undone: list[str] = []
+    outcomes = iter(["made", Conflict("another one has it")])
+
+    def verb(_tx: Any, _stream: Any) -> str:
+        found = next(outcomes)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    tx: Any = None
+    taking = RevocableVerb(verb, lambda _tx, _stream, made: undone.append(made))
+    assert taking(tx, tx) == "made"
+    with pytest.raises(Conflict):
+        taking(tx, tx)
+    taking.take_back(tx, tx)
+    assert undone == []

@@ -475,7 +475,8 @@ def effect(reads: Reads, stream: Stream, seq: int) -> EffectRecord:
     """One effect of a session or run. NotFound if there is none with this number."""
     rows = reads.query(Q.effect_get, touches=[(EFFECTS, stream.id)], stream=stream.id, seq=seq, key=None)
     if not rows:
-        raise NotFound(f"{stream.kind} {stream.name!r} has no effect {seq}", path="effect")
+        hint = "`perdure effects` lists them"
+        raise NotFound(f"{stream.kind} {stream.name!r} has no effect {seq}", path="effect", hint=hint)
     return _record(reads, stream, rows[0])
 
 

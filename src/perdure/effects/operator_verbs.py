@@ -56,7 +56,7 @@ def locate(reads: Reads, name: str, path: str) -> tuple[Stream, int]:
     kind, of, number = split_name(name, path)
     found = runs.find(reads, of) if kind == "run" else (sessions.find_session(reads, of) or (None,))[0]
     if found is None:
-        raise NotFound(f"there is no session {of!r}", path=path)
+        raise NotFound(f"there is no session {of!r}", path=path, hint=f"`perdure {path}s` lists them")
     return found, number
 
 

@@ -67,7 +67,9 @@ class Bounds(msgspec.Struct, frozen=True):
 
 
 class WorkerProcess:
-    """One worker process. holder: its name in the store, once it is ready. has_worked: whether it has taken a run."""
+    """One worker process. holder: its name in the store, once it is ready. has_worked: whether it has taken a run. refusal: why
+    it could not begin, in the words of its error.
+    """
 
     def __init__(self, program: subprocess.Popen[bytes], line: SupervisorPipe, role: WorkerRole) -> None:
         self.program = program
@@ -76,10 +78,13 @@ class WorkerProcess:
         self.holder = ""
         self.ready_at = float("inf")
         self.has_worked = False
+        self.refusal = ""
 
 
 class Supervisor:
-    """Runs until it is told to stop, or starting workers is hopeless. For the main thread: it takes the signals."""
+    """Runs until it is told to stop, or starting workers is hopeless. For the main thread: it takes the signals. refusal: why the
+    first worker could not begin, if that ended it.
+    """
 
     def __init__(self, command: Command, bounds: Bounds, first_word: dict[str, str] | None = None) -> None:
         self._command = command
@@ -94,6 +99,7 @@ class Supervisor:
         self._no_suspects_before = 0.0
         self._worked = False  # whether a worker ever has
         self._no_workers_before = 0.0
+        self.refusal = ""
 
     def run(self) -> int:
         """Supervise; returns an exit status. Raises Unavailable when starting workers is hopeless."""
@@ -166,9 +172,12 @@ class Supervisor:
                 os.read(bell, 4096)
 
     def _hear(self) -> None:
-        for child in [*self._children]:
-            for words in () if child.line.over else child.line.hear():
-                self._heard(child, words)
+        for child in self._children:
+            self._hear_out(child)
+
+    def _hear_out(self, child: WorkerProcess) -> None:
+        for words in () if child.line.over else child.line.hear():
+            self._heard(child, words)
 
     def _heard(self, child: WorkerProcess, words: dict[str, Any]) -> None:
         match words:
@@ -176,6 +185,8 @@ class Supervisor:
                 child.holder, child.ready_at = holder, time.monotonic()
                 self._worked = self._worked or child.role is WorkerRole.WORKER
                 self._failed_starts = self._failed_starts if child.role is WorkerRole.WORKER else 0
+            case {"cannot": str(why)}:
+                child.refusal = why
             case {"driving": True}:
                 child.has_worked = True
                 self._hopeless.clear()
@@ -201,6 +212,7 @@ class Supervisor:
     def _bury(self) -> int | None:
         """See who died; an exit status when that is the end of it all."""
         for child in [each for each in self._children if each.program.poll() is not None]:
+            self._hear_out(child)
             self._children.remove(child)
             child.line.close()
             status = child.program.returncode
@@ -209,13 +221,15 @@ class Supervisor:
                     other.line.say(dead=child.holder)
             if self._stopping or (child.role is WorkerRole.SUSPECTS and status == 0):
                 continue
-            about = {"pid": child.program.pid, "role": child.role.value, "status": status}
-            log.warning("a worker died", extra=about | {"worker": child.holder or "none yet: it had not begun to work"})
+            if child.role is WorkerRole.WORKER and not self._worked and status > 0:
+                log.error(
+                    "the first worker could not begin: this ends", extra={"pid": child.program.pid, "status": status}
+                )
+                self.refusal = child.refusal
+                return status
+            _tell_death(child, status)
             if child.role is not WorkerRole.WORKER:
                 self._count_suspect(child)
-            elif not self._worked and status > 0:
-                log.error("the first worker could not begin, and has said why: this ends", extra={"status": status})
-                return status
             elif not child.holder and status == Unavailable.exit_code:
                 # The store is away, which those who work wait out.
                 self._no_workers_before = time.monotonic() + AWAY_SECONDS
@@ -257,6 +271,12 @@ class Supervisor:
                 child.program.wait()
             child.line.close()
         self._children.clear()
+
+
+def _tell_death(child: WorkerProcess, status: int) -> None:
+    about = {"pid": child.program.pid, "role": child.role.value, "status": status}
+    about |= {"why": child.refusal} if child.refusal else {}
+    log.warning("a worker died", extra=about | {"worker": child.holder or "none yet: it had not begun to work"})
 
 
 def _ending(status: int) -> str:

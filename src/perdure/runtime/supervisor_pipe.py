@@ -1,6 +1,7 @@
 """The talk between a supervisor and its workers: one JSON object a line, over a pair of sockets.
 
     worker      {"ready": HOLDER}     it works, under this name
+                {"cannot": TEXT}      it cannot begin, and this is why
                 {"driving": true}     it has taken its first run
                 {"suspects": N}       so many processes are needed for suspects
                 {"busy": true}        this standby has something to do: another one is to stand by

@@ -426,8 +426,8 @@ def revive(tx: Tx, stream: Stream, seq: int) -> EffectRecord | None:
 
 
 def plan_anew(tx: Tx, stream: Stream, key: str) -> bool:
-    """Plan a call anew that failed, or that is in doubt and changes nothing outside. Gives whether it was planned: a refusal
-    stands.
+    """Plan a call anew that failed, or that is in doubt and changes nothing in the outside world. Gives whether it was
+    planned: a refusal stands.
     """
     found = find(tx, stream, key)
     if found is None or found.state not in (FAILED, IN_DOUBT):

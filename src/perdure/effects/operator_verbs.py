@@ -85,7 +85,7 @@ def check_own(record: EffectRecord) -> None:
 def settle(
     tx: Tx, stream: Stream, seq: int, verdict: Verdict, by: str, about: tuple[str, ...] = (), *, force: bool = False,
 ) -> EffectRecord:  # fmt: skip
-    """The verb behind `settle`: a person's word about doubt, once; a run that waits may go on.
+    """The verb behind `settle`: a person's word about doubt, once; a run that waits may continue.
 
     force: the sender was not looked for. An effect that a session's own loop dispatched is doubted first: a loop on another
     machine may be gone, and nobody can prove it.

@@ -9,7 +9,7 @@ It ends by itself only where starting again is hopeless, and says why: the first
 its own, or workers die in a row, for one reason, before they have taken a run. A worker that had one is always replaced: what
 killed it is looked for among its runs (docs/decisions/0011).
 
-It holds no store: whoever dies took nothing with it but a lock file, and that is how the others know. The first worker must be
+It holds no store: a dead worker leaves nothing but a free lock file, and that is how the others know. The first worker must be
 ready before the others are started, so that what is wrong with all of them is said once. Callers: `perdure worker`.
 """
 
@@ -93,7 +93,7 @@ class Supervisor:
         self._children: list[WorkerProcess] = []
         self._hopeless: list[int] = []  # how workers ended, in a row, that had taken no run: one status
         self._stopping = self._told = 0  # signals that said so, and those that were passed on
-        self._late_at = float("inf")  # when those who were told have had time enough
+        self._late_at = float("inf")  # when workers that were told have had time enough
         self._asked = 0  # for how many suspects workers want a process
         self._failed_starts = 0
         self._no_suspects_before = 0.0
@@ -210,7 +210,7 @@ class Supervisor:
     # -- dying ---------------------------------------------------------------------------------------------------------------
 
     def _bury(self) -> int | None:
-        """See who died; an exit status when that is the end of it all."""
+        """See which workers died; an exit status when that is the end of it all."""
         for child in [each for each in self._children if each.program.poll() is not None]:
             self._hear_out(child)
             self._children.remove(child)
@@ -231,7 +231,7 @@ class Supervisor:
             if child.role is not WorkerRole.WORKER:
                 self._count_suspect(child)
             elif not child.holder and status == Unavailable.exit_code:
-                # The store is away, which those who work wait out.
+                # The store is away, which workers wait out.
                 self._no_workers_before = time.monotonic() + AWAY_SECONDS
             else:
                 self._count_death(child, status)
@@ -289,7 +289,7 @@ def _ending(status: int) -> str:
 
 @contextlib.contextmanager
 def _told_of_signals(on_signal: Callable[[int], None]) -> Iterator[int]:
-    """While inside, signals call a function, and make a descriptor readable so that who waits wakes up."""
+    """While inside, signals call a function, and make a descriptor readable so that the loop wakes up."""
     bell, button = os.pipe()
     os.set_blocking(button, False)
     before = {number: signal.getsignal(number) for number in (*SIGNALS, signal.SIGCHLD)}

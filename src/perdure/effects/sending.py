@@ -123,7 +123,7 @@ class Sending:
         """Whether something new may be begun."""
         try:
             self._going()
-        except BaseException:  # noqa: BLE001 - whoever begins something raises it
+        except BaseException:  # noqa: BLE001 - the function that begins the work raises it
             return False
         return True
 

@@ -129,7 +129,7 @@ class Heartbeat:
                 self._thread = threads.begin(_keep_beating, "perdure-heartbeat", args)
 
     def tick(self) -> bool:
-        """One beat of the thread; whether it goes on. It ends when nothing is held, and begins anew when
+        """One beat of the thread; whether it continues. It ends when nothing is held, and begins anew when
         needed.
         """
         with self._mutex:

@@ -72,7 +72,7 @@ def awaited(value: Any) -> Any:
     """The value, or the result of an awaitable: for async functions that sync code calls."""
     if not inspect.isawaitable(value):
         return value
-    import asyncio  # noqa: PLC0415 - only who uses it pays for it
+    import asyncio  # noqa: PLC0415 - only async code pays for it
 
     async def wait() -> Any:
         return await value
@@ -133,7 +133,7 @@ async def aread(fn: Callable[..., Any], args: Any, kwargs: Any, *, is_async: boo
     try:
         if is_async:
             return await fn(*args, **kwargs)
-        from asyncio import to_thread  # noqa: PLC0415 - only who uses it pays for it
+        from asyncio import to_thread  # noqa: PLC0415 - only async code pays for it
 
         return await to_thread(lambda: awaited(fn(*args, **kwargs)))
     finally:
@@ -204,7 +204,7 @@ async def _finish(fn: Callable[[], Any], seconds: float | None, late: LateOutcom
 
 
 async def _has_ended(task: Any, late: LateOutcome | None) -> bool:
-    """Cancel a call. Gives whether it ended by that; `late` hears of one that goes on."""
+    """Cancel a call. Gives whether it ended by that; `late` hears of one that does not end."""
     import asyncio  # noqa: PLC0415 - as above
 
     task.cancel()

@@ -154,7 +154,7 @@ def run(
     env: Mapping[str, str] | None = None,
     cwd: Path | str | None = None,
     input: str = "",  # noqa: A002 - as subprocess calls it
-    timeout: float = 60,
+    timeout: float | None = 60,
 ) -> subprocess.CompletedProcess[str]:
     """Run a program to its end; what it said, and how it ended."""
     with _text() as given, _text() as out, _text() as errors:

@@ -11,10 +11,10 @@ from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
 from perdure.artifacts.place import Place, place_from_url
-from perdure.stores import schema_upgrade
 from perdure.stores.blobs import Blobs
+from perdure.stores.lane import Job, Lane
 from perdure.stores.migrate import Q
-from perdure.stores.store import Engine
+from perdure.stores.tx import Tx
 from perdure.stores.url import Address
 
 FACT = "artifacts"
@@ -28,16 +28,26 @@ def place_for(address: Address, artifacts: str | None) -> Place | None:
 
 
 def look_up(
-    engine: Engine, facts: dict[str, str], address: Address, given: str | None, blobs: Blobs, *, write: bool
+    lane: Lane, facts: dict[str, str], address: Address, given: str | None, blobs: Blobs, *, write: bool
 ) -> None:
-    """Remember the place that was given. Without one: if the store has another than the one beside it, only say which."""
+    """Remember the place that was given. Without one: if the store has another than the one beside it, only say which.
+
+    The lane writes it: a connection for this alone would have to read the whole schema.
+    """
     if given is None:
         where = remembered(facts, address)
         if where is not None and where != _default(address):
             blobs.place, blobs.elsewhere = None, where
     elif write and _is_new(facts, said := _said(address, given), blobs):
-        with schema_upgrade.told(), schema_upgrade.changing(engine) as script:
-            script.query(Q.meta_put, name=FACT, value=said)
+        try:
+            lane.run(Job(_remember, (said,), {}, "", 0))
+        except BaseException:
+            lane.close()  # nobody gets this store
+            raise
+
+
+def _remember(tx: Tx, said: str) -> None:
+    tx.query(Q.meta_put, name=FACT, value=said)
 
 
 def remembered(facts: dict[str, str], address: Address) -> str | None:

@@ -399,7 +399,7 @@ def open_core(
         if not moving:
             moved_away.check_open(core.facts, read_only=read_only)
         given, write = artifacts or address.artifacts, not (read_only or moving)
-        artifact_places.look_up(engine, core.facts, address, given, core.blobs, write=write)
+        artifact_places.look_up(core.lane, core.facts, address, given, core.blobs, write=write)
         return core
     except Fault as fault:
         engine.close()

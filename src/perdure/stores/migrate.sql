@@ -11,7 +11,7 @@ SELECT relname::text FROM pg_class WHERE relkind IN ('r', 'p', 'v', 'm', 'f')
 SELECT name, value FROM meta
 
 -- meta_put: set one of these facts.
-INSERT INTO meta (name, value) VALUES (:name, :value) ON CONFLICT (name) DO UPDATE SET value = excluded.value
+INSERT INTO meta (name, value) VALUES (:name, :value) ON CONFLICT (name) DO UPDATE SET value = excluded.value RETURNING name
 
 -- migration_lock: PostgreSQL only; one process at a time migrates a schema (on SQLite the file is locked).
 SELECT pg_advisory_xact_lock(hashtext('perdure.migrate'), hashtext(:schema))

@@ -12,7 +12,6 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from typing import Any
 from starlette.testclient import TestClient
 
 import perdure
+from children import child
 from perdure.doors.http.app import make_app
 from perdure.doors.http.serving import Serving
 from perdure.model.crash_points import arm
@@ -66,21 +66,6 @@ def send(store: Path, text: str, requests: list[tuple[Any, ...]]) -> list[Any]:
     with TestClient(make_app(Serving(f"sqlite:///{store}")), headers=headers) as http:
         made = [http.request(m, p, json=b, headers={"Idempotency-Key": k}) for m, p, b, k in requests]
     return [[each.status_code, each.json()] for each in made]
-
-
-def child(work: Callable[[], Any]) -> tuple[Any, int]:
-    """The output of a process of its own, and how it ended."""
-    read, write = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.close(read)
-        os.write(write, json.dumps(work()).encode())
-        os._exit(0)
-    os.close(write)
-    with os.fdopen(read, "rb") as pipe:
-        said = pipe.read()
-    _, status = os.waitpid(pid, 0)
-    return json.loads(said) if said else None, os.waitstatus_to_exitcode(status)
 
 
 def dying(store: Path, text: str, request: tuple[Any, ...], nth: int) -> int:

@@ -25,8 +25,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import uvicorn
-from killing import child, copied, kinds, prepared
+from killing import copied, kinds, prepared
 
+from children import child
 from perdure.doors.http.app import make_app
 from perdure.doors.http.serving import Serving
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
+
+import forked
 
 PROGRAM = Path(__file__).parent / "killing.py"
 EVERY = "every" if "PERDURE_ROUNDS" in os.environ else "some"
 
 
 def cases(folder: Path, *words: str) -> list[dict[str, Any]]:
-    done = subprocess.run([sys.executable, PROGRAM, folder, *words], capture_output=True, text=True, check=False)
+    done = forked.run(str(PROGRAM), str(folder), *words, env=forked.environment(), timeout=None)
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
 

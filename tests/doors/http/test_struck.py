@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+import forked
 
 PROGRAM = Path(__file__).parent / "striking.py"
 EVERY = "every" if "PERDURE_ROUNDS" in os.environ else "some"
@@ -22,7 +22,7 @@ EVERY = "every" if "PERDURE_ROUNDS" in os.environ else "some"
 def cases(folder: Path, *words: str) -> list[dict[str, Any]]:
     if shutil.which("strace") is None:
         pytest.skip("strace is missing: no kills at single system calls")
-    done = subprocess.run([sys.executable, PROGRAM, folder, *words], capture_output=True, text=True, check=False)
+    done = forked.run(str(PROGRAM), str(folder), *words, env=forked.environment(), timeout=None)
     assert done.returncode == 0, done.stderr
     found = [json.loads(line) for line in done.stdout.splitlines()]
     if "skip" in found[0]:

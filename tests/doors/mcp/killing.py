@@ -13,7 +13,6 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from calls import BEFORE, SESSION, WRITES
 from mcp import Client
 
 import perdure
+from children import child
 from perdure.doors.mcp.door import Door
 from perdure.doors.mcp.server import make_server
 from perdure.model.crash_points import arm
@@ -43,21 +43,6 @@ async def calling(store: Path, calls: list[Call]) -> list[Any]:
 
 def call(store: Path, *calls: Call) -> list[Any]:
     return asyncio.run(calling(store, list(calls)))
-
-
-def child(work: Callable[[], Any]) -> tuple[Any, int]:
-    """The output of a process of its own, and how it ended."""
-    read, write = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.close(read)
-        os.write(write, json.dumps(work()).encode())
-        os._exit(0)
-    os.close(write)
-    with os.fdopen(read, "rb") as pipe:
-        said = pipe.read()
-    _, status = os.waitpid(pid, 0)
-    return json.loads(said) if said else None, os.waitstatus_to_exitcode(status)
 
 
 def dying(store: Path, made: Call, nth: int) -> int:

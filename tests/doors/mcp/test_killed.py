@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+import forked
 
 pytest.importorskip("mcp")
 
@@ -18,7 +18,7 @@ EVERY = "every" if "PERDURE_ROUNDS" in os.environ else "some"
 
 
 def cases(folder: Path, *words: str) -> list[dict[str, Any]]:
-    done = subprocess.run([sys.executable, PROGRAM, folder, *words], capture_output=True, text=True, check=False)
+    done = forked.run(str(PROGRAM), str(folder), *words, env=forked.environment(), timeout=None)
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
 

@@ -32,7 +32,7 @@ SWEEPS = {
     "agent-framework": (("agent_framework/test_sweep.py",), "kill or control"),
 }
 NUMBERS = ("points", "killed", "twice", "lost", "paid again", "stranded", "unrecorded")
-PAYS_AGAIN = "asks-anew"  # the control by which nothing is done twice, and answers are paid for twice
+PAYS_AGAIN = "asks-"  # how controls are named by which nothing is done twice, and answers are paid for twice
 ROW = re.compile(r"^(swept|control) (\S+) (\S+): (\{.*\})$", re.MULTILINE)
 HEADER = f"{'framework':16} {' '.join(f'{name:>10}' for name in NUMBERS)}  controls caught (at how many points)"
 
@@ -47,7 +47,7 @@ class Row(NamedTuple):
     @property
     def caught(self) -> int:
         """At how many points something was done twice; or paid for twice, where that is what the control does."""
-        return self.numbers["paid again" if self.mode == PAYS_AGAIN else "twice"]
+        return self.numbers["paid again" if self.mode.startswith(PAYS_AGAIN) else "twice"]
 
 
 def rows_in(text: str) -> list[Row]:

@@ -110,7 +110,7 @@ def _not_in_doubt(found: EffectRecord) -> Conflict:
     first = f": settled by {found.settled_by}" if found.settled_by else ""
     return Conflict(
         f"effect {found.id} is {found.state}, not in doubt{first}", path="effect", state=found.state.value,
-        settled_by=found.settled_by,
+        settled_by=found.settled_by, hint="`perdure effects --in-doubt` lists those that are",
     )  # fmt: skip
 
 

@@ -172,6 +172,7 @@ def test_of_two_who_settle_one_does(run, runs_url, doubted) -> None:
     assert (rehearsed.exit_code, "settled by bob" in rehearsed.stderr) == (errors.Conflict.exit_code, True)
     second = run("settle", doubted, "absent", "--store", runs_url, "--by", "carol")
     assert second.exit_code == errors.Conflict.exit_code
+    assert "`perdure effects --in-doubt` lists those that are" in second.stderr
     assert effect(runs_url, doubted).settled_by == "bob"
 
 

@@ -106,7 +106,7 @@ def renew(core: Core, tenant: int, discard: Collection[Path] = ()) -> KeptPages:
     """Bring every view up to date, and forget what was edited in some. Raises Invalid for what is no view of this store."""
     for path in discard:
         if not content(path):
-            raise NotFound(f"there is no file {path}", path="discard")
+            raise NotFound(f"there is no file {path}", path="discard", hint="name a page in views/")
     kept = keep(core, tenant, whole=True, over=discard)
     done = {path.resolve() for path in (*kept.written, *kept.removed)}
     for path in discard:
@@ -205,7 +205,7 @@ def find(core: Core, name: str, tenant: int) -> Stream:
     for stream, _ in core.read(_heads, tenant=tenant)[0]:
         if stream.name == name:
             return stream
-    raise NotFound(f"there is no session {name!r}", path="session", hint="perdure sessions lists them")
+    raise NotFound(f"there is no session {name!r}", path="session", hint="`perdure sessions` lists them")
 
 
 def write_to(core: Core, tenant: int, where: Path, names: Collection[str] = ()) -> KeptPages:

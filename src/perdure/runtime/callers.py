@@ -131,9 +131,9 @@ class Caller(_Calling):
         """Do blocking work."""
         return self.core.work(task, *args)
 
-    def finish(self, task: Callable[[], None]) -> None:
-        """Do blocking work that must be done once it was asked for."""
-        task()
+    def finish(self, task: Callable[..., T], *args: Any) -> T:
+        """Do blocking work that must not be left in the middle."""
+        return self.core.work(task, *args)
 
     def pause(self, seconds: float, check: Check | None = None) -> None:
         """Wait before another attempt. check: looked at meanwhile; raises when this caller is to wait no longer."""
@@ -200,13 +200,20 @@ class AsyncCaller(_Calling):
         """Do blocking work on a thread of the store."""
         return await self.core.awork(task, *args)
 
-    async def finish(self, task: Callable[[], None]) -> None:
-        """Do blocking work that must be done once it was asked for, also for a caller that is cancelled meanwhile. On a thread of
-        the event loop: those of the store may be busy.
+    async def finish(self, task: Callable[..., T], *args: Any) -> T:
+        """Do blocking work that must not be left in the middle: a caller that is cancelled hears of that when it is done. On a
+        thread of the event loop, because those of the store may be busy.
         """
-        from asyncio import get_running_loop, shield  # noqa: PLC0415 - as below
+        from asyncio import CancelledError, get_running_loop, shield, wait  # noqa: PLC0415 - as below
 
-        await shield(get_running_loop().run_in_executor(None, task))
+        doing = get_running_loop().run_in_executor(None, self.core.work, task, *args)
+        try:
+            return await shield(doing)
+        except CancelledError:
+            while not doing.done():
+                with suppress(CancelledError):  # once more: it is raised below
+                    await wait([doing])
+            raise
 
     async def pause(self, seconds: float, check: Check | None = None) -> None:  # noqa: ARG002 - a task is cancelled
         """Wait before another attempt."""

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from perdure.errors import Error
@@ -98,7 +98,7 @@ class Subscription:
         """Take a batch. If this caller is stopped before it hears of it, the batch is given back."""
         taker = new_uid().hex()  # a lost reply must not leave the batch with nobody
         taking = RevocableVerb(subscriptions.take, subscriptions.give_back, lambda delivery: delivery.token or None)
-        verb = taking if self._caller.core.acts else subscriptions.take
+        verb: Callable[..., subscriptions.Delivery] = taking if self._caller.core.acts else subscriptions.take
         try:
             while True:
                 delivery = self._caller.write(verb, self.name, limit, lease, taker)

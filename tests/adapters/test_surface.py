@@ -28,14 +28,24 @@ def missing(_package: str) -> str:
     raise PackageNotFoundError
 
 
-@pytest.mark.parametrize(("found", "says"), [(missing, "not installed"), (lambda _: "0.1.2", "0.1.2 is not supported")])
+@pytest.mark.parametrize(
+    ("found", "says", "command"),
+    [
+        (missing, "is not installed", "pip install 'perdure[{extra}]'"),
+        (
+            lambda _: "0.1.2",
+            "0.1.2 is installed",
+            "pip install '{extra}",
+        ),  # the package; its name begins with the extra's
+    ],
+)
 @pytest.mark.parametrize("package", ["openai_agents", "claude_agent", "strands", "google_adk", "agent_framework"])
-def test_a_framework_that_does_not_do_is_named_in_one_line(monkeypatch, package, found, says):
+def test_a_framework_that_does_not_do_is_named_in_one_line(monkeypatch, package, found, says, command):
     monkeypatch.setattr(needed, "version", found)
     monkeypatch.delitem(sys.modules, f"perdure.adapters.{package}", raising=False)
     with pytest.raises(ImportError) as caught:
         __import__(f"perdure.adapters.{package}")
     extra = package.replace("_", "-")
     assert says in str(caught.value)
-    assert f"pip install 'perdure[{extra}]'" in str(caught.value)
+    assert command.format(extra=extra) in str(caught.value)
     assert "\n" not in str(caught.value)

@@ -58,12 +58,15 @@ def reads_only(declared: Tool | ToolKind) -> bool:
     return (declared.kind if isinstance(declared, Tool) else declared) is ToolKind.READ
 
 
-def made_for(call: Call, declared: Tool | ToolKind, invoke: Callable[[], Any]) -> Tool:
-    """The tool of one call: calling it lets the framework call its function, with the arguments that the framework has."""
+def made_for(call: Call, declared: Tool | ToolKind, invoke: Callable[[], Any], *, whole: bool = False) -> Tool:
+    """The tool of one call: calling it lets the framework call its function, with the arguments that the framework has.
+
+    whole: the declared function, and so its probe, takes all arguments as one value.
+    """
     run = _async_run(invoke) if inspect.iscoroutinefunction(invoke) else _run(invoke)
     if not isinstance(declared, Tool):
         return tool(run, name=call.tool, kind=declared, known=False)
-    return declared.for_function(run, call.tool, None if declared.probe is None else _spread(declared))
+    return declared.for_function(run, call.tool, None if declared.probe is None else _asked(declared, whole=whole))
 
 
 def _async_run(invoke: Callable[[], Awaitable[Any]]) -> Callable[..., Any]:
@@ -88,17 +91,20 @@ def _run(invoke: Callable[[], Any]) -> Callable[..., Any]:
     return run
 
 
-def _spread(declared: Tool) -> Callable[..., Any]:
+def _asked(declared: Tool, *, whole: bool) -> Callable[..., Any]:
     """The probe of a declared tool, which takes the tool's arguments by name."""
     probe = declared.probe
     assert probe is not None
-    if inspect.iscoroutinefunction(probe):
 
-        async def ask(arguments: dict[str, Any], *, key: str = "") -> Any:
-            return await declared.call(probe, arguments, key=key)
+    def give(arguments: dict[str, Any], *, key: str = "") -> Any:
+        return declared.call(
+            probe, {next(iter(declared.signature.parameters)): arguments} if whole else arguments, key=key
+        )
 
-        return ask
-    return lambda arguments, *, key="": declared.call(probe, arguments, key=key)
+    async def ask(arguments: dict[str, Any], *, key: str = "") -> Any:
+        return await give(arguments, key=key)
+
+    return ask if inspect.iscoroutinefunction(probe) else give
 
 
 async def until_returned(run: Callable[[], Awaitable[Any]], *, in_thread: bool) -> Any:

@@ -16,15 +16,19 @@ def missing(_package: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("found", "says"), [(missing, "not installed"), (lambda _: "2.30.0", "2.30.0 is not supported")]
+    ("found", "says", "command"),
+    [
+        (missing, "pydantic-ai-slim is not installed", "pip install 'perdure[pydantic-ai]'"),
+        (lambda _: "2.30.0", "2.30.0 is installed", "pip install 'pydantic-ai-slim>=2.40,<3'"),
+    ],
 )
-def test_a_framework_that_does_not_do_is_named(monkeypatch: Any, found: Any, says: str) -> None:
+def test_a_framework_that_does_not_do_is_named(monkeypatch: Any, found: Any, says: str, command: str) -> None:
     monkeypatch.setattr(needed, "version", found)
     monkeypatch.delitem(sys.modules, "perdure.adapters.pydantic_ai", raising=False)
     with pytest.raises(ImportError) as caught:
         __import__("perdure.adapters.pydantic_ai")
     assert says in str(caught.value)
-    assert "pip install 'perdure[pydantic-ai]'" in str(caught.value)
+    assert command in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
@@ -33,5 +37,11 @@ def test_conversations_need_a_newer_one(monkeypatch: Any) -> None:
         "perdure.adapters.pydantic_ai", reason="pip install 'perdure[pydantic-ai]'", exc_type=ImportError
     )
     monkeypatch.setattr(needed, "version", lambda _: "2.50.0")
-    with pytest.raises(ImportError, match=r"2\.66"):
+    with pytest.raises(ImportError, match=r"pip install 'pydantic-ai-slim>=2\.66,<3'"):  # the extra takes 2.40, too
         _ = adapter.PerdureConversationStore
+
+
+def test_a_package_that_no_extra_brings_is_named_by_itself(monkeypatch: Any) -> None:
+    monkeypatch.setattr(needed, "version", missing)
+    with pytest.raises(ImportError, match=r"^langchain is not installed \(pip install 'langchain>=1.0,<2'\)$"):
+        needed.need("langchain", (1, 0), (2,))

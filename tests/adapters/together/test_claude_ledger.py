@@ -226,3 +226,25 @@ def test_a_subagent_hears_in_its_own_transcript(store, served, tmp_path):
 
     asyncio.run(main())
     assert done == ["7", "7"]
+
+
+@pytest.mark.parametrize("in_kinds", [False, True])
+def test_a_probe_takes_the_input_as_its_tool_does(store, in_kinds):
+    asked = []
+
+    def look(args):
+        asked.append(args)
+        return perdure.Happened({"content": told("paid")})
+
+    def look_by_name(order):
+        return look({"order": order})
+
+    @perdure.tool(probe=look, lands_within=0)
+    async def breaks(args):
+        raise OSError("the line is dead")
+
+    declared = perdure.tool(lambda order: None, name="pay", probe=look_by_name, lands_within=0)
+    ledger = PerdureLedger(store, "shop", kinds={"pay": declared} if in_kinds else None)
+    pay = tool("pay", "Pay an order.", {"order": str})(breaks)
+    assert asyncio.run(ledger.ledgered(pay)(INPUT)) == {"content": told("paid")}
+    assert asked == [INPUT]

@@ -126,7 +126,7 @@ class PerdureLedger:
         )
 
     def ledgered(self, made: SdkMcpTool[Any]) -> Callable[[Any], Awaitable[dict[str, Any]]]:
-        """The handler of a tool, through the ledger."""
+        """The handler of a tool, through the ledger. The probe of a tool that is declared on its handler takes the input, too."""
         declared = outward.declared_as(made.name, made.handler, self._kinds)
 
         async def handle(args: Any) -> dict[str, Any]:
@@ -145,7 +145,7 @@ class PerdureLedger:
             try:
                 if left is not None:
                     await self._bind(left, coming)
-                acting = outward.made_for(call, declared, invoke)
+                acting = outward.made_for(call, declared, invoke, whole=made.name not in self._kinds)
                 return await session.act(acting, args, key=key)
             except (InDoubt, Waiting, Failed) as trouble:
                 return {"content": [{"type": "text", "text": str(trouble)}], "is_error": True}

@@ -35,7 +35,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name != "PerdureMiddleware":
         raise AttributeError(name)
-    need("langchain", (1, 0), (2,), "langgraph")
+    need("langchain", (1, 0), (2,))  # no extra brings it: a graph does without
     from perdure.adapters.langgraph.middleware import PerdureMiddleware  # noqa: PLC0415 - langchain is loaded only for it
 
     return PerdureMiddleware

@@ -316,5 +316,5 @@ def test_a_model_that_is_tried_again_in_its_task_has_one_place(store, outside):
     asked, retry = [], middleware.ModelRetryMiddleware(max_retries=2, initial_delay=0)
     app = agent_of(store, outside, asked, {1, 3}, retry)
     assert app.invoke(say("bob"), CONFIG, durability="sync")["messages"][-1].content == "done"
-    assert sorted(each.key.rpartition("#")[2] for each in store.effects(tool="model")) == ["1", "1"]
+    assert [each.key.rpartition("#")[2].split()[0] for each in store.effects(tool="model")] == ["1", "1"]
     assert (outside.sent, len(asked)) == (["bob"], 4)

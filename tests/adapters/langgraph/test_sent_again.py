@@ -18,6 +18,7 @@ from langchain_core.tools import tool
 from langgraph.config import get_config
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
+from langgraph.types import Send
 
 import perdure
 from perdure.adapters.langgraph import PerdureMiddleware, PerdureSaver, ledger
@@ -217,6 +218,12 @@ class DyingSaver(PerdureSaver):
         self._check("result written", any(isinstance(each, ToolMessage) for each in said))
         super().put_writes(config, writes, task_id, task_path)
 
+    async def aput(self, *about):
+        return await asyncio.to_thread(self.put, *about)
+
+    async def aput_writes(self, *about):
+        await asyncio.to_thread(self.put_writes, *about)
+
 
 class Model(GenericFakeChatModel):
     """Calls a tool, and is done when it has its result. It refuses what providers refuse."""
@@ -371,3 +378,47 @@ def test_an_answer_is_paid_once_by_a_process_that_lives_on(store, outside):
     app.checkpointer.dead = False
     assert live(store, outside, None, None, app)[-1].content == "done"
     assert (outside.sent, len(outside.asked)) == (["bob"], 2)
+
+
+@pytest.mark.parametrize("colour", ["sync", "async"])
+def test_nodes_that_ask_side_by_side_keep_their_own_answers(store, colour):
+    asked = []
+
+    def graph(saver):
+        wrappers, made = ledger(store), StateGraph(MessagesState)
+
+        def asking(name):
+            def answer(_messages):
+                asked.append(name)
+                return AIMessage(f"by {name}")
+
+            async def aanswer(messages):
+                return answer(messages)
+
+            def ask(state):
+                return {"messages": [wrappers.ask_model(state["messages"], answer)]}
+
+            async def aask(state):
+                return {"messages": [await wrappers.aask_model(state["messages"], aanswer)]}
+
+            return RunnableLambda(ask, aask)
+
+        for name in ("a", "b", "each"):
+            made.add_node(name, asking(name))
+        made.add_edge(START, "a")
+        made.add_edge(START, "b")
+        made.add_conditional_edges("a", lambda state: [Send("each", state), Send("each", state)])
+        return made.compile(checkpointer=saver)
+
+    def invoke(app, said):
+        if colour == "sync":
+            return app.invoke(said, CONFIG, durability="sync")
+        return asyncio.run(app.ainvoke(said, CONFIG, durability="sync"))
+
+    outside = Outside()
+    outside.die = "answer written"
+    with pytest.raises(Died):
+        invoke(graph(DyingSaver(store, outside)), {"messages": [HumanMessage("order")]})
+    found = invoke(graph(PerdureSaver(store)), None)
+    said = sorted(each.content for each in found["messages"] if isinstance(each, AIMessage))
+    assert (said, sorted(asked)) == (["by a", "by b", "by each", "by each"], ["a", "b", "each", "each"])

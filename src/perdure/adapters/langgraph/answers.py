@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from langgraph.config import get_config
 
+from perdure.adapters.langgraph.call_keys import short_key
 from perdure.adapters.langgraph.configuration import CHECKPOINT_MAP, CHECKPOINTER, DURABILITY, SCRATCHPAD
 from perdure.adapters.langgraph.layout import dump, load
 from perdure.adapters.langgraph.saver import PerdureSaver
@@ -42,7 +43,7 @@ class ModelAnswers:
         self._opened = opened
         self._serde = serde
         self._seconds = barrier_seconds
-        self._asked: OrderedDict[str, _Asked] = OrderedDict()  # by the key of the checkpoint
+        self._asked: OrderedDict[tuple[str, str], _Asked] = OrderedDict()  # by checkpoint and task
         self._mutex = Lock()
 
     def ask(self, messages: list[Any], ask: Callable[[list[Any]], GivenAnswer]) -> GivenAnswer:
@@ -59,7 +60,7 @@ class ModelAnswers:
         checkpoint = self._asked_at(place, messages)
         session = self._opened.sync.session(place.thread)
         with self._numbered(place, checkpoint) as number:
-            return self._given(session.ask_model(asking, checkpoint, number, key=_key(checkpoint, number)))
+            return self._given(session.ask_model(asking, checkpoint, number, key=_key(place, checkpoint, number)))
 
     async def aask(self, messages: list[Any], ask: Callable[[list[Any]], Awaitable[GivenAnswer]]) -> GivenAnswer:
         """See `ask`."""
@@ -75,7 +76,7 @@ class ModelAnswers:
         checkpoint = await asyncio.to_thread(self._asked_at, place, messages)
         session = await self._opened.aio.session(place.thread)
         with self._numbered(place, checkpoint) as number:
-            return self._given(await session.ask_model(asking, checkpoint, number, key=_key(checkpoint, number)))
+            return self._given(await session.ask_model(asking, checkpoint, number, key=_key(place, checkpoint, number)))
 
     def _asked_at(self, place: _Place, messages: Sequence[Any]) -> str:
         """The checkpoint under which the answer is kept: durable, so that the next life begins from it.
@@ -93,9 +94,9 @@ class ModelAnswers:
     def _numbered(self, place: _Place, checkpoint: str) -> Iterator[int]:
         """The number of the next answer in this run of a task. Without an answer it is free again: the next try is for it."""
         with self._mutex:
-            asked = self._asked.get(checkpoint)
+            asked = self._asked.get((checkpoint, place.task))
             if asked is None or asked.run is not place.run:
-                asked = self._asked[checkpoint] = _Asked(place.run, set())
+                asked = self._asked[checkpoint, place.task] = _Asked(place.run, set())
                 while len(self._asked) > PLACES_MAX:
                     self._asked.popitem(last=False)
             number = next(each for each in count(1) if each not in asked.numbers)
@@ -116,12 +117,13 @@ class ModelAnswers:
 
 
 class _Place(NamedTuple):
-    """Where a model is asked. checkpoints: those that the task began from, by namespace; run: of the task; saver: None if it is
-    not ours, or stores nothing before the end.
+    """Where a model is asked. checkpoints: those that the task began from, by namespace; task: one of several that began there;
+    run: of the task; saver: None if it is not ours, or stores nothing before the end.
     """
 
     thread: str
     checkpoints: Mapping[str, str]
+    task: str
     run: Any
     saver: PerdureSaver | None
 
@@ -143,13 +145,15 @@ class _Asked(NamedTuple):
 
 def _place() -> _Place | None:
     """Where the running task asks; None without a thread."""
-    found = get_config().get("configurable") or {}
+    config = get_config()
+    found, about = config.get("configurable") or {}, config.get("metadata") or {}
     checkpoints = found.get(CHECKPOINT_MAP) or {}
     if "thread_id" not in found or not checkpoints:
         return None
     saver = found.get(CHECKPOINTER)
     is_stored = isinstance(saver, PerdureSaver) and found.get(DURABILITY) != "exit"
-    return _Place(str(found["thread_id"]), checkpoints, found.get(SCRATCHPAD), saver if is_stored else None)
+    task = f"{about.get('langgraph_node')} {about.get('langgraph_path')}"
+    return _Place(str(found["thread_id"]), checkpoints, task, found.get(SCRATCHPAD), saver if is_stored else None)
 
 
 def _stood_at(place: _Place, message: str | None) -> str | None:
@@ -169,5 +173,5 @@ def _stood_at(place: _Place, message: str | None) -> str | None:
     return None
 
 
-def _key(checkpoint: str, number: int) -> str:
-    return f"model@{checkpoint}#{number}"
+def _key(place: _Place, checkpoint: str, number: int) -> str:
+    return short_key(f"model@{checkpoint}#{number} of {place.task}")

@@ -28,7 +28,7 @@ def key_in(state: Any, call_id: str) -> str:
     messages = _conversation(state, call_id)
     maker = max((place for place, each in enumerate(messages) if _made(each, call_id)), default=None)
     if maker is None:
-        return _short(call_id)
+        return short_key(call_id)
     made = _made(messages[maker], call_id)
     open_: list[_OpenCall] = []
     for place, message in enumerate(messages[: maker + 1]):
@@ -44,7 +44,7 @@ def _opened(message: AIMessage, place: int, made: Mapping[str, Any], open_: list
     named = message.id or f"#{place}"
     alike = [each["id"] or "" for each in message.tool_calls if _likeness(each) == _likeness(made)]
     taken = [open_.pop(0).key for _ in alike[: len(open_)]]
-    own = [_short(f"{id_}@{named}") for id_ in alike]
+    own = [short_key(f"{id_}@{named}") for id_ in alike]
     return [_OpenCall(id_, key) for id_, key in zip(alike, taken + own[len(taken) :], strict=True)]
 
 
@@ -76,7 +76,8 @@ def _likeness(call: Mapping[str, Any]) -> tuple[Any, Any]:
     return call["name"], call["args"]
 
 
-def _short(key: str) -> str:
+def short_key(key: str) -> str:
+    """A key that the ledger takes: the text itself, or its digest."""
     if len(key) <= _KEY_MAX_CHARS and key.isprintable():
         return key
     return hashlib.sha256(key.encode(errors="surrogatepass")).hexdigest()

@@ -14,6 +14,7 @@ import perdure
 from effects import moving_agent as moving
 from perdure import errors
 from perdure.model.records.envelope import Envelope, Standing
+from perdure.stores import schema_upgrade
 
 STOPS = (
     "effect.dispatch.before:1", "effect.dispatch.after:1", "effect.call.after:1",  # idempotent, before the checkpoint
@@ -222,6 +223,33 @@ def test_what_was_only_planned_is_doubt_when_its_store_is_lost(url_of, world) ->
         left.settle(perdure.Absent("the store is gone, and no mail came"), by="alice")
         assert moving.finish(store, world) == moving.EXPECTED
     check_world(world)
+
+
+def test_what_was_only_planned_and_handed_over_is_of_the_adopters_epoch(url_of) -> None:
+    """The adopting store was restored once, which says nothing about a run that came after that: nobody is asked."""
+    mailed: list[str] = []
+
+    @perdure.tool(name="mail planned")
+    def mail() -> str:
+        mailed.append("x")
+        return "mailed"
+
+    @perdure.agent(name="planner")
+    def planner(run: perdure.Run) -> str:
+        return run.act(mail, approve="Really?")
+
+    with perdure.open(url_of("sqlite", "one"), actor="mover") as store:
+        with pytest.raises(errors.Waiting):
+            store.drive(planner, key="k")
+        envelope = store.runs()[0].hand_over()
+        artifacts = store.artifacts_of(envelope)
+    with perdure.open(url_of("sqlite", "two"), actor="adopter") as store:
+        core = store._caller.core
+        core.epoch = schema_upgrade.raise_epoch(core.engine)
+        store.adopt(envelope, artifacts)
+        store.answer(store.asks()[0].id, "approve", by="alice")
+        assert store.drive(planner, key="k") == "mailed"
+    assert mailed == ["x"]
 
 
 def test_what_a_lost_store_did_after_the_envelope_was_made_is_not_done_again_unasked(url_of) -> None:

@@ -172,6 +172,37 @@ def test_an_effect_of_a_client(http) -> None:
     assert (ended["state"], ended["result"]) == ("committed", {"number": 7})
 
 
+@pytest.mark.parametrize(
+    ("settled", "state"),
+    [
+        ({"verdict": "happened", "force": True}, "committed"),
+        ({"verdict": "absent", "force": True}, "planned"),
+        ({"verdict": "declined", "force": True}, "failed"),
+        ({"outcome": "happened", "result": 7}, "committed"),
+    ],
+    ids=["happened", "absent", "declined", "its own outcome"],
+)
+def test_a_dispatch_that_was_settled_is_not_answered_again(http, settled, state) -> None:
+    """A client that lost the answer and asks again would send what a person has spoken about meanwhile (P3, P4)."""
+    effect = made(http.post("/v1/sessions/s/effects", json={"tool": "mail"}, headers=keyed("m")))
+    path = f"/v1/effects/{quoted(effect['id'])}"
+    made(http.post(f"{path}/dispatch", headers=keyed("d1")), 200)
+    made(http.post(f"{path}/{'settle' if 'verdict' in settled else 'outcome'}", json=settled), 200)
+    again = http.post(f"{path}/dispatch", headers=keyed("d1"))
+    assert (again.status_code, again.json()["facts"]["state"]) == (409, state)
+
+
+def test_a_dispatch_that_another_one_followed_is_not_answered_again(http) -> None:
+    effect = made(http.post("/v1/sessions/s/effects", json={"tool": "mail"}, headers=keyed("m")))
+    path = f"/v1/effects/{quoted(effect['id'])}"
+    made(http.post(f"{path}/dispatch", headers=keyed("d1")), 200)
+    made(http.post(f"{path}/settle", json={"verdict": "absent", "force": True}), 200)
+    second = made(http.post(f"{path}/dispatch", headers=keyed("d2")), 200)
+    assert (second["state"], second["attempt"]) == ("dispatched", 2)
+    assert http.post(f"{path}/dispatch", headers=keyed("d1")).status_code == 409
+    assert made(http.post(f"{path}/dispatch", headers=keyed("d2")), 200) == second
+
+
 def test_doubt_is_settled_by_one(http) -> None:
     effect = made(http.post("/v1/sessions/s/effects", json={"tool": "mail"}, headers=keyed("m")))
     path = f"/v1/effects/{quoted(effect['id'])}"

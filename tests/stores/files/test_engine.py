@@ -57,6 +57,22 @@ def test_a_file_is_no_folder_of_a_store(url, folder, read_only):
     assert folder.read_bytes() == b"SQLite format 3"
 
 
+def test_a_log_holds_a_mark_only_while_its_last_line_stands_there(url):
+    """A log that was put back and grew again is as long, and is another one (P3)."""
+    with opened(url) as store:
+        store.write(append, store.write(begin, "a"), "x")
+        connection = store.core.lane._connection
+        assert isinstance(connection, FilesConnection)
+        log, mark = connection._journal, connection._mark
+        segment = log.layout.segment(mark.segment)
+        whole = segment.read_bytes()
+        another = whole.replace(mark.check.encode(), mark.check[::-1].encode())
+        for data, holds in ((whole, True), (whole + whole, True), (another, False), (whole[:-1], False)):
+            segment.write_bytes(data)
+            assert log.holds(mark) is holds
+        segment.write_bytes(whole)
+
+
 # -- what is appended --------------------------------------------------------------------------------------------------
 
 

@@ -172,7 +172,8 @@ async def begin_effect(call: HttpCall, body: EffectInput) -> Any:
 def dispatch_effect(tx: Atomic, call: HttpCall) -> Any:
     """Make the intent durable right before you act: only after this answer may it be sent. Of several callers one gets it.
 
-    With a key, the same answer again while nobody doubts it; once doubt was recorded, it is a conflict.
+    With a key, the same answer again while the effect stands as this dispatch left it; a conflict once it was doubted, settled
+    or dispatched again.
     """
     return effect_answer(tx.effect(call.parts["effect"]).dispatch().record)
 
@@ -201,11 +202,12 @@ def settle_effect(tx: Atomic, call: HttpCall, body: SettleInput) -> Any:
 async def still_dispatched(call: HttpCall, answered: Any) -> Any:
     """A kept answer of a dispatch holds only while the effect stands where that dispatch left it (0045).
 
-    InDoubt once somebody recorded doubt, Conflict once it was dispatched again: sending now could be sending twice.
+    InDoubt once somebody recorded doubt, Conflict once it was settled or dispatched again: sending now could be sending twice.
     """
     found = (await call.store.effect(call.parts["effect"])).record
     if found.state is EffectState.IN_DOUBT:
         raise InDoubt(f"the outcome of {found.id} is unknown", path="effect", hint="settle it first")
-    if found.attempt != answered["attempt"]:
-        raise Conflict(f"{found.id} is at attempt {found.attempt} by now", path="effect", state=found.state.value)
+    if (found.state, found.attempt) != (answered["state"], answered["attempt"]):
+        said = f"{found.id} is {found.state}, at attempt {found.attempt}, by now"
+        raise Conflict(said, path="effect", state=found.state.value)
     return answered

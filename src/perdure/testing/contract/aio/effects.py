@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+import msgspec
 import pytest
 
 from perdure.effects import ledger
@@ -201,6 +202,19 @@ class AsyncLedgerContract:
                 assert (found.state, found.attempt, found.quiet_at) == (EffectState.DISPATCHED, 2, None), arrow
                 noted = [(each.data["attempt"], each.data["said"]) for each in await session.events(kind="effect.late")]
                 assert noted == ([] if arrow == "doubt" else [(1, arrow.replace("own", "commit"))])
+
+    async def test_only_the_very_dispatch_is_taken_back(self, opener: AsyncOpener) -> None:
+        """A caller that was stopped may find another one's dispatch under its key: that one may be at its call."""
+        async with await opener() as store:
+            session = await store.session("s")
+            effect = await effect_in(session, "dispatched")
+            sent, unsent = effect.record, Outcome(error=NO, by=ledger.UNSENT)
+            before = await events_of(session)
+            for other in ({"attempt": 2}, {"holder": "another"}, {"epoch": 2}, {"dispatched_at": None}, {"seq": 99}):
+                await session._write(ledger.take_back, msgspec.structs.replace(sent, **other), unsent)
+                assert await events_of(session) == before, other
+            await session._write(ledger.take_back, sent, unsent)
+            assert ((await effect.refresh()).state, effect.record.attempt) == (EffectState.PLANNED, 1)
 
     async def test_two_at_once_follow_an_arrow_once(self, opener: AsyncOpener) -> None:
         async with await opener() as x, await opener() if opener.shared else x as y:

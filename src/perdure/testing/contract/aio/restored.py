@@ -154,6 +154,24 @@ class AsyncRestoredContract:
             await store.answer((await store.asks())[0].id, "go on")
             assert await store.drive(made, key="k") == ["sent", "sent"]
 
+    async def test_a_drive_that_began_before_the_loss_records_nothing_more(self, opener: AsyncOpener) -> None:
+        """What it has done may be missing, and so may its lease: it is driven anew, from what there is (P7)."""
+        looked: list[int] = []
+
+        async with await opener() as store:
+
+            async def look() -> int:
+                looked.append(1)
+                if len(looked) == 1:
+                    put_back(store)
+                return len(looked)
+
+            async def outer(run: AsyncRun) -> int:
+                return await run.step(look)
+
+            assert await store.drive(program(outer), key="k") == 2
+            assert len(looked) == 2
+
     async def test_a_child_is_as_wary_as_its_parent(self, opener: AsyncOpener) -> None:
         """Its parent may have called it after the backup."""
         outside = CountingWorld()

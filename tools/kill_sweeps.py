@@ -15,7 +15,7 @@ import json
 import os
 import re
 import subprocess
-from collections import Counter
+from collections import Counter, deque
 from typing import NamedTuple
 
 import adapters
@@ -32,7 +32,7 @@ SWEEPS = {
     "agent-framework": (("agent_framework/test_sweep.py",), "kill or control"),
 }
 NUMBERS = ("points", "killed", "twice", "lost", "paid again", "stranded", "unrecorded")
-PAYS_AGAIN = "asks-anew"  # the control by which nothing is done twice, and answers are paid for twice
+PAYS_AGAIN = "asks-"  # how controls are named by which nothing is done twice, and answers are paid for twice
 ROW = re.compile(r"^(swept|control) (\S+) (\S+): (\{.*\})$", re.MULTILINE)
 HEADER = f"{'framework':16} {' '.join(f'{name:>10}' for name in NUMBERS)}  controls caught (at how many points)"
 
@@ -47,7 +47,7 @@ class Row(NamedTuple):
     @property
     def caught(self) -> int:
         """At how many points something was done twice; or paid for twice, where that is what the control does."""
-        return self.numbers["paid again" if self.mode == PAYS_AGAIN else "twice"]
+        return self.numbers["paid again" if self.mode.startswith(PAYS_AGAIN) else "twice"]
 
 
 def rows_in(text: str) -> list[Row]:
@@ -66,8 +66,8 @@ def line_of(name: str, rows: list[Row]) -> str:
     return f"{name:16} {' '.join(f'{total[number]:>10}' for number in NUMBERS)}  {caught} ({each})"
 
 
-def sweep(name: str, *, some: bool) -> tuple[list[Row], str]:
-    """Run the sweeps of a framework: their rows, and what pytest said if a test failed."""
+def sweep(name: str, *, some: bool, modes: bool) -> tuple[list[Row], str]:
+    """Run the sweeps of a framework: their rows, and what pytest said if one failed. modes: print each row when it is there."""
     files, chosen = SWEEPS[name]
     command = [
         str(adapters.place("together") / "bin" / "python"), "-m", "pytest", "-q", "-s", "-c", os.devnull, "--noconftest",
@@ -78,8 +78,18 @@ def sweep(name: str, *, some: bool) -> tuple[list[Row], str]:
     environment = {**outside, "PYTHONPATH": str(TESTS), "PERDURE_SUITE_STORE": "sqlite", "PERDURE_ROUNDS": "1"}
     if some:
         del environment["PERDURE_ROUNDS"]
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    return rows_in(ended.stdout), (ended.stdout + ended.stderr)[-6000:] if ended.returncode else ""
+    rows: list[Row] = []
+    lines: deque[str] = deque(maxlen=100)  # the last words, of a test that failed
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as running:
+        for line in running.stdout or ():
+            lines.append(line)
+            for row in rows_in(line):
+                rows.append(row)
+                if modes:
+                    print(f"    {row.what} {row.mode}: {json.dumps(row.numbers)}", flush=True)
+    return rows, "".join(lines) if running.returncode else ""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -98,10 +108,8 @@ def main(arguments: list[str] | None = None) -> int:
     print(HEADER)
     is_wrong = False
     for name in options.frameworks or SWEEPS:
-        rows, failure = sweep(name, some=options.some)
+        rows, failure = sweep(name, some=options.some, modes=options.modes)
         print(line_of(name, rows), flush=True)
-        for row in rows if options.modes else ():
-            print(f"    {row.what} {row.mode}: {json.dumps(row.numbers)}")
         if failure or not rows:
             is_wrong = True
             print(failure or "no test was run")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import multiprocessing
 import os
 import signal
 import sys
@@ -116,6 +117,22 @@ def points_of(program: Callable[[Life], None], folder: Path) -> int:
         with contextlib.suppress(Exception):
             importlib.import_module(module)
     return int((folder / "points").read_text())
+
+
+def swept_at(
+    program: Callable[[Life], None], folder: Path, numbers: Iterable[int], kills: int = 1
+) -> Iterable[tuple[int, Swept]]:
+    """The case of each of these points, as many at once as there are cores: a life mostly waits."""
+    with multiprocessing.get_context("fork").Pool(initializer=_working.append, initargs=(program,)) as pool:
+        yield from pool.imap(_case, [(folder, number, kills) for number in numbers])
+
+
+_working: list[Callable[[Life], None]] = []  # the program of this process of the pool
+
+
+def _case(asked: tuple[Path, int, int]) -> tuple[int, Swept]:
+    folder, number, kills = asked
+    return number, swept(_working[-1], folder / str(number), number, kills)
 
 
 def swept(program: Callable[[Life], None], folder: Path, kill_at: int, kills: int = 1) -> Swept:

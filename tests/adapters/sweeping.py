@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from adapters.lives import Life, points_of, sample, swept
+from adapters.lives import Life, points_of, sample, swept_at
 
 ROOT = Path(__file__).resolve().parents[2]
 FULL = "PERDURE_ROUNDS" in os.environ
@@ -46,8 +46,8 @@ def report(programs: Mapping[str, Callable[[Life], None]], mode: str, folder: st
     program = programs[mode]
     count = points_of(program, Path(folder) / "whole")
     cases = []
-    for number in sample(count, int(most) or None):
-        case = swept(program, Path(folder) / str(number), number, 2 if "twice" in mode else 1)
+    numbers = sample(count, int(most) or None)
+    for number, case in swept_at(program, Path(folder), numbers, 2 if "twice" in mode else 1):
         error = case.folder / "error"
         cases.append({
             "point": number, "killed": case.killed, "end": case.end, "charged": case.named("charged"),

@@ -136,6 +136,26 @@ def test_a_stale_handle_ends_no_newer_claim(store):
     assert not heart._claims
 
 
+@pytest.mark.parametrize("ends", ["returns", "fails", "waits"])
+def test_a_run_is_beaten_for_as_long_as_it_is_driven(store, ends):
+    """Else another process could take it after a minute, though its driver lives (P7)."""
+    heart = store._caller.heartbeat
+    seen: list[tuple[bool, bool]] = []
+
+    @perdure.agent(name="beaten for")
+    def driven(run: perdure.Run) -> None:
+        run.step(lambda: seen.append((heart.busy, heart._thread is not None)))
+        if ends == "waits":
+            run.ask("?")
+        if ends == "fails":
+            raise perdure.Failed("no")
+
+    with contextlib.suppress(perdure.Failed, perdure.Waiting):
+        store.drive(driven, key="k")
+    assert seen == [(True, True)]
+    assert not heart._claims
+
+
 def test_a_claim_of_an_atomic_function_is_held_after_its_commit(store):
     task = store.session("a").task("x")
     claimed = store.atomic(lambda tx: tx.session("a").get_task(task.id).claim())

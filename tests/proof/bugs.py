@@ -20,7 +20,7 @@ from perdure.effects.settling import Action, Advice
 from perdure.effects.tool import DECLARED
 from perdure.handles import opening
 from perdure.handles.sync import run
-from perdure.model.records.effects import EffectRecord, EffectState, ToolKind
+from perdure.model.records.effects import Absent, EffectRecord, EffectState, ToolKind
 from perdure.planes.conversation import turns
 from perdure.planes.execution import runs, steps, tasks, waits
 from perdure.planes.memory import values
@@ -190,6 +190,33 @@ def _guess(real: Any) -> Any:
     return advise
 
 
+@bug("a probe is not asked: what is in doubt counts as absent", "pays sessions", (acting.Acting, "ask_probe"))
+def _unasked(real: Any) -> Any:
+    def ask_probe(self: Any, tool: Any, record: Any) -> Iterator[Any]:
+        yield from ()
+        return Absent()
+
+    return ask_probe
+
+
+def _again(real: Any) -> Any:
+    def advise(effect: EffectRecord, now_us: int, *, can_probe: bool) -> Advice:
+        if effect.kind is ToolKind.UNSAFE:
+            return Advice(Action.AGAIN, "twice is as good as once")
+        return real(effect, now_us, can_probe=can_probe)
+
+    return advise
+
+
+BUGS.append(
+    Bug(
+        "an unsafe tool in doubt is called again",
+        ("pays", "sessions"),
+        ((settling, "advise", _again), (ledger, "AGAIN", lambda _real: frozenset(ToolKind))),
+    )
+)
+
+
 @bug("any exception is a clear no", "pays", (acting.Acting, "_judged"))
 def _raised_is_no(real: Any) -> Any:
     def judged(self: Any, tool: Any, record: Any, error: BaseException, *rest: Any) -> Any:
@@ -318,6 +345,17 @@ def _no_result(real: Any) -> Any:
 @bug("undone in the wrong order", "saga", (driving.Sagas, "done_in"))
 def _forwards(real: Any) -> Any:
     return lambda self, *about: real(self, *about)[::-1]
+
+
+@bug("what was done in an earlier drive is not undone", "saga", (outward, "conclude"))
+def _forgotten(real: Any) -> Any:
+    def conclude(driving: Any, branch: Any, tool: Any, found: Any, **given: Any) -> Iterator[Any]:
+        record = yield from real(driving, branch, tool, found, **given)
+        if record is found:
+            driving.sagas.undone[record.seq] = None
+        return record
+
+    return conclude
 
 
 @bug("an undo is not a durable effect of its own", "saga", (undoing, "_undo"))

@@ -57,6 +57,20 @@ class TestEnds:
         (said,) = [each for each in caplog.records if each.levelname == "ERROR"]
         assert ("could not begin" in said.message, said.status) == (True, 3)
 
+    def test_the_reason_of_a_worker_that_cannot_begin_is_kept_for_the_last_line(self, tmp_path):
+        supervisor = Supervisor(command(str(tmp_path), "line.say(cannot='no agents'); sys.exit(3)"), Bounds())
+        assert (supervisor.run(), supervisor.refusal) == (3, "no agents")
+
+    def test_the_reason_of_a_later_worker_is_in_the_log(self, tmp_path, caplog):
+        first = "if not os.path.exists(f'{folder}/notes'): " + READY.replace("\n", "; sys.exit(7)\n")
+        with pytest.raises(Unavailable):
+            Supervisor(
+                command(str(tmp_path), first + "line.say(cannot='no agents'); sys.exit(3)"),
+                Bounds(restarts=1, suspects=0),
+            ).run()
+        died = [each for each in caplog.records if each.message == "a worker died"]
+        assert [getattr(each, "why", None) for each in died] == [None, "no agents", "no agents"]
+
     def test_who_died_is_said_also_of_one_that_had_no_name_yet(self, tmp_path, notes, caplog):
         first = "if not os.path.exists(f'{folder}/notes'): " + READY.replace("\n", "; sys.exit(7)\n")
         with pytest.raises(Unavailable):

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure.errors import Conflict, Error, Invalid, Refused, TimedOut
+from perdure.errors import Conflict, Error, Invalid, Refused, TimedOut, Unavailable
 from perdure.model import crash_points
 from perdure.stores import lane as lanes
 from perdure.stores.lane import Lane
@@ -395,6 +395,33 @@ def test_control_a_race_that_is_always_lost_is_an_error(store, monkeypatch):
     with pytest.raises(Conflict, match="kept writing"):
         store.write(append, stream, "x")
     assert len(tried) == lanes.RACES_MAX + 2  # the first of a batch, and those alone
+
+
+def fault_once(point: str, kind: FaultKind) -> None:
+    """The database fails at a point, once."""
+
+    def act() -> None:
+        disarm()
+        raise Fault(kind, "no reply")
+
+    disarm = crash_points.arm(point, act)
+
+
+def test_a_commit_whose_reply_was_lost_is_asked_for_and_acknowledged_once(any_store):
+    stream = any_store.write(begin, "a")
+    for point in ("lane.before_commit", "lane.after_commit"):
+        fault_once(point, FaultKind.LOST)
+        any_store.write(append, stream, point)
+    assert any_store.contents(stream) == ["lane.before_commit", "lane.after_commit"]
+
+
+def test_a_commit_that_no_sync_has_confirmed_is_not_acknowledged(store):
+    """It can be read, and a loss of power may take it yet (P1)."""
+    stream = store.write(begin, "a")
+    fault_once("lane.after_commit", FaultKind.IO)
+    with pytest.raises(Unavailable, match="the outcome is not known"):
+        store.write(append, stream, "x")
+    assert store.contents(stream) == ["x"]
 
 
 def test_atomic_is_all_or_nothing(url):

@@ -1,4 +1,4 @@
-"""A lock, a task or a dispatch that a caller took without hearing of it, being stopped meanwhile, is given back (P13, P15)."""
+"""A lock, a task, a dispatch or a batch that a caller took without hearing of it, being stopped, is given back (P13, P15)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from typing import Any
 import pytest
 
 import perdure
+from perdure.errors import Conflict
 from perdure.stores.revocable import RevocableVerb
 
-LOCKS, CLAIMS, CLAIMS_NEXT, DISPATCHES = (
+LOCKS, CLAIMS, CLAIMS_NEXT, DISPATCHES, DELIVERS = (
     "perdure.planes.recovery.locks.acquire",
     "perdure.planes.execution.tasks.claim",
     "perdure.planes.execution.tasks.claim_next",
     "perdure.effects.approvals.dispatch",
+    "perdure.planes.audit.subscriptions.take",
 )
 
 
@@ -39,8 +41,15 @@ async def dispatch(session: perdure.AsyncSession) -> None:
     await (await session.begin("send_mail", key="k")).dispatch()
 
 
+async def next_batch(session: perdure.AsyncSession) -> None:
+    await session.emit("mail.came")
+    subscription = await perdure.AsyncStore(session._caller, owner=False).subscribe("reader", kinds=["mail.*"])
+    assert await subscription.next(lease="1h")
+
+
 WAYS = pytest.mark.parametrize(
-    ("verb", "take"), [(LOCKS, lock), (CLAIMS, claim), (CLAIMS_NEXT, claim_next), (DISPATCHES, dispatch)]
+    ("verb", "take"),
+    [(LOCKS, lock), (CLAIMS, claim), (CLAIMS_NEXT, claim_next), (DISPATCHES, dispatch), (DELIVERS, next_batch)],
 )
 Take = Callable[[perdure.AsyncSession], Awaitable[None]]
 
@@ -98,3 +107,23 @@ def test_a_claim_or_lock_of_another_call_stays() -> None:
             await task.done()
 
     asyncio.run(beside_another())
+
+
+def test_what_a_lost_race_rolled_back_is_not_taken_back():
+    """The verb made something, was run again, and was refused: there is nothing to undo any more."""
+    undone: list[str] = []
+    outcomes = iter(["made", Conflict("another one has it")])
+
+    def verb(_tx: Any, _stream: Any) -> str:
+        found = next(outcomes)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    tx: Any = None
+    taking = RevocableVerb(verb, lambda _tx, _stream, made: undone.append(made))
+    assert taking(tx, tx) == "made"
+    with pytest.raises(Conflict):
+        taking(tx, tx)
+    taking.take_back(tx, tx)
+    assert undone == []

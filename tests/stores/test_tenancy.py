@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,10 @@ from furnished import furnish
 from perdure.interchange.merge import merge
 from perdure.interchange.move import move
 from perdure.model.records.retention import Retention
+from perdure.stores.lane import Job
 from planes.tampering import Intruder
 from stores.test_schema import BOTH, Schema, postgres_schema, sqlite_schema
-from stores.verbs import opened
+from stores.verbs import append, begin, opened
 
 # What belongs to the store: who it is, what it is made of, and its tenants themselves (each row is one).
 OF_THE_STORE = {"meta", "tables", "tenants"}
@@ -133,6 +135,26 @@ def test_what_two_tenants_have_moves_and_is_merged_as_two(bundle, tmp_path):
         with perdure.open(target, tenant=tenant) as store:
             assert said(store, "a")[-1] == f"in the clone, {tenant}"
             assert store.verify().ok
+
+
+# -- one commit of two tenants ---------------------------------------------------------------------------------------------------
+
+
+def test_jobs_of_two_tenants_in_one_batch_have_nothing_of_each_other(url):
+    """A batch holds what its jobs wrote before it reaches the database: the wall stands there, too."""
+    kept = b"of the first one alone"
+
+    def look(tx: Any) -> tuple[bool, int, set[bytes]]:
+        stream = begin(tx, "a")
+        return stream.tenant == tx.tenant, append(tx, stream, "x"), tx.known([hashlib.sha256(kept).digest()])
+
+    with opened(url) as store:
+        tenants = store.tenant, store.core.tenant_id("other")
+        keep, *looks = (Job(verb, (), {}, "me", each) for verb, each in ((lambda tx: tx.keep(kept), tenants[0]),
+                                                                         (look, tenants[0]), (look, tenants[1])))  # fmt: skip
+        store.core.lane._commit([keep, *looks])
+        assert keep.result == hashlib.sha256(kept).hexdigest()
+        assert [job.result for job in looks] == [(True, 2, {hashlib.sha256(kept).digest()}), (True, 2, set())]
 
 
 # -- nobody waits for another tenant ---------------------------------------------------------------------------------------------

@@ -9,9 +9,10 @@ import pytest
 
 from perdure.errors import Invalid, NotFound, Refused
 from perdure.log.change import Change, Op, Stream
+from perdure.log.event import SALT_BYTES
 from perdure.planes.tables import HOLDERS, SESSIONS, TURNS
 from perdure.stores import tx as tx_module
-from perdure.stores.store import Head
+from perdure.stores.store import Head, event_of
 from perdure.stores.tx import LOG, Tx
 from stores.verbs import Opened, append, begin, count_turns, everything, opened, retitle
 
@@ -138,6 +139,23 @@ def test_events_of_one_job_share_a_transaction_id_and_those_of_two_do_not(store,
         for seq in (2, 3, 4)
     ]
     assert bytes(ids[0]) == bytes(ids[1]) != bytes(ids[2])
+
+
+def test_each_event_has_a_salt_of_its_own(store, stream):
+    """By a known salt, what was erased could be guessed from what its header commits to (P12)."""
+
+    def several(tx: Any) -> None:
+        append(tx, stream, "x")
+        append(tx, stream, "x")
+
+    for _ in range(2):
+        store.write(several)
+    rows = store.read(lambda reads: reads.query(LOG.events_page, stream=stream.id, after=0, upto=9, limit=9))
+    salts = [bytes(event.salt) for event in map(event_of, rows)]
+    assert [len(salt) for salt in salts] == [SALT_BYTES] * 5
+    assert (
+        len({*salts, *(bytes(event.tx)[:SALT_BYTES] for event in map(event_of, rows)), bytes(SALT_BYTES)}) == 5 + 3 + 1
+    )
 
 
 def test_a_large_document_becomes_a_blob_and_comes_back(store, stream):

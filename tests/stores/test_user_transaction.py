@@ -9,6 +9,7 @@ import pytest
 
 import perdure
 from perdure.errors import Conflict, Invalid, KeyReused, Refused
+from perdure.runtime.callers import AsyncCaller
 from perdure.stores.url import parse
 
 psycopg = pytest.importorskip("psycopg")
@@ -492,3 +493,38 @@ def test_a_sender_that_died_after_the_users_commit_is_found_out(postgres_store, 
     connection.commit()
     store.close()
     assert begun_elsewhere(postgres_store, "k").state == "in_doubt"
+
+
+async def cancelled_and_committed(url: str, connection) -> list[str]:
+    """A caller is cancelled in the middle of its function, twice, and commits all the same. Gives what is stored then."""
+    inside, go = threading.Event(), threading.Event()
+
+    def say_both(tx) -> None:
+        tx.session("a").say("user", "first")
+        tx.session("a").turns()  # brings it into the database
+        inside.set()
+        assert go.wait(60)
+        tx.session("a").say("user", "second")
+
+    async with perdure.aopen(url) as store:
+        atomic = asyncio.ensure_future(store.atomic(say_both, on=connection))
+        assert await asyncio.to_thread(inside.wait, 60)
+        for _ in range(2):
+            atomic.cancel()
+            await asyncio.sleep(0)
+        if atomic.done():
+            connection.commit()
+        go.set()
+        with pytest.raises(asyncio.CancelledError):
+            await atomic
+        connection.commit()
+        return [turn.content for turn in await (await store.session("a")).turns()]
+
+
+def test_a_cancelled_function_is_not_left_in_the_middle(postgres_store, connection):
+    assert asyncio.run(cancelled_and_committed(postgres_store, connection)) == ["first", "second"]
+
+
+def test_control_one_that_is_left_keeps_its_first_half(postgres_store, connection, monkeypatch):
+    monkeypatch.setattr(AsyncCaller, "finish", lambda self, task, *args: self.work(task, *args))
+    assert asyncio.run(cancelled_and_committed(postgres_store, connection)) == ["first"]

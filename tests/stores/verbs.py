@@ -16,7 +16,7 @@ from perdure.log.event import decode_body
 from perdure.planes.audit.verify import verify
 from perdure.planes.tables import SESSIONS, TURNS
 from perdure.stores.core import Core, open_core
-from perdure.stores.lane import Job
+from perdure.stores.job import Job
 from perdure.stores.sqlite import BUSY_WAIT_MS, SqliteConnection
 from perdure.stores.statements import Statements
 from perdure.stores.store import event_of

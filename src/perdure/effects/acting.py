@@ -281,7 +281,7 @@ class Acting(Sending):
         return (yield from self.move("absent", ledger.absent, record.seq, record.attempt, outcome))
 
     def landed(self, record: EffectRecord) -> Steps[Advice | None]:
-        """None when nothing of an effect can arrive outside any more; else how long to wait, and why.
+        """None when nothing of an effect can arrive at the other side any more; else how long to wait, and why.
 
         An effect that happened has arrived; but an attempt before the one that did may still be under way here.
         """
@@ -347,7 +347,7 @@ class Settling(Acting):
 
 
 class AskingModel(Acting):
-    """Asks a model. That changes nothing outside, so a question that failed or was cut off may be asked anew."""
+    """Asks a model. That changes nothing in the outside world, so a question that failed or was cut off may be asked anew."""
 
     __slots__ = ("_raised",)
 

@@ -1,4 +1,4 @@
-"""Adopting a run: going on with it on another store, from its envelope and its blobs alone (docs/decisions/0009).
+"""Adopting a run: continuing it on another store, from its envelope and its blobs alone (docs/decisions/0009).
 
 The run keeps its identity and its name, and so its keys, its random numbers and its children; its chain begins anew, with an
 event that says where it came from. An envelope is checked three times: its digest and its types when it is read, its blobs
@@ -107,7 +107,7 @@ def _parsed(data: bytes, address: str) -> Any:
 
 
 def check(envelope: Envelope, *, lost: bool) -> None:
-    """Refuse what must not go on: a run that may still go on elsewhere, and names that no store holds."""
+    """Refuse what must not continue here: a run that may still continue elsewhere, and names that no store holds."""
     if not (envelope.sealed or lost):
         raise Refused(
             f"run {envelope.run.name} was not handed over, and may still continue where it came from", path="envelope.sealed",
@@ -185,7 +185,7 @@ def adopt(tx: Tx, envelope: Envelope, luggage: NeededBlobs, epoch: int) -> Strea
 
 
 def _read_back(tx: Tx, stream: Stream) -> None:
-    """The rows just written must be readable by those who will continue the run."""
+    """The rows just written must be readable by the process that will continue the run."""
     try:
         runs.run(tx, stream)
         steps.steps(tx, stream)
@@ -229,7 +229,7 @@ class _Adoption:
 
     def _refuse_known(self, run: RunPart) -> None:
         taken = self._taken(run)
-        # Looked for last: whoever was found to have its name or its key may have adopted this very run meanwhile.
+        # Looked for last: the run that has its name or its key may be this very run, which was adopted meanwhile.
         if self._tx.query(LOG.stream_by_uid, uid=bytes.fromhex(run.uid), tenant=None):
             raise self._known(run)
         if taken is not None:
@@ -308,7 +308,7 @@ class _Adoption:
         self._record("run.cut", RUNS, Op.SET, doc=self._doc(saved.about), mark="cut_seq")
 
     def _origin(self) -> Ref:
-        """The event of the other run, or of this one elsewhere, whose state this one goes on from."""
+        """The event of the other run, or of this one elsewhere, whose state this one continues from."""
         supposed = _fields(self._doc(self._envelope.run.given)).get("what_if")
         uid = supposed.get("uid") if isinstance(supposed, dict) else None
         return Ref(uid if isinstance(uid, str) else self._envelope.run.uid, self._envelope.cursor.cut_seq)

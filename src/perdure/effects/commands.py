@@ -65,6 +65,13 @@ class CallFunction(msgspec.Struct, frozen=True):
     seconds: float | None = None
     late: LateOutcome | None = None
 
+    @property
+    def outlives(self) -> bool:
+        """Whether async code that is dropped while it waits (its event loop is gone) leaves the call running: in its thread or
+        task. One in the caller's own task ends with it.
+        """
+        return not self.is_async or self.seconds is not None
+
 
 class CallIsolated(NamedTuple):
     """Call a tool in a process of its own, which is killed at its deadline. Gives a `CallOutcome`."""

@@ -1,4 +1,4 @@
-"""Calling functions that change nothing outside: within a deadline, and with retries.
+"""Calling functions that change nothing in the outside world: within a deadline, and with retries.
 
 Attempts are not recorded: one that fails and is tried again at once leaves nothing behind. Callers: steps and models of a run,
 and a model's calls of tools that only read.
@@ -38,7 +38,7 @@ class StepFunction(NamedTuple):
 
 
 def as_step_function(fn: Any) -> StepFunction:
-    """A function as a step calls it. Refused for a tool that may change something outside, Invalid for what is no function."""
+    """A function as a step calls it. Refused for a tool that acts on the outside world, Invalid for what is no function."""
     if isinstance(fn, Tool):
         if fn.kind is not ToolKind.READ:
             raise Refused(f"{fn.name} is {fn.kind}: a step may run again", path="step", hint=f"run.act({fn.name}, …)")

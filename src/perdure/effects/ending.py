@@ -3,7 +3,7 @@
     cancel ─┬─ nobody has it, and there is nothing to undo ──▶ end_run
             └─ else it is told (`runs.call_off`), undoes ────▶ end_run ──▶ cancel each run that it started and waits for
 
-Callers: whoever drives runs (`end_run`), and the handles (`cancel`). Keeps P13.
+Callers: the driver of runs (`end_run`), and the handles (`cancel`). Keeps P13.
 """
 
 from __future__ import annotations

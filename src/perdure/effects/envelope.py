@@ -1,8 +1,8 @@
-"""The envelope of a run: what is needed to go on with it, what is recommended about its doubts, and a verdict (DESIGN §2).
+"""The envelope of a run: what is needed to continue it, what is recommended about its doubts, and a verdict (DESIGN §2).
 
 Bounded (P8): it holds what came since the last cut, at most two documents of 8 KiB for each entry (larger ones are blobs, which
 it names), so that a run that checkpoints has an envelope of the same size however long it runs. `hand_over` makes one and, in
-the same commit, lets the run go on nowhere but where the envelope is adopted (`effects.adopting`). Callers: the handles of runs.
+the same commit, lets the run continue only where the envelope is adopted (`effects.adopting`). Callers: the handles of runs.
 Keeps P3, P4, P13.
 """
 
@@ -62,7 +62,7 @@ _WAIT = WaitPart.__struct_fields__[:-2]
 
 
 class EnvelopeWitness(NamedTuple):
-    """The knowledge where the envelope is made: the store, who is proved dead, which tools can be probed here."""
+    """The knowledge where the envelope is made: the store, the holders that are proved dead, the tools can be probed here."""
 
     store: str
     epoch: int
@@ -414,10 +414,10 @@ def holders(reads: Reads, stream: Stream, depth: int = 0) -> set[str]:
 
 
 def hand_over(tx: Tx, stream: Stream, witness: EnvelopeWitness) -> Envelope:
-    """The envelope of a run, which from this commit on goes on nowhere but where the envelope is adopted: it is parked here,
+    """The envelope of a run, which from this commit on continues only where the envelope is adopted: it is parked here,
     and so are the runs that it waits for. An effect under way is in doubt.
 
-    Conflict when it is over, is being driven, belongs to a run that stays, or was handed over: two stores could go on with it.
+    Conflict when it is over, is being driven, belongs to a run that stays, or was handed over: two stores could continue it.
     """
     runs.check_here(tx, stream)
     parent = runs.row_of(tx, stream)["parent"]
@@ -441,7 +441,7 @@ def _family(reads: Reads, stream: Stream, depth: int = 0) -> Iterator[Stream]:
 
 
 def unpark(tx: Tx, stream: Stream) -> None:
-    """The verb behind `unpark`: let a parked run go on. With one that was handed over, and adopted nowhere, the runs that were
+    """The verb behind `unpark`: let a parked run continue. With one that was handed over, and adopted nowhere, the runs that were
     handed over with it come back: it would wait for them for ever.
     """
     with_it = [each for each in _family(tx, stream) if each != stream] if _is_moved(tx, stream) else []

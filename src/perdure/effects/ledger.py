@@ -426,8 +426,8 @@ def revive(tx: Tx, stream: Stream, seq: int) -> EffectRecord | None:
 
 
 def plan_anew(tx: Tx, stream: Stream, key: str) -> bool:
-    """Plan a call anew that failed, or that is in doubt and changes nothing outside. Gives whether it was planned: a refusal
-    stands.
+    """Plan a call anew that failed, or that is in doubt and changes nothing in the outside world. Gives whether it was
+    planned: a refusal stands.
     """
     found = find(tx, stream, key)
     if found is None or found.state not in (FAILED, IN_DOUBT):
@@ -475,7 +475,8 @@ def effect(reads: Reads, stream: Stream, seq: int) -> EffectRecord:
     """One effect of a session or run. NotFound if there is none with this number."""
     rows = reads.query(Q.effect_get, touches=[(EFFECTS, stream.id)], stream=stream.id, seq=seq, key=None)
     if not rows:
-        raise NotFound(f"{stream.kind} {stream.name!r} has no effect {seq}", path="effect")
+        hint = "`perdure effects` lists them"
+        raise NotFound(f"{stream.kind} {stream.name!r} has no effect {seq}", path="effect", hint=hint)
     return _record(reads, stream, rows[0])
 
 

@@ -56,7 +56,7 @@ def locate(reads: Reads, name: str, path: str) -> tuple[Stream, int]:
     kind, of, number = split_name(name, path)
     found = runs.find(reads, of) if kind == "run" else (sessions.find_session(reads, of) or (None,))[0]
     if found is None:
-        raise NotFound(f"there is no session {of!r}", path=path)
+        raise NotFound(f"there is no session {of!r}", path=path, hint=f"`perdure {path}s` lists them")
     return found, number
 
 
@@ -85,7 +85,7 @@ def check_own(record: EffectRecord) -> None:
 def settle(
     tx: Tx, stream: Stream, seq: int, verdict: Verdict, by: str, about: tuple[str, ...] = (), *, force: bool = False,
 ) -> EffectRecord:  # fmt: skip
-    """The verb behind `settle`: a person's word about doubt, once; a run that waits may go on.
+    """The verb behind `settle`: a person's word about doubt, once; a run that waits may continue.
 
     force: the sender was not looked for. An effect that a session's own loop dispatched is doubted first: a loop on another
     machine may be gone, and nobody can prove it.
@@ -110,7 +110,7 @@ def _not_in_doubt(found: EffectRecord) -> Conflict:
     first = f": settled by {found.settled_by}" if found.settled_by else ""
     return Conflict(
         f"effect {found.id} is {found.state}, not in doubt{first}", path="effect", state=found.state.value,
-        settled_by=found.settled_by,
+        settled_by=found.settled_by, hint="`perdure effects --in-doubt` lists those that are",
     )  # fmt: skip
 
 

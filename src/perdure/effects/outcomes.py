@@ -1,6 +1,6 @@
 """The outcome of an external call, judged by what its tool declared: a result, a clear no, or doubt.
 
-Plain functions of both colours. Callers: whoever acts. Keeps P4.
+Plain functions of both colours. Callers: the engine of effects and the handles. Keeps P4.
 """
 
 from __future__ import annotations

@@ -123,7 +123,7 @@ class Sending:
         """Whether something new may be begun."""
         try:
             self._going()
-        except BaseException:  # noqa: BLE001 - whoever begins something raises it
+        except BaseException:  # noqa: BLE001 - the function that begins the work raises it
             return False
         return True
 
@@ -237,7 +237,7 @@ class Sending:
         self.unannounce()
         try:
             yield from self._ready(tool, record)
-            came = yield self._call(tool, record, flight)
+            came = yield from self._came_of(self._call(tool, record, flight), flight)
             if came.error is None or is_quiet(came.error):
                 self._give_slot(tool)  # else the call gives it back when it returns, however late that is
             if came.error is None:
@@ -247,6 +247,13 @@ class Sending:
             return (yield from self.record_outcome(tool, record, came, then)), came.error
         finally:
             flight.recorded()
+
+    def _came_of(self, call: CallFunction | CallIsolated, flight: Attempt) -> Steps[CallOutcome]:
+        try:
+            return (yield call)
+        except GeneratorExit:  # dropped by its event loop
+            flight.goes_on = isinstance(call, CallFunction) and call.outlives
+            raise
 
     def _ready(self, tool: Tool, record: EffectRecord) -> Steps[None]:
         """Check the lease once more, right before the call. A caller that is stopped here has sent nothing, and records that;
@@ -262,7 +269,7 @@ class Sending:
                 yield from self._say(Write(arriving(about_attempt(record, ledger.unsent)), (unsent(error),)))
             raise
 
-    def _call(self, tool: Tool, record: EffectRecord, flight: Attempt) -> Command:
+    def _call(self, tool: Tool, record: EffectRecord, flight: Attempt) -> CallFunction | CallIsolated:
         handed = {"key": record.sent_key, "token": self._token}
         if tool.isolate:
             return CallIsolated(tool, record.args, handed)

@@ -382,7 +382,7 @@ def _check_probe(made: Tool, signature: inspect.Signature) -> None:
 
 def _check_isolated(made: Tool) -> None:
     """Refuse what a process of its own could not call."""
-    from perdure.effects.child_process import address_of  # noqa: PLC0415 - only who isolates pays for it
+    from perdure.effects.child_process import address_of  # noqa: PLC0415 - only an isolated tool pays for it
 
     if made.kind is ToolKind.READ:
         raise Invalid(

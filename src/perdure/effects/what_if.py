@@ -1,4 +1,4 @@
-"""Supposing another result: a run that goes on from a place of another one, as if that had given it (docs/decisions/0015).
+"""Supposing another result: a run that continues from a place of another one, as if that had given it (docs/decisions/0015).
 
 Recorded work of the run is copied with its results, and is not done again; the result at the place is replaced. An effect under
 way stays the other run's. From there on the new run is driven like any other, but a person must approve of each external call,
@@ -77,7 +77,7 @@ def _told(reads: Reads, table: Any, stream: Stream, seq: int) -> int:
     return (reads.row(table, stream, seq) or {}).get("outcome_seq") or 0
 
 
-RUNS_AGAIN = "runs again"  # it changes nothing outside
+RUNS_AGAIN = "runs again"  # it changes nothing in the outside world
 HELD = "held for approval"  # a person is asked before it is sent
 DONE_TWICE = "done a second time"  # its key is the new run's: the other side cannot tell that it knows it
 ASKED_AGAIN = "asked again"
@@ -147,7 +147,7 @@ def supposed(
 
 
 def _run(run: RunPart, said: dict[str, Any], what_if: WhatIf) -> RunPart:
-    """A run of its own: another name, no key, nobody who waits for it, and all the time it needs."""
+    """A run of its own: another name, no key, no parent that waits for it, and all the time it needs."""
     uid = new_uid().hex()
     given = said[run.given.blob] if run.given.blob else run.given.doc
     before = given.get("what_if")  # one that supposed already draws what the first one drew

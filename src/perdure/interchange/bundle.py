@@ -108,11 +108,17 @@ class Bundle:
             raise Damaged("the last line is cut off", path=f"{LOG}:{number + 1}")
 
 
+def no_bundle(path: Path) -> NotFound:
+    """The error that says so."""
+    hint = "check the path; `perdure export NAME -o FILE` writes one"
+    return NotFound("there is no such bundle", path=str(path), hint=hint)
+
+
 @contextmanager
 def opening(path: Path) -> Iterator[Bundle]:
     """Open a bundle. Invalid when it is none; TooLarge beyond `BUNDLE_MAX_BYTES`; NotFound when there is no such file."""
     if not path.is_file():
-        raise NotFound("there is no such bundle", path=str(path))
+        raise no_bundle(path)
     if path.stat().st_size > BUNDLE_MAX_BYTES:
         raise TooLarge(f"at most {BUNDLE_MAX_BYTES} bytes are read", path=str(path))
     with unpacking(path, MEMBERS_MAX, _foreign) as pack:

@@ -84,7 +84,9 @@ def merge(url: str, where: str | None, name: str = "", actor: str = "me") -> Mer
     """
     folder = parse(url).log_folder
     if folder is None:
-        raise Refused("only files stores are merged", path="store", hint="perdure export and import move sessions")
+        raise Refused(
+            "only files stores are merged", path="store", hint="`perdure export` and `perdure import` move sessions"
+        )
     layout = Layout(folder)
     with disk_errors(layout.folder, "store"):
         _check_whole(layout)

@@ -26,7 +26,7 @@ from perdure.remote.elsewhere import elsewhere
 from perdure.remote.listening import StoreNews
 from perdure.runtime.heartbeat import Heartbeat
 from perdure.runtime.patience import News
-from perdure.stores.lane import Job
+from perdure.stores.job import Job
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor

@@ -17,6 +17,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from perdure.errors import Error
+from perdure.model import threads
 from perdure.remote.asking import get
 from perdure.remote.connection import BROKEN, FIRST_PAUSE_SECONDS, LAST_PAUSE_SECONDS, Connections
 
@@ -53,8 +54,7 @@ class StreamNews:
         with self._mutex:
             self._wanted_until = time.monotonic() + IDLE_SECONDS
             if self._thread is None and not self.is_deaf and not self._ended.is_set():
-                self._thread = threading.Thread(target=self._follow, name="perdure-news", daemon=True)
-                self._thread.start()
+                self._thread = threads.begin(self._follow, "perdure-news")
             if heard == self.heard and not self.is_deaf:
                 return self._next
         told = _future()

@@ -21,7 +21,7 @@ from perdure.runtime import fences
 from perdure.runtime.heartbeat import Heartbeat
 from perdure.runtime.patience import AsyncPatience, Patience
 from perdure.stores.core import Core, Reader
-from perdure.stores.lane import Job
+from perdure.stores.job import Job
 from perdure.stores.tx import Tx
 
 if TYPE_CHECKING:
@@ -131,6 +131,10 @@ class Caller(_Calling):
         """Do blocking work."""
         return self.core.work(task, *args)
 
+    def finish(self, task: Callable[..., T], *args: Any) -> T:
+        """Do blocking work that must not be left in the middle."""
+        return self.core.work(task, *args)
+
     def pause(self, seconds: float, check: Check | None = None) -> None:
         """Wait before another attempt. check: looked at meanwhile; raises when this caller is to wait no longer."""
         if check is None:
@@ -195,6 +199,21 @@ class AsyncCaller(_Calling):
     async def work(self, task: Callable[..., T], *args: Any) -> T:
         """Do blocking work on a thread of the store."""
         return await self.core.awork(task, *args)
+
+    async def finish(self, task: Callable[..., T], *args: Any) -> T:
+        """Do blocking work that must not be left in the middle: a caller that is cancelled hears of that when it is done. On a
+        thread of the event loop, because those of the store may be busy.
+        """
+        from asyncio import CancelledError, get_running_loop, shield, wait  # noqa: PLC0415 - as below
+
+        doing = get_running_loop().run_in_executor(None, self.core.work, task, *args)
+        try:
+            return await shield(doing)
+        except CancelledError:
+            while not doing.done():
+                with suppress(CancelledError):  # once more: it is raised below
+                    await wait([doing])
+            raise
 
     async def pause(self, seconds: float, check: Check | None = None) -> None:  # noqa: ARG002 - a task is cancelled
         """Wait before another attempt."""

@@ -33,7 +33,7 @@ else:
 
 
 def checkpoint(driving: Driving, branch: Branch, state: Any, *, now: bool, about: tuple[str, ...] = ()) -> Steps[bool]:
-    """Save a state to go on from, if the agent's policy says so, or `now`; gives whether it was."""
+    """Save a state to continue from, if the agent's policy says so, or `now`; gives whether it was."""
     yield from hold_up(driving)
     replay = driving.replay
     if replay.unread or replay.read_late:

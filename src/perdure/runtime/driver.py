@@ -1,7 +1,7 @@
 """Driving a run: calls the agent's function from the start, lets recorded things give what they gave, records the rest.
 
 One generator without colour, which yields commands (docs/decisions/0031). It gives the run's end, or leaves it waiting, parked
-or to whoever has it now. Callers: the shells, for `store.drive`, `recover` and the worker. Keeps P2, P7, P13.
+or to its present holder. Callers: the shells, for `store.drive`, `recover` and the worker. Keeps P2, P7, P13.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def drive(driving: Driving) -> Steps[Drive]:
                 yield Work(workspace.check, (driving.agent.workspace, known))
             result = yield from _call(driving)
             yield write(end_run, driving.core.epoch, RunStatus.COMPLETED, result)
-            drive = Drive(RunStatus.COMPLETED, result=decode(encode(result)))  # as whoever reads it gets it
+            drive = Drive(RunStatus.COMPLETED, result=decode(encode(result)))  # as a reader gets it
         except GeneratorExit:  # nobody steps it any more: it leaves what a killed process leaves
             raise
         except BaseException as error:  # noqa: BLE001 - whatever ends an agent is recorded as its end
@@ -58,7 +58,7 @@ def drive(driving: Driving) -> Steps[Drive]:
 def _load(driving: Driving) -> Steps[None]:
     """Read what the run did since its last cut, and the state that it left there.
 
-    Parked when that cannot be read: nobody can go on with it, and nothing is known to have failed.
+    Parked when that cannot be read: nobody can continue it, and nothing is known to have failed.
     """
     record, hold, stream = driving.record, driving.hold, driving.stream
     if record.timeout_at is not None:

@@ -1,7 +1,7 @@
 """The shared state of the branches of one driven run: four small objects with one duty each, and the engine of effects.
 
-`Hold` is the lease and whether the program may go on. `Activity` is what its branches are at. `Replay` (in `run_replay`) is the
-journal and where it stands. `Sagas` is what may have to be undone. The verbs of a run (`placing`, `waiting`, `outward`,
+`Hold` is the lease and whether the program may continue. `Activity` is what its branches are at. `Replay` (in `run_replay`) is
+the journal and where it stands. `Sagas` is what may have to be undone. The verbs of a run (`placing`, `waiting`, `outward`,
 `undoing`, `cutting`) and its driving (`driver`) are generators over them, and yield commands (`effects.commands`). Keeps P7, P13.
 """
 
@@ -57,7 +57,7 @@ class Activity:
 
 
 class Hold:
-    """A driver's hold on a run: its lease, the steps that are not recorded yet, and whether the program may go on."""
+    """A driver's hold on a run: its lease, the steps that are not recorded yet, and whether the program may continue."""
 
     __slots__ = (
         "_now", "_timeout_us", "activity", "ahead_us", "ending", "lease", "overdue", "refusals", "shielded", "stopped", "unsaid",
@@ -100,7 +100,7 @@ class Hold:
             raise self.ending
 
     def check_staying(self) -> None:
-        """Raise Leaving when the process is about to end: the run goes on elsewhere."""
+        """Raise Leaving when the process is about to end: the run continues elsewhere."""
         if self.lease.leaving:
             raise Leaving
 
@@ -246,12 +246,12 @@ class Driving:
 
     @property
     def has_branches(self) -> bool:
-        """Whether something else of the run goes on beside its trunk."""
+        """Whether another branch of the run is at work beside its trunk."""
         return self.activity.busy > 0 or any(not task.done() for task in self.trunk.tasks)
 
     def note_interrupted(self, error: BaseException, place: str, what: str, name: str, mark: str) -> None:
-        """Note that a verb was stopped in the middle. If its program did that (a deadline, a task that it cancelled) and goes on,
-        it is recorded with the next write: at a replay the verb must not come to its end either.
+        """Note that a verb was stopped in the middle. If its program did that (a deadline, a task that it cancelled) and
+        continues, it is recorded with the next write: at a replay the verb must not come to its end either.
         """
         self.activity.interrupted = True
         hold = self.hold

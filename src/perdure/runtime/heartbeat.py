@@ -19,6 +19,7 @@ from functools import partial
 
 from perdure.errors import Error, NewerSchema, Unavailable
 from perdure.log.change import Stream
+from perdure.model import threads
 from perdure.planes.recovery import presence
 from perdure.stores.core import Core
 
@@ -125,11 +126,10 @@ class Heartbeat:
         with self._mutex:
             if self._thread is None and not self._stop.is_set():
                 args = (weakref.ref(self), self._stop, self.core.lease_seconds / BEATS_PER_LEASE)
-                self._thread = threading.Thread(target=_keep_beating, args=args, name="perdure-heartbeat", daemon=True)
-                self._thread.start()
+                self._thread = threads.begin(_keep_beating, "perdure-heartbeat", args)
 
     def tick(self) -> bool:
-        """One beat of the thread; whether it goes on. It ends when nothing is held, and begins anew when
+        """One beat of the thread; whether it continues. It ends when nothing is held, and begins anew when
         needed.
         """
         with self._mutex:

@@ -125,8 +125,8 @@ class DrivenInPlace:
         yield Pause(min(max(left_us / SECOND_US, 0.001), LOOK_SECONDS))
 
     def _drive_child(self, name: str) -> Steps[list[Error]]:
-        """Drive a child to its end. Gives the error that keeps it from going on here, if any: other children may go on all the
-        same.
+        """Drive a child to its end. Gives the error that keeps it from continuing here, if any: other children may continue all
+        the same.
         """
         child = yield Read(runs.find, (name,))
         record = yield Read(runs.run, (child,))

@@ -72,7 +72,7 @@ def awaited(value: Any) -> Any:
     """The value, or the result of an awaitable: for async functions that sync code calls."""
     if not inspect.isawaitable(value):
         return value
-    import asyncio  # noqa: PLC0415 - only who uses it pays for it
+    import asyncio  # noqa: PLC0415 - only async code pays for it
 
     async def wait() -> Any:
         return await value
@@ -133,7 +133,7 @@ async def aread(fn: Callable[..., Any], args: Any, kwargs: Any, *, is_async: boo
     try:
         if is_async:
             return await fn(*args, **kwargs)
-        from asyncio import to_thread  # noqa: PLC0415 - only who uses it pays for it
+        from asyncio import to_thread  # noqa: PLC0415 - only async code pays for it
 
         return await to_thread(lambda: awaited(fn(*args, **kwargs)))
     finally:
@@ -173,7 +173,7 @@ async def _flown(
     except TimeoutError:
         if flight.abandon(late):
             raise Overdue(seconds or 0.0, quiet=False) from None
-    except asyncio.CancelledError as error:
+    except BaseException as error:  # cancelled, or dropped with its event loop: the thread goes on
         error.quiet = not flight.abandon(late)  # type: ignore[attr-defined] - as Overdue says it
         raise
     return flight.outcome()
@@ -190,6 +190,10 @@ async def _finish(fn: Callable[[], Any], seconds: float | None, late: LateOutcom
     except asyncio.CancelledError as error:
         error.quiet = await _has_ended(task, late)  # type: ignore[attr-defined] - as above
         raise
+    except GeneratorExit as error:  # dropped: nothing can be awaited any more
+        error.quiet = task.done()  # type: ignore[attr-defined] - as above
+        task.add_done_callback(lambda ended: _tell(ended, late))
+        raise
     if done:
         return task.result()
     if not await _has_ended(task, late):
@@ -200,7 +204,7 @@ async def _finish(fn: Callable[[], Any], seconds: float | None, late: LateOutcom
 
 
 async def _has_ended(task: Any, late: LateOutcome | None) -> bool:
-    """Cancel a call. Gives whether it ended by that; `late` hears of one that goes on."""
+    """Cancel a call. Gives whether it ended by that; `late` hears of one that does not end."""
     import asyncio  # noqa: PLC0415 - as above
 
     task.cancel()

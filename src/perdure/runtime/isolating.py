@@ -58,6 +58,6 @@ async def acall(tool: Tool, args: Mapping[str, Any], handed: Mapping[str, Any], 
         child = IsolatedCall(tool, args, handed, lock)
         try:
             return await invoking.acall(lambda: _result(child, _seconds(tool)), None, is_async=False)
-        except CancelledError as error:
+        except (CancelledError, GeneratorExit) as error:  # the latter: dropped with its event loop
             error.quiet = child.kill()  # type: ignore[attr-defined] - as Overdue says it
             raise

@@ -120,8 +120,8 @@ class Journal:
             for place in [each for each in self._left if is_below(each, branch)]:
                 del self._left[place]
 
-    def went_on_before(self, wait: WaitRecord, branch: Branch) -> bool:
-        """Whether the run had gone on past this branch, further than the replay has come, before the answer of its wait came.
+    def continued_before(self, wait: WaitRecord, branch: Branch) -> bool:
+        """Whether the run had continued past this branch, further than the replay has come, before the answer of its wait came.
 
         It had if an entry stands in a line of work that the branch left, or in a branch that is not begun yet.
         """

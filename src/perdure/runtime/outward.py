@@ -42,8 +42,8 @@ def act(
     driving: Driving, branch: Branch, tool: Tool, args: dict[str, Any], approve: Approval = UNASKED,
     undoes: EffectRecord | None = None, about: tuple[str, ...] = (),
 ) -> Steps[EffectRecord]:  # fmt: skip
-    """Do something outside, once, whatever crashes. Gives the effect, settled, whatever became of it; its result is
-    `run_replay.effect_result`.
+    """Call an external system once, even if the process dies in the middle. Gives the effect, settled, whatever became of
+    it; its result is `run_replay.effect_result`.
     """
     if driving.hold.refusals:
         yield from hold_up(driving)

@@ -58,7 +58,7 @@ class Branch:
         self.tasks: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary() if trunk is None else trunk.tasks
         self._cut: int | None = None  # in which it counts
         self.begun: set[str] = set() if trunk is None else trunk.begun  # branches of the whole run, in this drive
-        # Of the whole run: branches whose tasks have not come to their own end, because they go on or were cancelled.
+        # Of the whole run: branches whose tasks have not come to their own end, because they are at work or were cancelled.
         self.unfinished: set[str] = set() if trunk is None else trunk.unfinished
 
     def next_place(self, cut: int) -> str:

@@ -74,7 +74,7 @@ def take(driving: Driving, branch: Branch, what: str, name: str, mark: str, give
         driving.check_unread(f"{what} {name}".rstrip())
     if branch.interrupted and not driving.hold.shielded:
         driving.hold.check_going()
-        raise run_replay.goes_on_interrupted(branch.interrupted)
+        raise run_replay.continues_interrupted(branch.interrupted)
     place = branch.next_place(replay.cut)
     try:
         return place, replay.journal.take(place, what, name, mark, given)
@@ -126,7 +126,7 @@ def step(
     driving: Driving, branch: Branch, called: StepFunction, args: tuple[Any, ...], kwargs: dict[str, Any], notes: dict[str, Any],
     keep: KeepStep | None = None,
 ) -> Steps[Any]:  # fmt: skip
-    """Call a function that changes nothing outside, and record its result; at a replay give the recorded one.
+    """Call a function that changes nothing in the outside world, and record its result; at a replay give the recorded one.
 
     notes: for a model, whose input is kept too. keep: records the step together with more. Raises Failed for what the function
     raised, and Invalid for a result that cannot be kept.

@@ -53,7 +53,7 @@ BACKOFF_SECONDS = 0.5
 
 
 class RemoteClaim(NamedTuple):
-    """The claim of a remote worker, as each of its requests names it: who it is, and the token of its lease."""
+    """The claim of a remote worker, as each of its requests names it: its name, and the token of its lease."""
 
     holder: str
     token: int
@@ -62,10 +62,10 @@ class RemoteClaim(NamedTuple):
 class Next(enum.StrEnum):
     """The next thing for the worker to do."""
 
-    GIVEN = "given"  # it is over: go on with what is given
+    GIVEN = "given"  # it is over: continue with what is given
     SEND = "send"  # call the tool now, then say what came of it
     PROBE = "probe"  # ask the other side, then say what it said
-    REST = "rest"  # nothing can be done now: once nothing else of the run goes on, let it rest
+    REST = "rest"  # nothing can be done now: once no other branch of the run is at work, let it rest
     END = "end"  # the run was cancelled, or its time is over: end the program
 
 

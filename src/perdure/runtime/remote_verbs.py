@@ -263,7 +263,7 @@ def _awaited(request: RemoteRequest, made: Steps[WaitRecord]) -> RequestResult:
 
 
 def cut(request: RemoteRequest, state: Any, number: int, about: tuple[str, ...]) -> RequestResult:
-    """Save a state to go on from. number: the cut that the worker is at; if it is one more by now, this was done before."""
+    """Save a state to continue from. number: the cut that the worker is at; if it is one more by now, this was done before."""
     record = request.record
     if record.cuts == number + 1 and record.cut_seq > runs.row_of(request.tx, request.stream)["claimed_seq"]:
         return request.reached(Next.GIVEN, record)
@@ -311,7 +311,7 @@ def park(request: RemoteRequest, reason: str, message: str, hint: str) -> RunRec
 
 
 def release(request: RemoteRequest) -> RunRecord:
-    """Give the run back: it goes on elsewhere at once."""
+    """Give the run back: it continues elsewhere at once."""
     runs.release(request.tx, request.stream)
     return runs.run(request.tx, request.stream)
 

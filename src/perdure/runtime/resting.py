@@ -27,7 +27,7 @@ log = logging.getLogger("perdure.run")
 
 
 def ends_by(driving: Driving, error: BaseException) -> Steps[bool]:
-    """Whether the run is over because its program raised this: it neither waits nor is parked, and goes on nowhere else."""
+    """Whether the run is over because its program raised this: it neither waits nor is parked, and continues nowhere else."""
     if driving.hold.stopped is not None or found_in(error, (Suspended, Parked)) is not None:
         return False
     return isinstance(error, Exception) or (yield from _raised(driving, error))
@@ -63,7 +63,7 @@ def ended_by(driving: Driving, error: BaseException) -> Steps[Drive]:
         return (yield from _park(driving, parked))
     if isinstance(error, Exception) or (yield from _raised(driving, error)):
         return (yield from _fail(driving, error))
-    yield write(runs.release)  # the process is being stopped: another one goes on
+    yield write(runs.release)  # the process is being stopped: another one continues
     raise error
 
 
@@ -83,10 +83,10 @@ def _fail(driving: Driving, error: BaseException) -> Steps[Drive]:
 
 
 def _give_back(driving: Driving, trouble: BaseException) -> Steps[NoReturn]:
-    """The store was away, or the lease is lost: the run goes on from what is recorded, here or elsewhere. Raises the trouble."""
+    """The store was away, or the lease is lost: the run continues from its records, here or elsewhere. Raises the trouble."""
     if not isinstance(trouble, Stale):
         driving.hold.forget_unsaid()
-        with suppress(Error):  # it is still away: whoever has the run knows, and takes it up again
+        with suppress(Error):  # it is still away: the next holder of the run takes it up again
             yield write(runs.release)
     raise trouble
 

@@ -249,7 +249,7 @@ def acts_unread(run: str, what: str) -> Parked:
 
 
 def does_not_end(run: str, told: str) -> Parked:
-    """The error of a program that catches whatever would end it, and goes on."""
+    """The error of a program that catches every signal to end, and continues."""
     return Parked(
         f"{told}, and its program does not end: it catches that and tries again", path=f"run {run}", reason="does not end",
         hint="let it catch Exception at most (no bare `except:`, no `except BaseException`), deploy it, then `perdure resume` "
@@ -257,8 +257,8 @@ def does_not_end(run: str, told: str) -> Parked:
     )  # fmt: skip
 
 
-def goes_on_interrupted(place: str) -> Refused:
-    """The error of a program that goes on in a branch in which an effect was stopped: it may happen all the same."""
+def continues_interrupted(place: str) -> Refused:
+    """The error of a program that continues in a branch in which an effect was stopped: the effect may happen all the same."""
     return Refused(
         f"its work at {place} was cancelled in the middle (by asyncio.timeout?), and may happen all the same", path=place,
         hint="a deadline belongs to the tool (timeout=) or to the wait; what may be stopped belongs in a task of its own",

@@ -2,7 +2,7 @@
 
 A shell runs one generator of the engine: it does what the generator yields, and sends it the result or throws the error. Each
 shell has a table of what it does with which command. Code that belongs to asyncio (the numbers of branches, stopping tasks,
-cancellation) stands in the async shells alone. Callers: the handles of sessions, and whoever drives runs: `store.drive`,
+cancellation) stands in the async shells alone. Callers: the handles of sessions, and the drivers of runs: `store.drive`,
 `recover` and the worker.
 """
 
@@ -46,7 +46,7 @@ from perdure.runtime.agent import Agent
 from perdure.runtime.callers import AsyncCaller, Caller, Check
 from perdure.runtime.driving import Driving
 from perdure.runtime.run_replay import Drive
-from perdure.stores.lane import Job
+from perdure.stores.job import Job
 
 if TYPE_CHECKING:
     from perdure.runtime import isolating

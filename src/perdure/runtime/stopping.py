@@ -28,7 +28,7 @@ class Suspended(BaseException):
 
 
 class Leaving(BaseException):
-    """The process that drives the run is about to end: the run is given back, and goes on elsewhere."""
+    """The process that drives the run is about to end: the run is given back, and continues elsewhere."""
 
 
 def found_in(error: BaseException, kinds: tuple[type[E], ...]) -> E | None:

@@ -9,7 +9,7 @@ It ends by itself only where starting again is hopeless, and says why: the first
 its own, or workers die in a row, for one reason, before they have taken a run. A worker that had one is always replaced: what
 killed it is looked for among its runs (docs/decisions/0011).
 
-It holds no store: whoever dies took nothing with it but a lock file, and that is how the others know. The first worker must be
+It holds no store: a dead worker leaves nothing but a free lock file, and that is how the others know. The first worker must be
 ready before the others are started, so that what is wrong with all of them is said once. Callers: `perdure worker`.
 """
 
@@ -67,7 +67,9 @@ class Bounds(msgspec.Struct, frozen=True):
 
 
 class WorkerProcess:
-    """One worker process. holder: its name in the store, once it is ready. has_worked: whether it has taken a run."""
+    """One worker process. holder: its name in the store, once it is ready. has_worked: whether it has taken a run. refusal: why
+    it could not begin, in the words of its error.
+    """
 
     def __init__(self, program: subprocess.Popen[bytes], line: SupervisorPipe, role: WorkerRole) -> None:
         self.program = program
@@ -76,10 +78,13 @@ class WorkerProcess:
         self.holder = ""
         self.ready_at = float("inf")
         self.has_worked = False
+        self.refusal = ""
 
 
 class Supervisor:
-    """Runs until it is told to stop, or starting workers is hopeless. For the main thread: it takes the signals."""
+    """Runs until it is told to stop, or starting workers is hopeless. For the main thread: it takes the signals. refusal: why the
+    first worker could not begin, if that ended it.
+    """
 
     def __init__(self, command: Command, bounds: Bounds, first_word: dict[str, str] | None = None) -> None:
         self._command = command
@@ -88,12 +93,13 @@ class Supervisor:
         self._children: list[WorkerProcess] = []
         self._hopeless: list[int] = []  # how workers ended, in a row, that had taken no run: one status
         self._stopping = self._told = 0  # signals that said so, and those that were passed on
-        self._late_at = float("inf")  # when those who were told have had time enough
+        self._late_at = float("inf")  # when workers that were told have had time enough
         self._asked = 0  # for how many suspects workers want a process
         self._failed_starts = 0
         self._no_suspects_before = 0.0
         self._worked = False  # whether a worker ever has
         self._no_workers_before = 0.0
+        self.refusal = ""
 
     def run(self) -> int:
         """Supervise; returns an exit status. Raises Unavailable when starting workers is hopeless."""
@@ -166,9 +172,12 @@ class Supervisor:
                 os.read(bell, 4096)
 
     def _hear(self) -> None:
-        for child in [*self._children]:
-            for words in () if child.line.over else child.line.hear():
-                self._heard(child, words)
+        for child in self._children:
+            self._hear_out(child)
+
+    def _hear_out(self, child: WorkerProcess) -> None:
+        for words in () if child.line.over else child.line.hear():
+            self._heard(child, words)
 
     def _heard(self, child: WorkerProcess, words: dict[str, Any]) -> None:
         match words:
@@ -176,6 +185,8 @@ class Supervisor:
                 child.holder, child.ready_at = holder, time.monotonic()
                 self._worked = self._worked or child.role is WorkerRole.WORKER
                 self._failed_starts = self._failed_starts if child.role is WorkerRole.WORKER else 0
+            case {"cannot": str(why)}:
+                child.refusal = why
             case {"driving": True}:
                 child.has_worked = True
                 self._hopeless.clear()
@@ -199,8 +210,9 @@ class Supervisor:
     # -- dying ---------------------------------------------------------------------------------------------------------------
 
     def _bury(self) -> int | None:
-        """See who died; an exit status when that is the end of it all."""
+        """See which workers died; an exit status when that is the end of it all."""
         for child in [each for each in self._children if each.program.poll() is not None]:
+            self._hear_out(child)
             self._children.remove(child)
             child.line.close()
             status = child.program.returncode
@@ -209,15 +221,17 @@ class Supervisor:
                     other.line.say(dead=child.holder)
             if self._stopping or (child.role is WorkerRole.SUSPECTS and status == 0):
                 continue
-            about = {"pid": child.program.pid, "role": child.role.value, "status": status}
-            log.warning("a worker died", extra=about | {"worker": child.holder or "none yet: it had not begun to work"})
+            if child.role is WorkerRole.WORKER and not self._worked and status > 0:
+                log.error(
+                    "the first worker could not begin: this ends", extra={"pid": child.program.pid, "status": status}
+                )
+                self.refusal = child.refusal
+                return status
+            _tell_death(child, status)
             if child.role is not WorkerRole.WORKER:
                 self._count_suspect(child)
-            elif not self._worked and status > 0:
-                log.error("the first worker could not begin, and has said why: this ends", extra={"status": status})
-                return status
             elif not child.holder and status == Unavailable.exit_code:
-                # The store is away, which those who work wait out.
+                # The store is away, which workers wait out.
                 self._no_workers_before = time.monotonic() + AWAY_SECONDS
             else:
                 self._count_death(child, status)
@@ -259,6 +273,12 @@ class Supervisor:
         self._children.clear()
 
 
+def _tell_death(child: WorkerProcess, status: int) -> None:
+    about = {"pid": child.program.pid, "role": child.role.value, "status": status}
+    about |= {"why": child.refusal} if child.refusal else {}
+    log.warning("a worker died", extra=about | {"worker": child.holder or "none yet: it had not begun to work"})
+
+
 def _ending(status: int) -> str:
     """How a process ended, for people."""
     if status >= 0:
@@ -269,7 +289,7 @@ def _ending(status: int) -> str:
 
 @contextlib.contextmanager
 def _told_of_signals(on_signal: Callable[[int], None]) -> Iterator[int]:
-    """While inside, signals call a function, and make a descriptor readable so that who waits wakes up."""
+    """While inside, signals call a function, and make a descriptor readable so that the loop wakes up."""
     bell, button = os.pipe()
     os.set_blocking(button, False)
     before = {number: signal.getsignal(number) for number in (*SIGNALS, signal.SIGCHLD)}

@@ -1,11 +1,12 @@
 """The talk between a supervisor and its workers: one JSON object a line, over a pair of sockets.
 
     worker      {"ready": HOLDER}     it works, under this name
+                {"cannot": TEXT}      it cannot begin, and this is why
                 {"driving": true}     it has taken its first run
                 {"suspects": N}       so many processes are needed for suspects
                 {"busy": true}        this standby has something to do: another one is to stand by
     supervisor  {"store": URL}        the first word: which store; not in the environment, which tools inherit
-                {"dead": HOLDER}      that process is gone: look who has its runs
+                {"dead": HOLDER}      that process is gone: look for its runs
 
 Any other word is only a hint to look; nothing rests on it. The end of the line is the end of the other process.
 """
@@ -22,7 +23,7 @@ LINE_MAX_BYTES = 65_536
 
 
 class SupervisorPipe:
-    """One end. Reading never blocks; writing to who is gone, or does not listen, is passed over."""
+    """One end. Reading never blocks; writing to an end that is gone, or does not listen, is passed over."""
 
     def __init__(self, end: socket.socket) -> None:
         end.settimeout(0)

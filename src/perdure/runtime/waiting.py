@@ -55,13 +55,13 @@ def _in_order(driving: Driving, branch: Branch, found: WaitRecord) -> Steps[None
     By then the program has stopped the branches that lost a race, as it did before.
     """
     journal = driving.replay.journal
-    if journal.went_on_before(found, branch):
-        replaying = lambda: driving.replay.replaying and journal.went_on_before(found, branch)  # noqa: E731
+    if journal.continued_before(found, branch):
+        replaying = lambda: driving.replay.replaying and journal.continued_before(found, branch)  # noqa: E731
         yield from driving.in_turn(replaying)
 
 
 def suspend(driving: Driving, reason: str, wake_us: int | None = None) -> Steps[None]:
-    """Stop the run once nothing else of it goes on. It is driven anew when what it waits for has come. Raises Suspended."""
+    """Stop the run once no other branch of it is at work. It is driven anew when what it waits for has come. Raises Suspended."""
     if driving.agent.is_async:
         yield from driving.idle()
     raise driving.hold.stop(Suspended(reason, wake_us))

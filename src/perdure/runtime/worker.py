@@ -70,7 +70,7 @@ AGAIN_SECONDS = (0.1, 0.5, 1.0, 2.0, 5.0)  # pauses after the store did not answ
 
 
 class WorkerSettings(msgspec.Struct, frozen=True):
-    """How a worker works. poll: how often it looks by itself. grace: how long runs may go on when it is to end.
+    """How a worker works. poll: how often it looks by itself. grace: how long runs may continue when it is to end.
 
     suspects_only: take only suspects, those of one death at a time, and end when there are none; a standby waits for the next
     instead, until it has had some. indexes: while it has no run, it indexes what was said and makes vectors.
@@ -138,7 +138,7 @@ class Worker:
     # -- being told ----------------------------------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """Take nothing more, let runs go on for the time of grace, then give them back. Said twice: without the grace."""
+        """Take nothing more, let runs continue for the time of grace, then give them back. Said twice: without the grace."""
         if self._leaving.is_set():
             self._hurried.set()
         self._leaving.set()
@@ -494,7 +494,7 @@ def _tell(drive: Drive) -> None:
 
 
 def _apart(suspects: Iterable[FoundRun]) -> list[list[FoundRun]]:
-    """Suspects as they may be driven, a process each: those of one death together; who is one for the second time, alone."""
+    """Suspects as they may be driven, a process each: those of one death together, a suspect for the second time alone."""
     groups: dict[Any, list[FoundRun]] = {}
     for found in suspects:
         groups.setdefault(found.uid if found.suspect else found.holder, []).append(found)

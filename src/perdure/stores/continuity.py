@@ -1,9 +1,10 @@
 """Whether the database is still the one that this process knew, and has all that it had acknowledged.
 
-Point-in-time recovery, or a failover to a standby that lacked commits, takes a PostgreSQL database back without a word, and what
-was done outside since would be done again. The server says of which history it is (system identifier and time line), and `meta`
-keeps what it said. Each new connection is compared with that, and with the last event that this process saw committed. Where a
-loss cannot be excluded the epoch is raised, as after a restore (docs/decisions/0038). Files have `rollback_guard` for this.
+Point-in-time recovery, or a failover to a standby that lacked commits, takes a PostgreSQL database back without a word, and
+external calls since then would be made again. The server says of which history it is (system identifier and time line), and
+`meta` keeps what it said. Each new connection is compared with that, and with the last event that this process saw committed.
+Where a loss cannot be excluded the epoch is raised, as after a restore (docs/decisions/0038). Files have `rollback_guard`
+for this.
 
 Callers: the core, when it is opened and for its readers, and the lane, before anything is written. Keeps P3, P4.
 """
@@ -44,7 +45,7 @@ class Continuity(Epochs):
         if history is None or history.recovers or not history.name or facts.get(SERVER) == history.name:
             return
         if self._keeps:
-            self._go_on(history, kept=True)
+            self._continue(history, kept=True)
         else:
             log.warning("the database is of another history than it says: open it for writing to find out more")
 
@@ -79,10 +80,10 @@ class Continuity(Epochs):
                 self.heard(migrate.number_in({"epoch": epoch or ""}, "epoch"))
                 self._history = history
             else:
-                self._go_on(history, kept=kept)
+                self._continue(history, kept=kept)
 
-    def _go_on(self, history: History, *, kept: bool) -> None:
-        """Go on from what is there. Of many who come at once, one raises the epoch; the others find it raised.
+    def _continue(self, history: History, *, kept: bool) -> None:
+        """Continue from what is there. Of many processes that come at once, one raises the epoch; the others find it raised.
 
         kept: nothing is missing that this process knows of.
         """

@@ -29,7 +29,8 @@ from perdure.stores.continuity import Continuity
 from perdure.stores.entry_points import kind_of
 from perdure.stores.glances import Glances
 from perdure.stores.in_flight import InFlight
-from perdure.stores.lane import Job, Lane, pause
+from perdure.stores.job import Job
+from perdure.stores.lane import Lane, pause
 from perdure.stores.liveness import Liveness, folder_for
 from perdure.stores.rollback_guard import RollbackGuard
 from perdure.stores.sqlite import SqliteEngine

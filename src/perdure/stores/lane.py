@@ -17,15 +17,15 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-import msgspec
-
 from perdure.errors import Error, Refused, TimedOut, Unavailable
 from perdure.log.change import Stream
+from perdure.model import threads
 from perdure.model.crash_points import reach
 from perdure.model.ids import Entropy
 from perdure.stores.blobs import Blobs
 from perdure.stores.clocks import Clocks
 from perdure.stores.commit_logging import CommitLogger
+from perdure.stores.job import Job, refuse, settle, wake
 from perdure.stores.store import RETRYABLE, Connection, Engine, Fault, FaultKind, Head, NewEvent
 from perdure.stores.tx import LOG, Actor, Batch, Tx
 
@@ -52,34 +52,6 @@ class Observer(Protocol):
     def inside(self, stream: Stream) -> contextlib.AbstractContextManager[None]:
         """The context in which the program of a run is called."""
         ...
-
-
-class Job(msgspec.Struct, eq=False):
-    """One verb to be run in a transaction of its own, though it may share a commit."""
-
-    verb: Callable[..., Any]
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    actor: str
-    tenant: int
-    pin: str = ""
-    reads: bool = False  # it writes nothing, and its verb gets the connection
-    result: Any = None
-    error: BaseException | None = None
-    done: bool = False
-    deadline: float = 0.0  # on the monotonic clock; set when the job comes to the lane
-    holds: bool = False  # whether its caller has the lane
-    left: bool = False  # whether its caller is gone (interrupted, timed out)
-    batch: list[Job] = []  # the jobs that its caller, as holder, has to tell
-    waiter: threading.Lock | None = None
-    future: asyncio.Future[Any] | None = None
-
-    @property
-    def about(self) -> int:
-        """The stream that it is most likely about, 0 if it does not show: a verb's first argument, or what that holds."""
-        first = self.args[0] if self.args else None
-        stream = getattr(first, "stream", first)
-        return stream.id if isinstance(stream, Stream) else 0
 
 
 class Lane:
@@ -143,10 +115,11 @@ class Lane:
         job.deadline = time.monotonic() + self._timeout_seconds
         with self._mutex:
             self._check_open()
+            self._begin_serving()  # first: a job that nobody would serve is not queued
             self._queue.append(job)
             idle, self._free = self._free, False
         if idle:
-            self._serve_async()
+            self._baton.release()
         elif loop not in self._watched:  # behind a holder that may have the lane for long
             with self._mutex:
                 self._watched = {each for each in self._watched if not each.is_closed()} | {loop}
@@ -160,17 +133,15 @@ class Lane:
         """
         now = time.monotonic()
         with self._mutex:
-            queued = [
-                job for job in self._queue if job.future is not None and job.future.get_loop() is loop and not job.done
-            ]
+            queued = [job for job in self._queue if job.future and job.future.get_loop() is loop and not job.done]
             late = [job for job in queued if job.deadline <= now]
             for job in late:
-                _refuse(job, _timed_out(self._timeout_seconds))
+                refuse(job, _timed_out(self._timeout_seconds))
             if len(late) < len(queued):
                 loop.call_later(queued[len(late)].deadline - now, self._expire, loop)
             else:
                 self._watched.discard(loop)
-        _settle(late)
+        settle(late)
 
     def borrow(self, read: Callable[[Connection], Any]) -> Any:
         """Read on the lane's own connection (for stores whose readers must share it)."""
@@ -280,7 +251,7 @@ class Lane:
         if first.holds:
             self._pass_on(first, [job for job in first.batch if not job.done and job is not first] if others else ())
         if others:
-            _wake([job for job in first.batch if job.done and (job is not first or job.future is not None)])
+            wake([job for job in first.batch if job.done and (job is not first or job.future is not None)])
         first.batch = []
         if self.after_batch is not None:
             self.after_batch()
@@ -292,7 +263,7 @@ class Lane:
         now = time.monotonic()
         for job in jobs:
             if job.deadline < now and job.future is not None:
-                _refuse(job, _timed_out(self._timeout_seconds))
+                refuse(job, _timed_out(self._timeout_seconds))
         return [job for job in jobs if not job.done]
 
     def _pass_on(self, holder: Job, unfinished: Sequence[Job] = ()) -> None:
@@ -308,18 +279,14 @@ class Lane:
             if heir.future is None:
                 self._queue.popleft()
                 heir.holds = True
-        if heir.future is None:
-            assert heir.waiter is not None
-            heir.waiter.release()
-        else:
-            self._serve_async()
+        (heir.waiter or self._baton).release()
 
-    def _serve_async(self) -> None:
-        """Pass the lane to the thread that works for async callers."""
+    def _begin_serving(self) -> None:
+        """Have the thread that works for async callers; it gets the lane with the baton."""
+        self._thread = self._thread or threads.begin(self._serve, "perdure-lane")
         if self._thread is None:
-            self._thread = threading.Thread(target=self._serve, name="perdure-lane", daemon=True)
-            self._thread.start()
-        self._baton.release()
+            hint = "end some threads, or raise the limit (ulimit -u, the container's pids)"
+            raise Unavailable("no thread could be started for async callers", path="store", hint=hint)
 
     def _serve(self) -> None:
         while True:
@@ -333,8 +300,8 @@ class Lane:
                 self._hold(first)
             except BaseException as error:  # noqa: BLE001 - this thread serves everybody; the outcome is its caller's
                 if not first.done:
-                    _refuse(first, error)
-                    _wake([first])
+                    refuse(first, error)
+                    wake([first])
 
     # -- committing ------------------------------------------------------------------------------------------------------------
 
@@ -352,7 +319,7 @@ class Lane:
         """Run one job until it is committed, refused, or its deadline passes: a fault is never its outcome before that."""
         late = _may_pass(trouble) and time.monotonic() > job.deadline  # nobody got through, and the time went by
         if late or isinstance(trouble, CommitUnknown):
-            _refuse(job, _error_of(trouble))
+            refuse(job, _error_of(trouble))
         races = 0
         for attempt in itertools.count():
             if job.done:
@@ -367,7 +334,7 @@ class Lane:
                 pause(attempt)
             else:
                 self._commit_logger.failed(error, attempt)
-                _refuse(job, _error_of(error))
+                refuse(job, _error_of(error))
 
     def _attempt(self, jobs: list[Job], lock: Iterable[int] = ()) -> Exception | None:
         """Run the verbs and commit once. Returns what broke it, our own bugs included: the callers must hear of it.
@@ -488,11 +455,8 @@ class Lane:
     def _was_committed(self, error: BaseException, batch: Batch) -> bool:
         """Whether a COMMIT without a reply (lost, or interrupted here) took place: asked by transaction id, never guessed."""
         lost = isinstance(error, Fault)
-        if (
-            isinstance(error, CommitUnknown)
-            or not batch.trail
-            or (lost and error.kind not in (FaultKind.LOST, FaultKind.IO))
-        ):
+        refused = lost and error.kind not in (FaultKind.LOST, FaultKind.IO)
+        if refused or isinstance(error, CommitUnknown) or not batch.trail:
             return False
         if lost:
             self._disconnect()
@@ -572,36 +536,3 @@ def _read(job: Job, connection: Connection) -> None:
         raise
     except BaseException as error:  # noqa: BLE001 - its caller's
         job.result, job.error = None, error
-
-
-def _refuse(job: Job, error: BaseException) -> None:
-    job.error, job.done = error, True
-
-
-def _wake(jobs: list[Job]) -> None:
-    """Tell everybody: threads one by one, each event loop once."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[Job]] = {}
-    for job in jobs:
-        if job.future is not None:
-            by_loop.setdefault(job.future.get_loop(), []).append(job)
-        elif job.waiter is not None:
-            with contextlib.suppress(RuntimeError):  # told before, by a holder that was interrupted after it
-                job.waiter.release()
-    for loop, finished in by_loop.items():
-        try:
-            loop.call_soon_threadsafe(_settle, finished)
-        except RuntimeError:  # the loop was closed: nobody is waiting any more
-            continue
-
-
-def _settle(jobs: list[Job]) -> None:
-    for job in jobs:
-        future = job.future
-        if future is None or future.done():
-            continue
-        if isinstance(job.error, StopIteration):  # which no future takes
-            future.set_exception(RuntimeError("the verb raised StopIteration"))
-        elif job.error is not None:
-            future.set_exception(job.error)
-        else:
-            future.set_result(job.result)

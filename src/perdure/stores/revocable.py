@@ -1,8 +1,8 @@
 """A verb that can be taken back: it remembers what it did for its caller.
 
-A caller that is stopped while its job lies on the lane does not know whether the job was carried out: whether it has the lock or
-the task, whether the effect is dispatched. Its second job comes to the same lane later, and finds here what the first one did.
-Callers: the engine of effects, and the handles of locks and tasks. Keeps P4, P15.
+A caller that is stopped while its job lies on the lane does not know whether the job was carried out: whether it has the lock,
+the task or the batch, whether the effect is dispatched. Its second job comes to the same lane later, and finds here what the
+first one did. Callers: the engine of effects, and the handles of locks, tasks and subscriptions. Keeps P4, P15.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class RevocableVerb(Generic[T]):
         self._pick = pick
         self.made: Any = None
 
-    def __call__(self, tx: Tx, stream: Stream, *args: Any, **kwargs: Any) -> T:
+    def __call__(self, tx: Tx, about: Stream | str, *args: Any, **kwargs: Any) -> T:
         """Run the verb."""
         self.made = None
-        found = self._verb(tx, stream, *args, **kwargs)
+        found = self._verb(tx, about, *args, **kwargs)
         self.made = found if self._pick is None else self._pick(found)
         return found
 
-    def take_back(self, tx: Tx, stream: Stream, *args: Any) -> None:
+    def take_back(self, tx: Tx, about: Stream | str, *args: Any) -> None:
         """Undo what the verb did when it last ran; nothing if it did nothing."""
         if self.made is not None:
-            self._undo(tx, stream, self.made, *args)
+            self._undo(tx, about, self.made, *args)

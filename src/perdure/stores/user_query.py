@@ -37,6 +37,7 @@ ROWS_MAX = 100_000
 BYTES_MAX = 256 * 1024 * 1024  # one value, and one document that is unpacked
 _STEPS = 10_000  # of SQLite's machine between two looks at the clock
 _ONLY_VIEWS = "read the views (docs/sql.md), and change things with the verbs of the store"
+_FOR_EXAMPLE = "such as `SELECT * FROM v_sessions`; docs/sql.md lists the views"
 _NOT_A_VIEW = re.compile("no such table|cannot modify")
 _TOKEN = re.compile(
     r"""'(?:[^']|'')*' | "(?:[^"]|"")*" | --[^\n]* | /\*.*?\*/ | \$(\w*)\$.*?\$\1\$ | :: | :([a-z_]\w*)""",
@@ -53,7 +54,7 @@ def ask(
 ) -> list[dict[str, Any]]:
     """The rows that a statement finds, by column. Raises Refused when it is not one that only reads, TooLarge, TimedOut."""
     if not check_text(statement, "sql").strip():
-        raise Invalid("there is no statement", path="sql")
+        raise Invalid("there is no statement", path="sql", hint=_FOR_EXAMPLE)
     if type(limit) is not int or not 1 <= limit <= ROWS_MAX:
         raise Invalid(f"expected 1 to {ROWS_MAX:,} rows, got {limit!r}", path="limit")
     if not isinstance(params, Mapping):

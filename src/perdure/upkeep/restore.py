@@ -79,7 +79,8 @@ def restore(
     source = Path(source).absolute()
     address = url.parse(target_url)
     if not source.is_file():
-        raise NotFound("there is no such backup", path=str(source))
+        hint = "check the path; `perdure backup FILE` writes one"
+        raise NotFound("there is no such backup", path=str(source), hint=hint)
     if not address.lasts:
         hint = "sqlite:///FILE, files:///FOLDER or postgresql://…"
         raise Invalid("a backup cannot be restored into a store in memory", path="store", hint=hint)

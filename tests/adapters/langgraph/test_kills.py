@@ -1,6 +1,6 @@
-"""An agent of LangGraph is killed at commits and sends, in each durability, with a slow disk, resumed or asked again. P2, P3, P4.
+"""An agent of LangGraph is killed at commits and sends, in each durability, with a slow disk, resumed or sent its message again.
 
-`make test` takes some points of each; PERDURE_ROUNDS=1 takes all of them.
+`lives` says what is counted. `make test` takes some points of each; PERDURE_ROUNDS=1 takes all of them. Keeps P2, P3, P4.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import pytest
 from adapters.sweeping import tell
 
 pytest.importorskip("langgraph", reason="langgraph is not installed")
+pytest.importorskip("langchain", reason="langchain is not installed")
 
 LIVES = Path(__file__).parent / "lives.py"
 SOME = [14, 22, 25, 28, 33]  # around the calls of the tools
@@ -38,7 +39,8 @@ def swept(
     named = [durability, *["slow"] * slow, *["again"] * again]
     if subject != "perdure":
         named.insert(0, subject.replace(" ", "-"))
-    tell("swept" if subject == "perdure" else "control", "langgraph", "-".join(named), found)
+    is_swept = subject in ("perdure", "middleware") or (subject == "asks-itself" and not again)
+    tell("swept" if is_swept else "control", "langgraph", "-".join(named), found)
     return found
 
 
@@ -51,16 +53,39 @@ MODES = [
 ]
 
 
+@pytest.mark.parametrize("subject", ["perdure", "middleware"])
 @pytest.mark.parametrize(("durability", "slow", "again"), MODES if ALL else MODES[:1])
-def test_a_tool_is_called_once_wherever_it_is_killed(durability, slow, again):
-    found = swept("perdure", durability, slow=slow, again=again, points=SOME)
+def test_tools_are_called_and_answers_are_paid_once_wherever_it_is_killed(subject, durability, slow, again):
+    found = swept(subject, durability, slow=slow, again=again, points=SOME)
     assert found["killed"] >= len(SOME) - 1
+    assert (found["twice"], found["lost"], found["paid again"]) == (0, 0, 0)
+    assert (found["early"], found["dropped"]) == (0, 0)
+
+
+def test_tools_are_called_once_where_a_node_asks_the_model_itself():
+    found = swept("asks-itself", "async", slow=True, points=SOME)
+    assert (found["twice"], found["lost"], found["paid again"], found["dropped"]) == (0, 0, 0, 0)
+
+
+def test_control_a_node_that_asks_the_model_itself_pays_again_when_a_message_is_sent_again():
+    found = swept("asks-itself", "async", slow=True, again=True, points=SOME)
+    assert found["paid again"] > 0
     assert (found["twice"], found["lost"]) == (0, 0)
 
 
 def test_control_without_the_barrier_it_is_called_twice():
     found = swept("no barrier", "async", slow=True, points=[*range(18, 34, 2)])
     assert found["twice"] > 0
+
+
+def test_control_asked_before_its_checkpoint_is_durable_a_model_is_paid_again():
+    found = swept("asks-early", "async", slow=True, points=[*range(10, 26, 2)])
+    assert found["paid again"] > 0
+
+
+def test_control_asked_anew_when_a_message_is_sent_again_a_model_is_paid_again():
+    found = swept("asks-anew", "sync", again=True, points=[*range(20, 44, 4)])
+    assert found["paid again"] > 0
 
 
 @pytest.mark.parametrize("durability", ["async", "sync", "exit"] if ALL else ["exit"])

@@ -12,7 +12,7 @@ pytest.importorskip("langgraph", reason="langgraph is not installed")
 
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
-from langchain_core.tools import tool
+from langchain_core.tools import InjectedToolCallId, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
 from langgraph.graph.message import add_messages
@@ -100,6 +100,44 @@ def test_ids_that_repeat_are_other_calls(app, outside):
     assert outside.sent == ["bob", "bob", "eve"]
 
 
+@pytest.mark.parametrize("gives", ["message", "command", "list"])
+def test_a_repeated_call_gets_the_result_under_its_own_id(store, gives):
+    """The user sent the message again after a crash, and the model made its call again, under another id."""
+    sent = []
+
+    @tool
+    def send(to: str, tool_call_id: Annotated[str, InjectedToolCallId]):
+        """Send something."""
+        sent.append(to)
+        message = ToolMessage("sent", tool_call_id=tool_call_id)
+        update = {"messages": [message]}
+        return {"message": message, "command": Command(update=update), "list": [Command(update=update)]}[gives]
+
+    def call(id_):
+        return AIMessage("", id=f"m_{id_}", tool_calls=[{"id": id_, "name": "send", "args": {"to": "bob"}}])
+
+    made = StateGraph(State)
+    made.add_node("tools", ToolNode([send], **ledger(store)))
+    made.add_edge(START, "tools")
+    saver = PerdureSaver(store)
+
+    def dying(stores):
+        def until_sent(*about):
+            if sent:
+                raise OSError("killed before the result was stored")
+            return stores(*about)
+
+        return until_sent
+
+    saver.put, saver.put_writes = dying(saver.put), dying(saver.put_writes)
+    with pytest.raises(OSError, match="killed"):
+        made.compile(checkpointer=saver).invoke({"messages": [call("c1")]}, CONFIG, durability="sync")
+    app = made.compile(checkpointer=PerdureSaver(store))
+    found = app.invoke({"messages": [HumanMessage("again"), call("c2")]}, CONFIG, durability="sync")
+    assert found["messages"][-1].tool_call_id == "c2"
+    assert sent == ["bob"]
+
+
 def test_async_as_well(store, outside):
     app = graph([outside.tool()], PerdureSaver(store), ledger(store))
     found = asyncio.run(app.ainvoke(say("bob"), CONFIG))
@@ -181,7 +219,7 @@ def test_nothing_is_sent_before_the_checkpoint_is_durable(store, outside):
 
 def test_a_checkpoint_that_never_comes_is_not_waited_for_for_ever(store, outside):
     saver = PerdureSaver(store)
-    saver.await_durable = lambda *_about: False
+    saver.await_durable = lambda _thread, checkpoints, _seconds: checkpoints[""]
     with pytest.raises(TimedOut, match="send was not called: its checkpoint"):
         graph([outside.tool()], saver, ledger(store, barrier_seconds=0.1)).invoke(say("bob"), CONFIG)
     assert outside.sent == []

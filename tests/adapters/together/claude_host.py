@@ -1,8 +1,9 @@
 """A host for the Claude Agent SDK without its program: a transport that does what the program does around tools.
 
 It keeps a transcript (mirrored through the SDK, line by line), calls the hooks before and after each tool, and calls tools of SDK
-MCP servers, all by the SDK's own control protocol. A host that begins from a transcript drops calls without a result, as the
-program does, and asks the model again. `answer(lines)` is the model: it gives the text and the calls of its next answer.
+MCP servers, all by the SDK's own control protocol. A host that begins from a transcript writes an error for each call without a
+result, as the program does (seen in 2.1.326), and asks the model again. `answer(lines)` is the model: it gives the text and the
+calls of its next answer.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 from claude_agent_sdk import Transport
 
 ANSWERS_MAX = 20
+INTERRUPTED = "[Tool call interrupted: its outcome is unknown.]"
 
 
 class Host(Transport):
@@ -111,6 +113,8 @@ class Host(Transport):
     async def work(self, prompt: Any) -> None:
         for server in self.servers:
             await self.greet(server)
+        for use in unanswered(self.lines):
+            self.keep("user", [_result(use, INTERRUPTED, error=True)])
         self.keep("user", prompt)
         for _ in range(ANSWERS_MAX):
             words, calls = await self.answer(self.lines)
@@ -154,6 +158,13 @@ class Host(Transport):
 
 def _result(use: Any, text: str, *, error: bool) -> Any:
     return {"type": "tool_result", "tool_use_id": use["id"], "content": text, "is_error": error}
+
+
+def unanswered(lines: list[Any]) -> list[Any]:
+    """The calls of a transcript that has no results for them."""
+    blocks = [block for line in lines for block in line["message"]["content"] if isinstance(block, dict)]
+    told = {block["tool_use_id"] for block in blocks if block["type"] == "tool_result"}
+    return [block for block in blocks if block["type"] == "tool_use" and block["id"] not in told]
 
 
 def heard(lines: list[Any]) -> list[str]:

@@ -28,7 +28,7 @@ sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parent)]
 os.environ["OPENAI_AGENTS_DISABLE_TRACING"] = "1"
 
 import perdure  # noqa: E402 - after the setting above
-from adapters.lives import Life, points_of, sample, swept  # noqa: E402 - as above
+from adapters.lives import Life, points_of, sample, swept_at  # noqa: E402 - as above
 
 FIRST, THEN = ("pay", "mail"), ("ship",)
 SLOW_SECONDS = 0.02
@@ -308,13 +308,14 @@ def claude_agent(life: Life, mode: str, subject: str) -> None:  # noqa: C901 - a
         session_id = str(uuid.UUID(int=7))
         key = {"project_key": project_key_for_directory(str(life.folder)), "session_id": session_id}
         names = (*FIRST, *THEN)
-        sessions = PerdureSessionStore(store)
         kinds = {} if builtin or "unsafe" in words(mode) else {name: declared(name) for name in names}
         ledger = PerdureLedger(store, "shop", kinds=kinds)
         if subject == "no barrier":  # the ledger is not told of calls that are heard of nowhere
             ledger._find_unheard = _nothing
         if subject == "forgets":  # it does not know what a dead process was carrying out
             claude_ledger.left_open = _none  # this process ends with this life
+        # Without the barrier the transcript is not told either.
+        sessions = PerdureSessionStore(store, ledger=ledger if subject in ("perdure", "forgets") else None)
         tools = [made(name) for name in names]
         server = create_sdk_mcp_server("shop", tools=tools) if subject == "stock" else ledger.server("shop", tools)
         lines = await sessions.load(key) or []
@@ -358,6 +359,8 @@ NEEDED = {
 def main(framework: str, mode: str, subject: str, most: str, folder: str) -> None:
     for module in NEEDED[framework]:  # once, before the lives are forked
         importlib.import_module(module)
+    if framework == "openai_agents":  # its tracer reads all certificates, even if it is turned off
+        importlib.import_module("agents.tracing").get_trace_provider()
 
     def program(life: Life) -> None:
         life.slow_seconds = SLOW_SECONDS if "slow" in words(mode) else 0
@@ -374,8 +377,8 @@ def main(framework: str, mode: str, subject: str, most: str, folder: str) -> Non
         "unrecorded": 0,
         "unended": [],
     }
-    for number in sample(count, int(most) or None):
-        case = swept(program, Path(folder) / str(number), number, 2 if "again" in words(mode) else 1)
+    numbers = sample(count, int(most) or None)
+    for number, case in swept_at(program, Path(folder), numbers, 2 if "again" in words(mode) else 1):
         did = case.named("did")
         report["points"] += 1
         report["killed"] += bool(case.killed)

@@ -45,6 +45,7 @@ def test_effects_as_json(ask, runs_url) -> None:
     [
         (("--in-doubt",), 2), (("--state", "failed"), 1), (("--tool", "send"), 2), (("--errors",), 3),
         (("--errors", "--tool", "refuse"), 1), (("--since", "1h"), 3), (("--until", "1h"), 0), (("--state", "committed"), 0),
+        (("--status", "failed"), 1),
     ],
 )  # fmt: skip
 def test_filters(ask, runs_url, words, count) -> None:
@@ -69,6 +70,7 @@ def test_people_are_told_how_to_settle(run, runs_url, doubted) -> None:
     assert doubted in result.stdout
     assert result.stderr == "settle one: perdure settle EFFECT VERDICT (happened, absent or failed)\n"
     assert run("effects", "--in-doubt", "--state", "failed", "--store", runs_url).exit_code == 2
+    assert run("effects", "--in-doubt", "--status", "failed", "--store", runs_url).exit_code == 2
 
 
 def test_what_the_dead_left_is_in_doubt_before_anybody_looked(ask, run, runs_url, tmp_path) -> None:
@@ -170,6 +172,7 @@ def test_of_two_who_settle_one_does(run, runs_url, doubted) -> None:
     assert (rehearsed.exit_code, "settled by bob" in rehearsed.stderr) == (errors.Conflict.exit_code, True)
     second = run("settle", doubted, "absent", "--store", runs_url, "--by", "carol")
     assert second.exit_code == errors.Conflict.exit_code
+    assert "`perdure effects --in-doubt` lists those that are" in second.stderr
     assert effect(runs_url, doubted).settled_by == "bob"
 
 
@@ -218,7 +221,9 @@ def test_asks(ask, run, runs_url) -> None:
     assert all(item.keys() >= ASK for item in found)
     assert {item["question"] for item in found} == {"Merge?", "A child asks?"}
     assert len(ask("asks", "--all", "--store", runs_url)["items"]) == 3
-    assert [item["answer"] for item in ask("asks", "--state", "met", "--store", runs_url)["items"]] == ["go"]
+    assert "--status" not in run("asks", "--help").stdout  # it is --state, and a guess that other listings suggest
+    for option in ("--state", "--status"):
+        assert [item["answer"] for item in ask("asks", option, "met", "--store", runs_url)["items"]] == ["go"]
     result = run("asks", "--store", runs_url)
     assert "merge, hold" in result.stdout
     assert result.stderr == "answer one: perdure answer ASK VALUE\n"

@@ -15,13 +15,32 @@ WRONG = [
     (("show", "nope"), 3, "`perdure sessions` and `perdure runs` list them"),
     (("cancel", "nope"), 3, "`perdure runs` lists them"),
     (("runs", "--since", "yesterday"), 2, "or an age such as '7d'"),
+    (("adopt", "a-file"), 2, "name the folder that `perdure handover` wrote, not a file"),
+    (("adopt", "a-file/envelope.json"), 2, "name the folder that `perdure handover` wrote, not a file"),
+    (("settle", "session:issue-42/999", "happened"), 3, "`perdure effects` lists them"),
+    (("settle", "session:nope/9", "happened"), 3, "`perdure effects` lists them"),
+    (("settle", "run:abcd/9", "happened"), 3, "`perdure runs` lists them"),
+    (("answer", "session:issue-42/999", "yes"), 3, "`perdure asks` lists them"),
+    (("query", " "), 2, "such as `SELECT * FROM v_sessions`; docs/sql.md lists the views"),
+    (("apply", "missing.md"), 3, "check the path; `perdure views SESSION --to FOLDER` writes a page"),
+    (("views", "nope"), 3, "`perdure sessions` lists them"),
+    (("merge", "nope"), 7, "`perdure export` and `perdure import` move sessions"),
+    (("artifacts", "--save", "ab", "-"), 2, "`perdure artifacts` lists them"),
+    (("artifacts", "--save", "abcdef0123", "-"), 3, "`perdure artifacts` lists them"),
+    (("fork", "issue-42", "--name", "done"), 4, "choose another name; `perdure sessions` lists those that are taken"),
+    (("restore", "missing.bak"), 3, "check the path; `perdure backup FILE` writes one"),
+    (("import", "missing"), 3, "check the path; `perdure help import` lists what can be imported"),
+    (("import", "missing.perdure"), 3, "check the path; `perdure export NAME -o FILE` writes one"),
+    (("diff", "issue-42@999"), 2, "`perdure events` lists them"),
+    (("diff", "issue-42@1", "issue-42@999"), 2, "`perdure events` lists them"),
 ]
 
 
 @pytest.mark.parametrize(
     ("words", "code", "way_out"), WRONG, ids=lambda each: " ".join(each) if type(each) is tuple else ""
 )
-def test_a_refusal_says_what_to_do_next(run, url, words, code, way_out) -> None:
+def test_a_refusal_says_what_to_do_next(run, url, tmp_path, words, code, way_out) -> None:
+    (tmp_path / "a-file").touch()
     said = run(*words, "--store", url)
     assert said.exit_code == code
     assert way_out in said.stderr

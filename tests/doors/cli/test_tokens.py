@@ -75,6 +75,23 @@ def test_a_misspelt_tenant_gets_no_token(run, ask, tmp_path, name) -> None:
     assert run("token", "create", "--store", url, "--tenant", "acmee").exit_code == 0
 
 
+@pytest.mark.parametrize("words", [("limit", "--runs", "3"), ("limit", "--none"), ("show",)])
+@pytest.mark.parametrize("name", ["a.db", "{tenant}.db"])
+def test_a_misspelt_tenant_has_no_limits(run, ask, tmp_path, name, words) -> None:
+    url = f"sqlite:///{tmp_path}/{name}"
+    ask("token", "create", "--new", "--store", url, "--tenant", "acme")
+    said = run("tenant", *words, "--store", url, "--tenant", "acmee")
+    assert (said.exit_code, said.stdout) == (3, "")
+    assert "no tenant 'acmee'" in said.stderr
+    assert "perdure tenant create --tenant acmee" in said.stderr
+    assert run("tenant", *words, "--store", url, "--tenant", "acme").exit_code == 0  # the control
+    assert run("tenant", "create", "--store", url, "--tenant", "acmee").exit_code == 0  # the way out
+    assert (
+        ask("tenant", "show", "--store", url, "--tenant", "acmee")["limits"]["runs"] is None
+    )  # nothing was set before
+    assert run("tenant", *words, "--store", url, "--tenant", "acmee").exit_code == 0
+
+
 def test_a_misspelt_tenant_on_a_server_gets_no_token(run, postgres_store) -> None:
     said = run("token", "create", "--store", postgres_store, "--tenant", "acmee")
     assert (said.exit_code, "no tenant 'acmee'" in said.stderr) == (3, True)

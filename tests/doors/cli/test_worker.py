@@ -110,6 +110,9 @@ def test_what_is_wrong_with_all_workers_is_said_once_with_its_own_code(tmp_path)
     assert ran.returncode == NotFound.exit_code
     assert ran.stderr.count("there is no module 'no_such_module_here'") == 1
     assert "Traceback" not in ran.stderr
+    assert ran.stderr.splitlines()[-1] == (
+        "perdure: agents: there is no module 'no_such_module_here' (run it in the folder that has it)"
+    )
 
 
 @pytest.mark.parametrize(
@@ -134,6 +137,8 @@ def test_the_password_is_neither_on_the_command_line_nor_in_the_environment_of_c
     seen = []
 
     class Fake:
+        refusal = ""
+
         def __init__(self, command, bounds, first_word):
             seen.extend([command(7, WorkerRole.STANDBY), bounds, first_word, "secret" in str(os.environ)])
 

@@ -83,7 +83,7 @@ def test_a_doubt_shows_its_evidence_and_two_who_settle_see_who_was_first(asking:
     doubt.get_by_label("If it happened").fill('{"charge": "ch_1"}')
     doubt.get_by_role("button", name="It happened").click()
     page.get_by_text("settled as happened by alice").wait_for()
-    card(late, "charge_card").get_by_label("how that is known").fill("asked the bank")
+    card(late, "charge_card").get_by_label("the reason: how you know").fill("asked the bank")
     card(late, "charge_card").get_by_role("button", name="give up").click()
     late.get_by_text("settled by alice").wait_for()
     with perdure.open(asking.url, read_only=True) as store:
@@ -254,7 +254,7 @@ def test_effects_are_found_by_an_argument_and_settled_by_plan(own: Console, tab:
     page.get_by_text("charge_card").first.wait_for(state="detached")
     page.goto("/effects?tool=unclear&state=in_doubt")
     page.get_by_text("Settle all doubts that match (3)").click()
-    page.get_by_label("How that is known").fill("the shop says so")
+    page.get_by_label("Reason: how you know").fill("the shop says so")
     page.get_by_role("button", name="Plan").click()
     page.get_by_text("Plan: 3 effects of unclear").wait_for()
     page.reload()

@@ -67,11 +67,11 @@ def test_an_admin_sees_limits_and_tokens_without_secrets_and_revokes_one(team: S
 
 def test_a_token_is_made_and_shown_once(team: Served, tab: Any) -> None:
     page = tab(team).at("/settings")
-    page.get_by_text("Make a token").click()
+    page.get_by_text("Create a token").click()
     page.get_by_label("Role").select_option("operator")
     page.get_by_label("Actor that its events name").fill("dora")
     page.get_by_text("perdure token create --role operator --for dora --expires 90d --tenant default").wait_for()
-    page.get_by_role("button", name="Make it").click()
+    page.get_by_role("button", name="Create").click()
     text = page.get_by_text("is shown this once").inner_text().split()[0]
     page.get_by_role("row", name="dora").wait_for()
     with TestClient(make_app(Serving(team.url))) as http:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from typing import Any, cast
 
 import pytest
 
 from evaluation.recovery.conftest import SEED, Show
-from perdure.evaluation.recovery.editing import MARK, Edited
+from perdure.evaluation.recovery.editing import MARK, Edited, canonical_belief
 from perdure.evaluation.recovery.faults import FAULTS
-from perdure.evaluation.recovery.interface import Subject, SubjectAgent
+from perdure.evaluation.recovery.interface import Belief, Subject, SubjectAgent
 from perdure.evaluation.recovery.oracle import foretell, operations_of
 from perdure.evaluation.recovery.subjects import SUBJECTS, load
 from perdure.evaluation.recovery.tasks import NEW, OLD, TASKS
@@ -70,6 +71,41 @@ def test_perdure_names_a_changed_program_and_goes_on_with_the_old_one(show: Show
 def test_a_session_file_does_anew_what_has_a_new_name(show: Show) -> None:
     (schedule,) = schedules("program", "support", "understand:recorded~renamed.understand")
     assert show(f"json-renamed/support/program/{schedule}").score.failed == ["acknowledged_lost", "wrong"]
+
+
+def before_it_was_done(task: str) -> Iterator[str]:
+    """Schedules in which an effect is renamed that nobody had begun."""
+    for schedule in schedules("program", task, ":before~renamed."):
+        at, _, edit = schedule.rpartition("~")
+        if (
+            at == f"{edit.removeprefix('renamed.')}:before"
+            and operations_of(task, SEED)[at.removesuffix(":before")] == "act"
+        ):
+            yield schedule
+
+
+@pytest.mark.parametrize("subject", ["perdure-sqlite", "json-renamed"])
+def test_an_effect_that_was_renamed_before_it_was_done_is_not_counted_as_lost(show: Show, subject: str) -> None:
+    found = [
+        (task, schedule)
+        for task in ("relay-5", "support", "coding", "handover")
+        for schedule in before_it_was_done(task)
+    ]
+    for task, schedule in found[:1]:
+        assert show(f"{subject}/{task}/program/{schedule}").score.failed == []
+    assert found
+
+
+def test_a_belief_is_told_in_the_names_that_the_harness_knows() -> None:
+    both = Belief(effects={"a": 1, f"a{MARK}": 2, f"b{MARK}": 3})
+    assert canonical_belief(both).effects == {"a": 1, "b": 3}
+
+
+def test_perdure_notices_a_step_that_was_renamed_before_its_checkpoint(show: Show) -> None:
+    (schedule,) = schedules("program", "coding", "write-1-text:recorded~renamed.write-1-text")
+    shown = show(f"perdure-sqlite/coding/program/{schedule}")
+    assert shown.score.failed == []
+    assert "the program does not do what this run did" in shown.score.said
 
 
 # -- the workspace ---------------------------------------------------------------------------------------------------------

@@ -5,14 +5,15 @@ the result after it, and a call whose like was left in doubt by a dead process i
 own go through an SDK MCP server, where the ledger is complete.
 
 A process may die when a tool has happened and its result is not in the transcript yet. The host then asks the model anew, and the
-call comes again under another id. So an effect is bound to the id of its call, and an effect of an earlier process whose call
-has no result in the transcript that `PerdureSessionStore` mirrors answers the next call like it. Keeps P2, P3, P4.
+call comes again under another id. So an effect is bound to its call and the transcript of that call. An effect of an earlier
+process whose call has no result in the transcript that `PerdureSessionStore` mirrors answers the next call like it; a resumed
+transcript is given its result. Keeps P2, P3, P4.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, NamedTuple
 
 from anyio import Lock
@@ -27,11 +28,11 @@ from perdure.errors import Conflict, Failed, InDoubt, Waiting
 from perdure.handles.aio.effects import AsyncEffect
 from perdure.handles.aio.session import AsyncSession
 from perdure.handles.listing import aevery
-from perdure.model.records.conversation import Call
+from perdure.model.records.conversation import Call, Turn
 from perdure.model.records.effects import EffectState, ToolKind
 from perdure.model.values import digest
 
-KEY = "claude:"  # with the id of a call: the key of its effect
+KEY = "claude:"  # with the place of a call: the key of its effect
 
 # Built-in tools that change nothing outside of the conversation.
 READS = frozenset({
@@ -52,6 +53,8 @@ class PerdureLedger:
         self._begun: dict[str, AsyncEffect] = {}
         self._coming: dict[str, list[_Coming]] = {}  # calls of our own servers that a hook has seen, by tool and input
         self._unheard: list[AsyncEffect] | None = None  # effects of earlier processes whose results nobody has heard
+        self._placed: set[str] = set()  # transcripts whose names the session has
+        self._own: set[str] = set()  # calls of this process: their results are on their way
         self._mutex = Lock()
         self._served: set[str] = set()  # tools of our own servers, by the names that hosts give them
 
@@ -68,7 +71,8 @@ class PerdureLedger:
     async def _before(self, asked: Any, tool_use_id: str | None, _context: Any) -> Any:
         name, args = asked["tool_name"], asked.get("tool_input") or {}
         kind = self._kind(name)
-        coming = _Coming(str(tool_use_id or asked.get("tool_use_id") or ""), asked.get("session_id"), asked.get("cwd"))
+        coming = _Coming.of(asked, tool_use_id)
+        self._own.add(coming.call)
         if name in self._served:
             self._coming.setdefault(_like(name.rpartition("__")[2], args), []).append(coming)
         if kind is ToolKind.READ or name in self._served:
@@ -84,7 +88,7 @@ class PerdureLedger:
             return _denied(
                 f"{name} with this input was carried out before the process died. Its result: {left.result!r}"[:2_000]
             )
-        key = left.key if left is not None else KEY + coming.call
+        key = left.key if left is not None else KEY + coming.place
         effect = await session.begin(name, {"arguments": storable(args)}, kind=kind, key=key)
         if effect.settled:
             return _denied(f"{name} was carried out before under this id: {effect.result!r}"[:500])
@@ -133,14 +137,14 @@ class PerdureLedger:
                 return await invoke()
             session = await self._session()
             seen = self._coming.get(_like(made.name, args))
-            coming = seen.pop(0) if seen else _Coming("", None, None)
+            coming = seen.pop(0) if seen else _Coming()
             await self._look_for_unheard(coming)
             left = await left_open(session, made.name, args) or await self._take_unheard(made.name, args, coming)
             call = Call("", made.name, args)
-            key = left.key if left is not None else KEY + coming.call if coming.call else None
+            key = left.key if left is not None else KEY + coming.place if coming.call else None
             try:
                 if left is not None:
-                    await self._bind(left, coming.call)
+                    await self._bind(left, coming)
                 acting = outward.made_for(call, declared, invoke)
                 return await session.act(acting, args, key=key)
             except (InDoubt, Waiting, Failed) as trouble:
@@ -150,11 +154,27 @@ class PerdureLedger:
 
     # -- results that nobody has heard -------------------------------------------------------------------------------
 
+    async def untold(self, key: Any) -> dict[str, Any]:
+        """The results that earlier processes got for calls of this transcript, and that it does not have; by the call's id."""
+        wanted = name_of(key)
+        return {
+            call: effect.result
+            async for effect, name, call, told in self._answers()
+            if name == wanted and told is None and effect.state is EffectState.COMMITTED and call not in self._own
+        }
+
     async def _look_for_unheard(self, coming: _Coming) -> None:
-        """Once, before this process has effects of its own."""
+        """Once, before this process has effects of its own. The name of each transcript is kept before its first effect."""
+        if coming.key is None:
+            return
         async with self._mutex:
-            if self._unheard is None and coming.session is not None:
+            if self._unheard is None:
                 self._unheard = await self._find_unheard(coming)
+            if coming.conversation not in self._placed:
+                session, name = await self._session(), name_of(coming.key)
+                if await session.get(_transcript(coming.conversation)) != name:
+                    await session.set(_transcript(coming.conversation), name)
+                self._placed.add(coming.conversation)
 
     async def _take_unheard(self, tool: str, args: Any, coming: _Coming) -> AsyncEffect | None:
         """The effect of an earlier process that this call is; from now on it is bound to it.
@@ -167,30 +187,38 @@ class PerdureLedger:
             await effect.refresh()
             if effect.state in (EffectState.COMMITTED, EffectState.PLANNED) and self._unheard is not None:
                 self._unheard.remove(effect)
-                await self._bind(effect, coming.call)
+                await self._bind(effect, coming)
                 return effect
         return None
 
     async def _find_unheard(self, coming: _Coming) -> list[AsyncEffect]:
-        """Effects, done or in doubt, whose calls have no result in the transcript. None without a mirrored transcript."""
-        key = {"project_key": project_key_for_directory(coming.cwd), "session_id": coming.session}
-        transcript = await self._opened.aio.session(name_of(key))
-        session = await self._session()
-        if not await transcript.turns(last=1):
+        """Effects, done or in doubt, whose calls have no result in their transcript. None without a mirrored transcript."""
+        here = name_of(coming.key)
+        if not await (await self._opened.aio.session(here)).turns(last=1):
             return []
-        found = []
+        # An error that the host wrote for a call that was cut off says nothing of the effect.
+        return [
+            effect async for effect, _, _, told in self._answers(here)
+            if told is None or (told.error and not _is_error(effect.result))
+        ]  # fmt: skip
+
+    async def _answers(self, here: str = "") -> AsyncIterator[tuple[AsyncEffect, str, str, Turn | None]]:
+        """Each effect, done or in doubt, with the transcript and the call that it answers, and the result that is there.
+
+        here: the transcript of calls whose own one was not kept.
+        """
+        session = await self._session()
         async for effect in aevery(session.effects):
             done = effect.state in (EffectState.COMMITTED, EffectState.IN_DOUBT) or await effect.is_left()
             if done and effect.key.startswith(KEY):
-                call = await session.get(_bound(effect), effect.key.removeprefix(KEY))
-                told = await transcript.result_of(call) if call else None
-                # An error that the host wrote for a call that was cut off says nothing of the effect.
-                if told is None or (told.error and not _is_error(effect.result)):
-                    found.append(effect)
-        return found
+                place = await session.get(_bound(effect), effect.key.removeprefix(KEY))
+                conversation, _, call = place.rpartition("/")
+                name = (await session.get(_transcript(conversation)) or "") if conversation else here
+                transcript = await self._opened.aio.session(name) if name and call else None
+                yield effect, name, call, await transcript.result_of(call) if transcript is not None else None
 
-    async def _bind(self, effect: AsyncEffect, call: str) -> None:
-        await (await self._session()).set(_bound(effect), call)
+    async def _bind(self, effect: AsyncEffect, coming: _Coming) -> None:
+        await (await self._session()).set(_bound(effect), coming.place)
 
     # -- the session -----------------------------------------------------------------------------------------------
 
@@ -203,11 +231,34 @@ class PerdureLedger:
 
 
 class _Coming(NamedTuple):
-    """A call that is on its way to a server of ours: its id, and the host's session and folder."""
+    """A call that is on its way to a tool: its id, and the host's session, folder and subagent."""
 
-    call: str
-    session: str | None
-    cwd: str | None
+    call: str = ""
+    session: str | None = None
+    cwd: str | None = None
+    agent: str | None = None
+
+    @classmethod
+    def of(cls, asked: Any, call: str | None) -> _Coming:
+        """The call that a hook is asked about."""
+        found = str(call or asked.get("tool_use_id") or "")
+        return cls(found, asked.get("session_id"), asked.get("cwd"), asked.get("agent_id"))
+
+    @property
+    def key(self) -> Any:
+        """The key of its transcript; None if the host does not say it."""
+        about = {"subpath": f"subagents/agent-{self.agent}"} if self.agent else {}
+        project = project_key_for_directory(self.cwd)
+        return {"project_key": project, "session_id": self.session, **about} if self.session else None
+
+    @property
+    def conversation(self) -> str:
+        return ":".join(filter(None, (self.session, self.agent)))
+
+    @property
+    def place(self) -> str:
+        """Where its result is heard: the conversation, and the id of the call."""
+        return f"{self.conversation}/{self.call}" if self.session else self.call
 
 
 def _like(tool: str, args: Any) -> str:
@@ -217,6 +268,11 @@ def _like(tool: str, args: Any) -> str:
 def _bound(effect: AsyncEffect) -> str:
     """The name of the value that says which call an effect answers, where that is not the one of its key."""
     return f"claude.bound/{effect.record.seq}"
+
+
+def _transcript(conversation: str) -> str:
+    """The name of the value that says which session mirrors a conversation."""
+    return f"claude.transcript/{conversation}"
 
 
 def _is_error(result: Any) -> bool:

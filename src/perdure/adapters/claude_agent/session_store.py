@@ -2,19 +2,20 @@
 
 A line comes back as it was. Its `uuid` is the key of its turn, so a batch that is sent again adds nothing. A deleted transcript
 is retracted: the log keeps it until retention empties it. Subagents have sessions of their own. Safe under tasks and processes.
+A store that has the agent's ledger adds the results that the ledger has and the transcript has not, before a host resumes it.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from anyio.to_thread import run_sync
 from claude_agent_sdk import fold_session_summary  # pyright: ignore[reportMissingImports]
 
 from perdure.adapters.conversing import keep, records_of, show
-from perdure.adapters.forms.claude_lines import LINES, chained
+from perdure.adapters.forms.claude_lines import LINES, answers, chained
 from perdure.adapters.shared_store import SharedStore
 from perdure.errors import KeyReused
 from perdure.handles.atomic import Atomic
@@ -23,15 +24,19 @@ from perdure.handles.sync.session import Session
 from perdure.model.limits import NAME_MAX_CHARS
 from perdure.model.records.conversation import SessionHeader
 
+if TYPE_CHECKING:
+    from perdure.adapters.claude_agent.ledger import PerdureLedger
+
 SUMMARY = "claude.summary"
 KEY = "claude.key"
 
 
 class PerdureSessionStore:
-    """A `SessionStore` for `ClaudeAgentOptions(session_store=…)`. store: a URL or an open store."""
+    """A `SessionStore` for `ClaudeAgentOptions(session_store=…)`. store: a URL or an open store. ledger: that of the agent."""
 
-    def __init__(self, store: Any) -> None:
+    def __init__(self, store: Any, *, ledger: PerdureLedger | None = None) -> None:
         self._opened = SharedStore(store)
+        self._ledger = ledger
 
     # -- the protocol ----------------------------------------------------------------------------------------------
 
@@ -41,7 +46,13 @@ class PerdureSessionStore:
             await run_sync(self._opened.sync.atomic, lambda tx: _append(tx, key, entries))
 
     async def load(self, key: Any) -> list[Any] | None:
-        """All lines in order; None if there are none."""
+        """All lines in order; None if there are none.
+
+        With a ledger, calls that an earlier process carried out, and whose results were not mirrored when it died, have them.
+        """
+        results = {} if self._ledger is None else await self._ledger.untold(key)
+        if results:
+            await self.append(key, answers(await run_sync(self._load, key) or [], results))
         return await run_sync(self._load, key)
 
     async def list_sessions(self, project_key: str) -> list[Any]:

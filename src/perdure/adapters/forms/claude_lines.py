@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
@@ -137,6 +137,47 @@ def chained(lines: Iterable[Any], session_id: str, cwd: str, timestamp: str) -> 
         made.append({**about, **line, "uuid": own, "parentUuid": parent, "sessionId": session_id})
         parent = own
     return made
+
+
+def answers(lines: Iterable[Any], results: Mapping[str, Any]) -> list[Any]:
+    """A line for each call of these lines that has a result here, as the host writes it: after the line of its call."""
+    return [
+        _answer(line, block["id"], results[block["id"]])
+        for line in lines
+        for block in _blocks(line)
+        if block.get("type") == "tool_use" and block.get("id") in results
+    ]
+
+
+def _blocks(line: Any) -> list[Any]:
+    content = line["message"].get("content") if isinstance(line.get("message"), dict) else None
+    return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+
+
+def _answer(line: Any, call: str, result: Any) -> Any:
+    """result: of a tool of an SDK server, or of a tool of the host, which may be of any form."""
+    told = result if isinstance(result, dict) else {}
+    content = told.get("content", told.get("error", result))
+    content = content if isinstance(content, str | list) else json.dumps(content, ensure_ascii=False, default=str)
+    block = {"type": "tool_result", "tool_use_id": call, "content": content}
+    failed = {"is_error": True} if told.get("is_error") or told.get("error") else {}
+    about = {name: line[name] for name in _OF_THE_HOST if name in line}
+    made = _line("user", [{**block, **failed}])
+    return {**about, **made, "uuid": _uuid(f"answer/{call}"), "parentUuid": line.get("uuid")}
+
+
+# The fields that all lines of one life of the host share.
+_OF_THE_HOST = (
+    "isSidechain",
+    "userType",
+    "entrypoint",
+    "cwd",
+    "sessionId",
+    "version",
+    "gitBranch",
+    "timestamp",
+    "agentId",
+)
 
 
 def _uuid(place: str) -> str:

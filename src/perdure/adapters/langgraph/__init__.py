@@ -1,5 +1,5 @@
 """LangGraph on Perdure: `PerdureSaver` for checkpoints, `PerdureStore` for memory across threads, `ledger` and
-`PerdureMiddleware` for tool calls, `messages` to read a session that any framework wrote.
+`PerdureMiddleware` for tool calls and answers of models, `messages` to read a session that any framework wrote.
 
 See docs/adapters/langgraph.md. Importing it needs LangGraph; `PerdureMiddleware` needs langchain as well.
 """

@@ -21,15 +21,12 @@ from langgraph.types import Interrupt, interrupt
 
 from perdure.adapters import doubting
 from perdure.adapters.langgraph.called import Called
+from perdure.adapters.langgraph.configuration import RESUME_MAP, SCRATCHPAD
 from perdure.effects.storable import storable
 from perdure.errors import InDoubt, NotFound, Waiting
 from perdure.handles.sync.store import Store
 from perdure.model.records.effects import EffectState, Verdict
 
-# Private names of LangGraph's configuration (langgraph/_internal/_constants.py): the memory of one run of a task, and the answers
-# that were given by the ids of their questions.
-SCRATCHPAD = "__pregel_scratchpad"
-RESUME_MAP = "__pregel_resume_map"
 TASKS_MAX = 256
 ANSWER_SECONDS = 5.0  # for an answer to become durable
 LOOK_SECONDS = 0.01

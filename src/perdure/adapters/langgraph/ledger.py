@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import Awaitable, Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -23,9 +23,11 @@ from langgraph.errors import GraphBubbleUp
 from langgraph.types import Command
 
 from perdure.adapters import doubting, outward
+from perdure.adapters.langgraph.answers import GivenAnswer, ModelAnswers
 from perdure.adapters.langgraph.asking import Questions
 from perdure.adapters.langgraph.call_keys import key_in
 from perdure.adapters.langgraph.called import Called
+from perdure.adapters.langgraph.configuration import CHECKPOINT_MAP, CHECKPOINTER, DURABILITY
 from perdure.adapters.langgraph.layout import dump, load
 from perdure.adapters.langgraph.saver import PerdureSaver
 from perdure.adapters.langgraph.serde import StrictSerializer
@@ -38,10 +40,6 @@ from perdure.model.records.conversation import Call
 from perdure.model.records.effects import Absent, Verdict
 
 BARRIER_SECONDS = 30.0
-# Private names of LangGraph's configuration (langgraph/_internal/_constants.py); a test of each version looks for them.
-CHECKPOINTER = "__pregel_checkpointer"
-CHECKPOINT_MAP = "checkpoint_map"
-DURABILITY = "__pregel_durability"
 
 
 class ToolLedger:
@@ -53,6 +51,7 @@ class ToolLedger:
         self._seconds = barrier_seconds
         self._serde = serde
         self._questions = Questions()
+        self.answers = ModelAnswers(self._opened, serde, barrier_seconds)
         self.barrier = True  # only a control of our own tests takes it away
 
     # `**ledger(store)` gives both wrappers by the names that ToolNode has for them.
@@ -127,6 +126,22 @@ class ToolLedger:
             else:
                 step = steps.send(came)
         return step.result
+
+    def ask_model(self, messages: list[Any], ask: Callable[[list[Any]], Any]) -> Any:
+        """Ask a model in a node of your own: `ledger.ask_model(state["messages"], model.invoke)`. The answer is paid once.
+
+        Gives the recorded answer if there is one, as after a crash, or when a message is sent again. Else `ask` is called with
+        messages that providers accept, and its answer is recorded.
+        """
+        return self.answers.ask(messages, lambda shown: GivenAnswer([ask(shown)])).messages[0]
+
+    async def aask_model(self, messages: list[Any], ask: Callable[[list[Any]], Awaitable[Any]]) -> Any:
+        """See `ask_model`: `await ledger.aask_model(state["messages"], model.ainvoke)`."""
+
+        async def given(shown: list[Any]) -> GivenAnswer:
+            return GivenAnswer([await ask(shown)])
+
+        return (await self.answers.aask(messages, given)).messages[0]
 
     def _steps(self, called: Called) -> Generator[ActStep | StoreStep | LastStep, Any, None]:
         """The steps of a call, in no colour: act; in doubt ask a person, settle and act again."""
@@ -210,7 +225,7 @@ class ToolLedger:
     def _given(self, called: Called, kept: Any) -> Any:
         """The result as LangGraph gets it. One that a person gave, or a probe, is the content of a message."""
         if isinstance(kept, dict) and {"type", "native"} <= kept.keys():
-            return load(self._serde, kept["type"], kept["native"], "tool result")
+            return _answering(load(self._serde, kept["type"], kept["native"], "tool result"), called.call.id)
         content = kept if isinstance(kept, str) else json.dumps(kept, default=str)
         return ToolMessage(content=content, tool_call_id=called.call.id, name=called.call.tool)
 
@@ -255,20 +270,31 @@ def _noting(called: Called) -> Iterator[None]:
 
 def _await(called: Called) -> None:
     """Wait until every checkpoint that the task began from is durable."""
-    deadline = time.monotonic() + called.seconds
-    for ns, key in called.checkpoints.items():
-        if not called.saver.await_durable(called.thread, ns, key, max(0.0, deadline - time.monotonic())):
-            raise TimedOut(
-                f"{called.call.tool} was not called: its checkpoint {key} is not stored after {called.seconds:g} s",
-                path="checkpoint",
-                hint="is the store away, or is this a subgraph that was compiled with checkpointer=False?",
-            )
+    late = called.saver.await_durable(called.thread, called.checkpoints, called.seconds)
+    if late is not None:
+        raise TimedOut(
+            f"{called.call.tool} was not called: its checkpoint {late} is not stored after {called.seconds:g} s",
+            path="checkpoint",
+            hint="is the store away, or is this a subgraph that was compiled with checkpointer=False?",
+        )
 
 
 def _said(tool: Any, name: str) -> dict[str, str]:
     """The kind that a tool of LangChain says in its metadata: {"perdure": "read"}."""
     said = (getattr(tool, "metadata", None) or {}).get("perdure")
     return {name: said} if isinstance(said, str) else {}
+
+
+def _answering(result: Any, call_id: str) -> Any:
+    """A result of this call. A call that repeats another one has an id of its own, and gets the result of that one."""
+    if isinstance(result, ToolMessage):
+        same = result.tool_call_id == call_id
+        return result if same else result.model_copy(update={"tool_call_id": call_id})
+    if isinstance(result, Command):
+        return replace(result, update=_answering(result.update, call_id))
+    if isinstance(result, dict):
+        return {name: _answering(each, call_id) for name, each in result.items()}
+    return [_answering(each, call_id) for each in result] if isinstance(result, list) else result
 
 
 def _refusal(called: Called, no: Failed) -> ToolMessage:

@@ -248,16 +248,17 @@ class PerdureSaver(ClosedByBlock, BaseCheckpointSaver[Any]):
         changed = turns.ChangedMessages(found.checkpoint["channel_values"])
         return self.store.atomic(lambda tx: changed.say(tx.session(_thread(thread_id))))
 
-    def await_durable(self, thread_id: str, checkpoint_ns: str, checkpoint_id: str, seconds: float) -> bool:
-        """Wait until a checkpoint is stored; False if it is not within this time. For the barrier of `ledger`."""
+    def await_durable(self, thread_id: str, checkpoints: Mapping[str, str], seconds: float) -> str | None:
+        """Wait until the checkpoints of these namespaces are stored. Gives one that is not within this time, or None."""
         deadline = time.monotonic() + seconds
-        while not self._both.run(self._is_durable(thread_id, checkpoint_ns, checkpoint_id)):
-            with self._threads.stored:
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    return False
-                self._threads.stored.wait(min(left, LOOK_SECONDS))
-        return True
+        for ns, key in checkpoints.items():
+            while not self._both.run(self._is_durable(thread_id, ns, key)):
+                with self._threads.stored:
+                    left = deadline - time.monotonic()
+                    if left <= 0:
+                        return key
+                    self._threads.stored.wait(min(left, LOOK_SECONDS))
+        return None
 
     def resumed_at(self, thread_id: str, checkpoints: Mapping[str, str]) -> int:
         """The number of the last event by which somebody answered the graph after one of these checkpoints; 0 if none did."""

@@ -188,8 +188,10 @@ def _target(asked: StoreOptions, bundle: Path, *, dry_run: bool) -> Any:
 
 def import_bundle(asked: StoreOptions, bundle: Path, names: dict[str, str], *, dry_run: bool) -> None:
     """Import one bundle and say what came of it. The store is made if there is none; a dry run then adds to nothing."""
+    from perdure.interchange.bundle import no_bundle  # noqa: PLC0415 - help must not load this
+
     if not bundle.is_file():
-        raise NotFound("there is no such bundle", path=str(bundle))
+        raise no_bundle(bundle)
     with _target(asked, bundle, dry_run=dry_run) as store, progress("verifying") as step:
         done = store.import_(bundle, names=names, dry_run=dry_run, progress=step)
     if asked.as_json:

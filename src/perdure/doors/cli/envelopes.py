@@ -229,3 +229,7 @@ def _read(path: Path, max_bytes: int) -> bytes:
         raise NotFound(
             "there is no such file", path=str(path), hint="`perdure handover` writes such a folder"
         ) from None
+    except NotADirectoryError:
+        raise Invalid(
+            "this is a file", path=str(path.parent), hint="name the folder that `perdure handover` wrote, not a file"
+        ) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,18 @@ from perdure.doors.cli.names import run_names, session_names
 from perdure.doors.cli.options import Body, pages
 from perdure.model.filters import Filter, FilterRecord, FilterSort, ListingFilters, SpanFilters, filters_of
 
+ALIASES = {"state": "--status"}  # as other listings spell it
 COMPLETED = {"session": session_names, "parent": run_names, "run": run_names}
+
+
+class FilterOption(click.Option):
+    """An option of which help shows the first spelling alone."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """The line of help."""
+        shown = copy.copy(self)
+        shown.opts = self.opts[:1]
+        return click.Option.get_help_record(shown, ctx)
 
 
 def filtered_by(record: type[FilterRecord], *, without: tuple[str, ...] = ()) -> Callable[[Body], Body]:
@@ -41,7 +53,9 @@ def _option(name: str, each: Filter, record: type[FilterRecord]) -> Callable[[Bo
     if each.words is None:
         return click.option(option, metavar=each.metavar, help=each.says, shell_complete=COMPLETED.get(name))
     said = each.says if default is None else f"{each.says} Default: {default}."
-    chosen = click.option(option, type=click.Choice([word.value for word in each.words]), default=default, help=said)
+    choice = click.Choice([word.value for word in each.words])
+    spelt = (option, ALIASES[name]) if name in ALIASES else (option,)
+    chosen = click.option(*spelt, cls=FilterOption, type=choice, default=default, help=said)
     everything = click.option("--all", "everything", is_flag=True, help=f"With any {name}.")
     return chosen if default is None else lambda function: chosen(everything(function))
 

@@ -129,7 +129,7 @@ def anchor(asked: StoreOptions, *, key: Path | None, output: str | None, new_key
         if key or output or unsigned:
             raise click.UsageError("--new-key makes a key and no anchor: it stands without --key, -o and --unsigned")
         public = new_key_pair(new_key)
-        note(f"made {new_key} (keep it secret) and {public} (give it to whoever verifies)")
+        note(f"made {new_key} (keep it secret) and {public} (give it to the people who verify)")
         return
     if not output or bool(key) == unsigned:
         raise click.UsageError("expected --key FILE (or --unsigned) and -o FILE; --new-key FILE makes a key")

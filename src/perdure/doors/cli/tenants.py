@@ -6,7 +6,7 @@ import click
 
 from perdure.doors.cli.options import StoreOptions, command, writes
 from perdure.doors.cli.output import note, say_facts, say_json
-from perdure.doors.cli.tokens import control, make_tenant, new_option
+from perdure.doors.cli.tokens import check_tenant, control, make_tenant, new_option
 from perdure.errors import Invalid
 
 
@@ -50,6 +50,7 @@ def tenant(
             return
         note(f"tenant {asked.tenant}: `perdure token create --tenant {asked.tenant}` lets somebody in")
         return
+    check_tenant(asked)
     with control(asked) as caller:
         if action == "limit":
             caller.write(limits.set_limits, asked.tenant, given)

@@ -87,7 +87,7 @@ def _check_there(asked: StoreOptions) -> None:
     raise NotFound(missing.message, path="store", hint=f"{missing.hint}, and so does `create --new`")
 
 
-def _check_tenant(asked: StoreOptions) -> None:
+def check_tenant(asked: StoreOptions) -> None:
     """NotFound for a tenant that is not there: its name may be misspelt. The default one is there as soon as it is used."""
     from perdure.doors.http.places import url_of  # noqa: PLC0415 - help must not load this
 
@@ -138,7 +138,7 @@ def token(
         raise Invalid("only `revoke` takes a TOKEN, by its id", path="token")
     if action == "create":
         if not new:
-            _check_tenant(asked)
+            check_tenant(asked)
         make_tenant(asked, new=new)  # so that the token opens something
         _create(asked, role, holder or asked.actor, expires)
     elif action == "list":

@@ -19,6 +19,7 @@ from perdure.doors.cli.options import StoreOptions, command, lease_seconds, read
 from perdure.doors.cli.output import cell, counted, moment, note, say_heading, say_json, say_json_line
 from perdure.doors.cli.settings import defaults
 from perdure.doors.cli.tables import Column, prose, say_table
+from perdure.errors import Error
 from perdure.model.display import visible
 from perdure.model.limits import KEEP_SECONDS, LEASE_TTL_SECONDS
 
@@ -116,7 +117,11 @@ def _supervise(asked: StoreOptions, given: dict[str, Any]) -> None:
     def command_of(number: int, role: WorkerRole) -> list[str]:
         return [sys.executable, "-m", "perdure", *words, "--child", str(number), "--role", role.value]
 
-    sys.exit(Supervisor(command_of, bounds, {"store": asked.store}).run())
+    supervisor = Supervisor(command_of, bounds, {"store": asked.store})
+    status = supervisor.run()
+    if supervisor.refusal:
+        note(f"perdure: {supervisor.refusal}")  # below the lines of the log, where it is seen
+    sys.exit(status)
 
 
 def _forget_password(store: str) -> None:
@@ -156,7 +161,13 @@ def _be_a_worker(asked: StoreOptions, given: dict[str, Any]) -> None:
 
     line = SupervisorPipe.from_fd(given["child"])
     asked.store = line.first().get("store", asked.store)
-    agents = agents_at(given["target"], given["only"])
+    try:
+        agents = agents_at(given["target"], given["only"])
+    except Error as error:
+        line.say(cannot=" ".join(str(error).split()))
+        if os.environ.get("PERDURE_DEBUG"):
+            raise
+        sys.exit(error.exit_code)
     exporting.begin("perdure-worker")  # after the agents: a provider of their own comes first
     asyncio.run(_work(asked, given, agents, line))
 

@@ -109,7 +109,11 @@ def _asked(wait: WaitRecord) -> dict[str, Any]:
 
 
 def _doubted(record: EffectRecord) -> dict[str, Any]:
-    said = f"{record.error.code}: {record.error.message}" if record.error else "the process that made the call is gone"
+    said = (
+        f"{record.error.code}: {record.error.message}"
+        if record.error
+        else "the call was sent, and no outcome was recorded"
+    )
     return {
         "kind": "doubt", "id": record.id, "since": plain(record.outcome_at or record.dispatched_at or record.at),
         "title": record.tool, "about": said, "until": None, "where": f"{record.stream_kind}:{record.stream}",

@@ -71,7 +71,7 @@ def git_commit(
     """Commit to the branch that is checked out, with a trailer that names the key; returns {"sha"}.
 
     repo: the absolute path of the repository itself. paths: these, changed, new or deleted, and nothing else; None: what is
-    staged. author: "Name <mail>"; who has no identity in git commits by this one too. Hooks and signing are the user's.
+    staged. author: "Name <mail>"; it is the committer too where git has no identity. Hooks and signing are the user's.
     Atomic; durable when it returns. Raises Failed (git said no: nothing to commit, a hook, no identity), Unavailable (a file
     there is being written) and InDoubt (another git is at work in the repository).
     """

@@ -1,7 +1,7 @@
 """Running a program: with a deadline, in a process group of its own, its output bounded. As a script: `shell`'s wrapper.
 
 Called by `git` (as a module) and by `shell` (as a script, in a process of its own that outlives its caller: so that the end
-of a command is recorded although whoever began it is dead). Uses the standard library only: the script must start fast.
+of a command is recorded although its caller is dead). Uses the standard library only: the script must start fast.
 Keeps P15: whatever runs is killed at its deadline, with its children.
 
 THE MARKER is a file named by the key, of one or two lines of JSON. The first is there, durably, before the command begins:
@@ -104,7 +104,7 @@ def _read(pipe: IO[bytes] | None, output: Output) -> threading.Thread:
     assert pipe is not None
 
     def read() -> None:
-        with contextlib.suppress(ValueError, OSError):  # closed below, because somebody who left the group holds it
+        with contextlib.suppress(ValueError, OSError):  # closed below, because a process that left the group holds it
             while data := os.read(pipe.fileno(), CHUNK_BYTES):
                 output.add(data)
 
@@ -114,7 +114,7 @@ def _read(pipe: IO[bytes] | None, output: Output) -> threading.Thread:
 
 
 def _finish(child: subprocess.Popen[bytes], readers: Sequence[threading.Thread]) -> None:
-    """Wait for the rest of the output; not for somebody who left the group and holds the pipe."""
+    """Wait for the rest of the output; not for a process that left the group and holds the pipe."""
     for thread, pipe in zip(readers, (child.stdout, child.stderr), strict=True):
         thread.join(GRACE_SECONDS)
         if pipe is not None and not thread.is_alive():

@@ -1,7 +1,7 @@
 """A shell command with a marker: a file, named by the key, that says whether the command began and how it ended.
 
 Called through the ledger (`session.act(shell, "make test")`). The marker is made by a wrapper (`programs`) that outlives its
-caller and comes into being once: under one key a command runs at most once on this machine, whoever calls how often, and a
+caller and comes into being once: under one key a command runs at most once on this machine, however many processes call it, and a
 second call joins the first. Keeps P3, P4 and P15. Markers may be deleted when their effects are settled; not before.
 """
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from perdure.evaluation.recovery.interface import Outside, SubjectAgent
+import msgspec
+
+from perdure.evaluation.recovery.interface import Belief, Outside, SubjectAgent
 
 KINDS = ("renamed", "inserted", "removed")
 MARK = "~new"
@@ -18,6 +20,12 @@ MARK = "~new"
 def canonical(name: str) -> str:
     """The name of an operation before it was renamed."""
     return name.removesuffix(MARK)
+
+
+def canonical_belief(belief: Belief) -> Belief:
+    """A belief in the names that the harness knows. Of an effect that has both names, the result under the old one counts."""
+    renamed_first = sorted(belief.effects.items(), key=lambda each: each[0] == canonical(each[0]))
+    return msgspec.structs.replace(belief, effects={canonical(name): result for name, result in renamed_first})
 
 
 class Edited:

@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from perdure.evaluation.recovery.editing import Edited, EditedOutside
+from perdure.evaluation.recovery.editing import Edited, EditedOutside, canonical_belief
 from perdure.evaluation.recovery.interface import Away, Belief, HeldElsewhere, Subject, SubjectPlace, Waits
 from perdure.evaluation.recovery.outside import WORK_TREE, Reached
 from perdure.evaluation.recovery.subjects import load
@@ -244,7 +244,7 @@ def _believed(believe: Callable[[], Belief]) -> Belief | None:
     that is no forgetting.
     """
     try:
-        return believe()
+        return canonical_belief(believe())
     except Away:
         return None
     except Exception:  # noqa: BLE001 - a store that cannot be read holds nothing for the one who asks

@@ -161,14 +161,12 @@ class AsyncEffects(AsyncActing):
     @overload
     async def act(
         self, tool: Callable[..., R], /, *args: Any, key: str | None, call: Call | None = None, approve: str | None =
-        None, approve_within: Duration | None = None,
-        about: Iterable[str] = (), **kwargs: Any,
+        None, approve_within: Duration | None = None, about: Iterable[str] = (), **kwargs: Any,
     ) -> R: ...  # fmt: skip
     @overload
     async def act(
         self, tool: Callable[..., Coro[R]], /, *args: Any, call: Call | None, approve: str | None = None,
-        approve_within: Duration | None = None,
-        about: Iterable[str] = (), **kwargs: Any,
+        approve_within: Duration | None = None, about: Iterable[str] = (), **kwargs: Any,
     ) -> R: ...  # fmt: skip
     @overload
     async def act(

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 
+from perdure.errors import Error
 from perdure.handles.facts import BatchFacts
 from perdure.handles.later import feed, subscriptions
 from perdure.model.ids import new_uid
 from perdure.model.records.emitted import EventRecord
 from perdure.planes.reading.durations import Duration
 from perdure.runtime.callers import AsyncCaller
+from perdure.stores.revocable import RevocableVerb
 
 log = logging.getLogger("perdure.feed")
 FOLLOW_WAIT = "30s"
@@ -85,11 +88,21 @@ class AsyncSubscription:
         return AsyncBatch(self._caller, self.name, delivery, held_by)
 
     async def _take(self, limit: int, lease: Duration) -> subscriptions.Delivery:
+        """Take a batch. If this caller is stopped before it hears of it, the batch is given back."""
         taker = new_uid().hex()  # a lost reply must not leave the batch with nobody
-        while True:
-            delivery = await self._caller.write(subscriptions.take, self.name, limit, lease, taker)
-            if delivery.events or not delivery.more:
-                return delivery
+        taking = RevocableVerb(subscriptions.take, subscriptions.give_back, lambda delivery: delivery.token or None)
+        verb: Callable[..., subscriptions.Delivery] = taking if self._caller.core.acts else subscriptions.take
+        try:
+            while True:
+                delivery = await self._caller.write(verb, self.name, limit, lease, taker)
+                if delivery.events or not delivery.more:
+                    return delivery
+        except Exception:
+            raise
+        except BaseException:
+            with suppress(Error):  # the store is away: it is delivered again when its lease has passed
+                await self._caller.write(taking.take_back, self.name)
+            raise
 
     async def follow(
         self, limit: int = 1, lease: Duration = "30s", wait: Duration | None = None

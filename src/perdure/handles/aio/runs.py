@@ -45,14 +45,8 @@ class AsyncRuns(AsyncStoreHandle):
     ) -> AsyncRunHandle[R]: ...  # fmt: skip
     @overload
     async def start(
-        self,
-        agent: Callable[..., Coro[R]],
-        /,
-        *args: Any,
-        session: str | None,
-        about: Iterable[str] = (),
-        **kwargs: Any,
-    ) -> AsyncRunHandle[R]: ...
+        self, agent: Callable[..., Coro[R]], /, *args: Any, session: str | None, about: Iterable[str] = (), **kwargs: Any
+    ) -> AsyncRunHandle[R]: ...  # fmt: skip
     @overload
     async def start(
         self, agent: Callable[..., R], /, *args: Any, session: str | None, about: Iterable[str] = (), **kwargs: Any
@@ -125,14 +119,8 @@ class AsyncRuns(AsyncStoreHandle):
     ) -> R: ...  # fmt: skip
     @overload
     async def drive(
-        self,
-        agent: Callable[..., R],
-        /,
-        *args: Any,
-        wait: Duration | bool | None,
-        about: Iterable[str] = (),
-        **kwargs: Any,
-    ) -> R: ...
+        self, agent: Callable[..., R], /, *args: Any, wait: Duration | bool | None, about: Iterable[str] = (), **kwargs: Any
+    ) -> R: ...  # fmt: skip
     @overload
     async def drive(self, agent: Callable[..., Coro[R]], /, *args: Any, about: Iterable[str], **kwargs: Any) -> R: ...
     @overload

@@ -46,14 +46,8 @@ class Runs(StoreHandle):
     ) -> RunHandle[R]: ...  # fmt: skip
     @overload
     def start(
-        self,
-        agent: Callable[..., Coro[R]],
-        /,
-        *args: Any,
-        session: str | None,
-        about: Iterable[str] = (),
-        **kwargs: Any,
-    ) -> RunHandle[R]: ...
+        self, agent: Callable[..., Coro[R]], /, *args: Any, session: str | None, about: Iterable[str] = (), **kwargs: Any
+    ) -> RunHandle[R]: ...  # fmt: skip
     @overload
     def start(
         self, agent: Callable[..., R], /, *args: Any, session: str | None, about: Iterable[str] = (), **kwargs: Any
@@ -122,14 +116,8 @@ class Runs(StoreHandle):
     ) -> R: ...  # fmt: skip
     @overload
     def drive(
-        self,
-        agent: Callable[..., R],
-        /,
-        *args: Any,
-        wait: Duration | bool | None,
-        about: Iterable[str] = (),
-        **kwargs: Any,
-    ) -> R: ...
+        self, agent: Callable[..., R], /, *args: Any, wait: Duration | bool | None, about: Iterable[str] = (), **kwargs: Any
+    ) -> R: ...  # fmt: skip
     @overload
     def drive(self, agent: Callable[..., Coro[R]], /, *args: Any, about: Iterable[str], **kwargs: Any) -> R: ...
     @overload

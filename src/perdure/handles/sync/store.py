@@ -113,7 +113,7 @@ class Store(
             raises, everything written on the connection inside it is taken back; a part of it cannot be undone alone.
         """
         if on is not None:
-            return self._caller.work(run_on, self._caller, self._caller.fenced(run_inside), plain(fn, "fn"), on)
+            return self._caller.finish(run_on, self._caller, self._caller.fenced(run_inside), plain(fn, "fn"), on)
         done = self._write(run_atomic, plain(fn, "fn"), self._caller)
         done.held_back.tell()
         done.inside.settle(self._caller.heartbeat)
@@ -138,10 +138,12 @@ class Store(
         self._caller.work(self._caller.heartbeat.beat)
 
     def close(self) -> None:
-        """Finish queued writes and close the store. Calling it again does nothing."""
+        """Finish queued writes and close the store. Calling it again does nothing. The store is closed, too, when this is
+        cancelled.
+        """
         if self._owner:
             self._owner = False
-            self._caller.work(self._leave)
+            self._caller.finish(self._leave)
 
     def _leave(self) -> None:
         self._caller.heartbeat.close()

@@ -72,7 +72,8 @@ def _given(format_name: str | None, mapping: Mapping | None) -> ImportFormat | N
 
 def _check_there(path: Path) -> None:
     if not (path.is_file() or path.is_dir()):
-        raise NotFound("there is no such file or folder", path=str(path))
+        hint = "check the path; `perdure help import` lists what can be imported"
+        raise NotFound("there is no such file or folder", path=str(path), hint=hint)
 
 
 def _mark_of(source: Source) -> str:

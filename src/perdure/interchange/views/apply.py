@@ -53,7 +53,8 @@ def apply_view(core: Core, tenant: int, actor: str, path: Path, *, dry_run: bool
     """
     data = content(path, _within(core, path))
     if data is None:
-        raise NotFound(f"there is no file {path}", path="view")
+        hint = "check the path; `perdure views SESSION --to FOLDER` writes a page"
+        raise NotFound(f"there is no file {path}", path="view", hint=hint)
     form = forms.form_of(path.name)
     try:
         page = forms.read(data, form)
@@ -94,7 +95,7 @@ def _base(core: Core, tenant: int, stream: Stream, head: PageHead) -> SessionPag
     if head.seq > now.head.seq or core.read(_hash_at, stream, head.seq, tenant=tenant) != head.hash:
         message = f"the page is of event {head.seq} of another history of {head.session!r}"
         raise Conflict(
-            message, path="view", hint="perdure views --discard FILE makes it anew; keep a copy of your edits"
+            message, path="view", hint="`perdure views --discard FILE` makes it anew; keep a copy of your edits"
         )
     past = core.read(history.view, stream, head.seq, core, tenant=tenant)
     return msgspec.structs.replace(past.core.read(gather, past.stream, tenant=past.tenant), head=head)

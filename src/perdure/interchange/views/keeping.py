@@ -25,6 +25,7 @@ from perdure.interchange.views.forms import FORMS, render
 from perdure.interchange.views.gather import gather, short
 from perdure.interchange.views.view import SessionPage
 from perdure.log.change import Stream
+from perdure.model import threads
 from perdure.stores.core import Core
 from perdure.stores.files.folder_access import Within
 from perdure.stores.files.layout import Layout
@@ -105,7 +106,7 @@ def renew(core: Core, tenant: int, discard: Collection[Path] = ()) -> KeptPages:
     """Bring every view up to date, and forget what was edited in some. Raises Invalid for what is no view of this store."""
     for path in discard:
         if not content(path):
-            raise NotFound(f"there is no file {path}", path="discard")
+            raise NotFound(f"there is no file {path}", path="discard", hint="name a page in views/")
     kept = keep(core, tenant, whole=True, over=discard)
     done = {path.resolve() for path in (*kept.written, *kept.removed)}
     for path in discard:
@@ -204,7 +205,7 @@ def find(core: Core, name: str, tenant: int) -> Stream:
     for stream, _ in core.read(_heads, tenant=tenant)[0]:
         if stream.name == name:
             return stream
-    raise NotFound(f"there is no session {name!r}", path="session", hint="perdure sessions lists them")
+    raise NotFound(f"there is no session {name!r}", path="session", hint="`perdure sessions` lists them")
 
 
 def write_to(core: Core, tenant: int, where: Path, names: Collection[str] = ()) -> KeptPages:
@@ -235,8 +236,7 @@ class Keeper:
         if time.monotonic() < self._due or (self._thread is not None and self._thread.is_alive()):
             return
         self._wrote = False
-        self._thread = threading.Thread(target=self._look, name="perdure-views", daemon=True)
-        self._thread.start()
+        self._thread = threads.begin(self._look, "perdure-views")
 
     def _look(self) -> None:
         """Bring the pages up to date, and rest in proportion: where hundreds of sessions move, their pages take seconds."""

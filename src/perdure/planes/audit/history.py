@@ -114,7 +114,8 @@ def _checked_seq(last: int, seq: int | None, path: str) -> int:
     if seq is None:
         return last
     if not 1 <= seq <= last:
-        raise Invalid(f"there is no event {seq}: they run from 1 to {last}", path=path)
+        message = f"there is no event {seq}: they run from 1 to {last}"
+        raise Invalid(message, path=path, hint="`perdure events` lists them")
     return seq
 
 
@@ -308,7 +309,8 @@ def fork(tx: Tx, plan: ForkPlan, name: str) -> tuple[Stream, str]:
     newest checkpoints.
     """
     if tx.find_stream("session", check_name(name, "name")) is not None:
-        raise Conflict(f"there is a session {name!r} already", path="name")
+        hint = "choose another name; `perdure sessions` lists those that are taken"
+        raise Conflict(f"there is a session {name!r} already", path="name", hint=hint)
     tx.lock(plan.point.stream)
     if _emptied(tx, plan.point) != plan.emptied:
         plan = plan_fork(tx, plan.stream, plan.moment)

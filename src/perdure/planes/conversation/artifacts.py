@@ -45,6 +45,7 @@ Q = Statements("perdure.planes.conversation", "artifacts.sql")
 
 PIN_US = 24 * 3600 * SECOND_US  # how long a writer that died keeps a collection from what it had put
 UNKNOWN_TYPE = "application/octet-stream"
+_LISTED = "`perdure artifacts` lists them"
 LEAST_DIGITS = 8  # of an address that is given by its beginning
 BEGINNING = re.compile(f"[0-9a-f]{{{LEAST_DIGITS},64}}")
 ALIKE_SHOWN = 20
@@ -189,10 +190,10 @@ def by_address(reads: Reads, address: str) -> ArtifactRecord:
     """
     if type(address) is not str or BEGINNING.fullmatch(address) is None:
         message = f"expected a sha256 in lower-case hexadecimal, at least {LEAST_DIGITS} digits of it"
-        raise Invalid(message, path="hash")
+        raise Invalid(message, path="hash", hint=_LISTED)
     rows = reads.query(Q.artifact_by_address, tenant=reads.tenant, address=_whole(reads, address))
     if not rows:
-        raise NotFound(f"no artifact {address}", path="hash")
+        raise NotFound(f"there is no artifact {address}", path="hash", hint=_LISTED)
     return _record(rows[0])
 
 

@@ -288,7 +288,8 @@ def wait(reads: Reads, stream: Stream, seq: int) -> WaitRecord:
     """One wait. NotFound if there is none with this number."""
     found = _waits(reads, stream, seq=seq)
     if not found:
-        raise NotFound(f"{stream.kind} {stream.name!r} waits for nothing under {seq}", path="ask")
+        hint = "`perdure asks` lists them"
+        raise NotFound(f"{stream.kind} {stream.name!r} has no ask {seq}", path="ask", hint=hint)
     return found[0]
 
 

@@ -52,7 +52,9 @@ def from_cache(store_url: str, *, dry_run: bool = False) -> WrittenBack:
     address = url.parse(store_url)
     if address.scheme != "files" or address.path is None:
         raise Invalid(
-            "only the log of a files store is restored from its cache", path="store", hint="perdure restore BACKUP"
+            "only the log of a files store is restored from its cache",
+            path="store",
+            hint="`perdure restore BACKUP` makes another store",
         )
     engine = FilesEngine(address.url, address.path)
     layout = engine.layout

@@ -59,7 +59,7 @@ function Frame() {
   const Shown = page;
   return html`
     <a class="skip" href="#main" onClick=${(event) => { event.preventDefault(); document.querySelector("h1")?.focus(); }}>To the content</a>
-    ${link.value === "lost" && html`<div class="lost-line" role="alert">The server does not answer. What you see is from before; the page goes on by itself when it is back.</div>`}
+    ${link.value === "lost" && html`<div class="lost-line" role="alert">The server does not answer. This is its last answer; the page continues by itself when it is back.</div>`}
     <div class="frame">
       <header class="side">
         <a class="brand" href="/"><img src="/assets/mark.svg" alt="" />Perdure</a>

@@ -28,7 +28,7 @@ async function call(method, path, { query, body } = {}) {
     answer = await fetch(url, { method, headers, body: body === undefined ? undefined : JSON.stringify(body), credentials: "same-origin", redirect: "error" });
   } catch {
     link.value = "lost";
-    throw new Problem(0, { title: "the server does not answer", hint: "the page goes on by itself when it is back" });
+    throw new Problem(0, { title: "the server does not answer", hint: "the page continues by itself when it is back" });
   }
   const text = await answer.text();
   const said = text ? parsed(text) : null;
@@ -127,7 +127,7 @@ const TONES = {
   good: "completed committed ok met done added holds worked",
 };
 export const tone = (state) => Object.keys(TONES).find((each) => TONES[each].split(" ").includes(state)) || "";
-export const LABELS = { 1: "what went wrong", in_doubt: "in doubt", what_if: "what-if", failed_approach: "failed approach" };
+export const LABELS = { 1: "errors", in_doubt: "in doubt", what_if: "what-if", failed_approach: "failed approach" };
 export function Pill({ state, label }) {
   return html`<span class=${`pill ${tone(state)}`}>${label || LABELS[state] || seen(state)}</span>`;
 }
@@ -163,6 +163,8 @@ export function Text({ children, class: name }) {
   return html`<bdi class=${name}>${seen(children)}</bdi>`;
 }
 export const say = (text) => html`<${Text}>${text}<//>`;
+// Our own text, with commands between backticks.
+export const told = (text) => html`<bdi>${seen(text).split("`").map((part, n) => (n % 2 ? html`<code>${part}</code>` : part))}</bdi>`;
 export const ago = (at) => html`<${Ago} at=${at} />`;
 export function Command({ text }) {
   return html`<span class="command"><code>${seen(text)}</code></span>`;
@@ -170,7 +172,7 @@ export function Command({ text }) {
 export function Trouble({ problem }) {
   if (!problem) return null;
   const { hint, path } = problem.said || {};
-  return html`<div class="problem" role="alert"><${Text}>${problem.message}<//>${path && html` <code>${seen(path)}</code>`}${hint && html`<div class="hint small"><${Text}>${hint}<//></div>`}</div>`;
+  return html`<div class="problem" role="alert"><${Text}>${problem.message}<//>${path && html` <code>${seen(path)}</code>`}${hint && html`<div class="hint small">${told(hint)}</div>`}</div>`;
 }
 export function Page({ title, sub, crumb, aside, problem, children, name }) {
   useEffect(() => { document.title = `${name || title} · Perdure`; }, [title, name]);

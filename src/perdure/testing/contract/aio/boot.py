@@ -119,6 +119,23 @@ class AsyncBootContract:
             shown = (await session.boot()).manifest.shown
             assert [each.kind for each in shown if each.section == "loops"] == ["effect"]
 
+    async def test_a_parked_run_and_what_it_waits_for_are_open_loops(self, opener: AsyncOpener) -> None:
+        async def asking(run: AsyncRun) -> object:
+            return await run.ask("Merge?")
+
+        async def changed(run: AsyncRun) -> object:
+            return await run.ask("Deploy?")
+
+        async with await opener() as store:
+            session = await store.session("s")
+            await driven(store, program(asking), session="s")
+            await (await store.runs())[0].resume()
+            await driven(store, program(changed), session="s")
+            assert [each.status for each in await store.runs()] == ["parked"]
+            pack = await session.boot()
+            assert [each.kind for each in pack.manifest.shown if each.section == "loops"] == ["ask", "run"]
+            assert "Merge?" in pack.text
+
     async def test_memories_are_shown_in_the_time_for_which_they_hold(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
             session = await store.session("s")

@@ -116,6 +116,16 @@ async def follow_as_seen(session: AsyncSession, effect: AsyncEffect, arrow: str)
     await session._write(_expecting, effect.record, arrow)
 
 
+def say_of(tx: Any, stream: Any, sent: EffectRecord, arrow: str) -> EffectRecord:
+    """Say what became of this attempt, whatever attempt the effect is at by now. own: as the caller that sent it."""
+    outcome = Outcome({"n": 1}) if arrow in ("commit", "own") else Outcome(error=NO)
+    if arrow == "own":
+        return ledger.commit_own(tx, stream, sent, outcome)
+    if arrow == "doubt":
+        return ledger.doubt(tx, stream, sent.seq, sent.attempt, NO, quiet=True)
+    return getattr(ledger, arrow)(tx, stream, sent.seq, sent.attempt, outcome)
+
+
 async def events_of(session: AsyncSession) -> int:
     """How many events it has."""
     return len(await session.events(limit=1_000))
@@ -177,6 +187,20 @@ class AsyncLedgerContract:
         """
         unheard = {"doubt": {EffectState.IN_DOUBT}, "undo": {EffectState.IN_DOUBT, EffectState.FAILED}}
         return set(ARROWS[arrow].sources) - unheard.get(arrow, set())
+
+    async def test_a_word_about_an_earlier_attempt_settles_no_later_one(self, opener: AsyncOpener) -> None:
+        async with await opener() as store:
+            for arrow in ("commit", "own", "fail", "absent", "doubt"):
+                session = await store.session(arrow)
+                effect = await effect_in(session, "dispatched")
+                sent = effect.record
+                for each in ("doubt", "again"):
+                    await session._write(follow, each, sent.seq)
+                await session._write(say_of, sent, arrow)
+                found = (await effect.refresh()).record
+                assert (found.state, found.attempt, found.quiet_at) == (EffectState.DISPATCHED, 2, None), arrow
+                noted = [(each.data["attempt"], each.data["said"]) for each in await session.events(kind="effect.late")]
+                assert noted == ([] if arrow == "doubt" else [(1, arrow.replace("own", "commit"))])
 
     async def test_two_at_once_follow_an_arrow_once(self, opener: AsyncOpener) -> None:
         async with await opener() as x, await opener() if opener.shared else x as y:

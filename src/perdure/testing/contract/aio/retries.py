@@ -103,6 +103,26 @@ class AsyncRetriesContract:
                 assert await session.act(pay, key="k", approve="Really?") == "paid"
             assert outside.count == (1 if late else 2)
 
+    async def test_a_later_attempt_makes_no_key_younger(self, opener: AsyncOpener) -> None:
+        """The other side counts from the first call that it saw."""
+        outside = CountingWorld()
+
+        @tool(kind="keyed", keeps_keys="24h", retries=9, backoff="1ms")
+        async def pay(*, key: str) -> Any:
+            outside.seen(key)
+            raise Stopped
+
+        async with await opener() as store:
+            session = await store.session("s")
+            for waited in ("1h", "23h"):
+                opener.clock.advance(waited)
+                with pytest.raises(Stopped):
+                    await session.act(pay, key="k")
+            opener.clock.advance("1h")
+            with pytest.raises(InDoubt, match="the other side may have forgotten its key"):
+                await session.act(pay, key="k")
+            assert outside.count == 2
+
     @pytest.mark.parametrize("verb", ["step", "model", "respond", "a batch", "a session"])
     async def test_what_reads_is_tried_again_within_its_time(self, opener: AsyncOpener, verb: str) -> None:
         """The declaration of a `read` tool holds wherever it is called. Only its last attempt is recorded."""

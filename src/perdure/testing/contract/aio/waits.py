@@ -133,6 +133,18 @@ class AsyncWaitsContract:
             assert (await store.asks(state="expired"))[0].met_by == "the clock"
             assert (await driven(store, program(wrong), key="wrong")).code == "Invalid"
 
+    @pytest.mark.parametrize(("whole", "answer"), [("1h", "2h"), ("2h", "1h")])
+    async def test_a_run_wakes_up_at_the_first_of_its_times(self, opener: AsyncOpener, whole: str, answer: str) -> None:
+        async def asking(run: AsyncRun) -> object:
+            return await run.ask("Merge?", timeout=answer, default="no")
+
+        made = program(asking, timeout=whole)
+        async with await opener() as store:
+            assert type(await driven(store, made)) is Waiting
+            opener.clock.advance("1h")
+            said = await driven(store, made)
+            assert said == "no" if answer == "1h" else type(said) is Failed
+
     @pytest.mark.parametrize("verb", ["ask", "wait"])
     async def test_without_a_default_the_end_of_its_time_is_told(self, opener: AsyncOpener, verb: str) -> None:
         """An ask and a wait for a signal are alike: a default that is given is returned, also if it is None."""

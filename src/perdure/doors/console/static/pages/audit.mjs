@@ -26,18 +26,18 @@ function Verify() {
     ${report && (report.problems.length ? html`<div class="problem" role="alert"><strong>${count(report.problems.length + report.left_out, "problem")}.</strong> The first: <${Text}>${`${report.problems[0].kind}: ${report.problems[0].stream} ${report.problems[0].seq ? `event ${report.problems[0].seq} ` : ""}${report.problems[0].message}`}<//></div>
         <ul>${report.problems.slice(0, 50).map((each, n) => html`<li key=${n} class="wrap small"><strong>${each.kind}</strong> <${Text}>${`${each.stream} ${each.seq || ""} ${each.message}`}<//></li>`)}</ul>`
       : html`<p class="done" role="status">Everything is as it was written: ${count(report.counts.events, "event")} in ${count(report.counts.streams, "stream")}, ${count(report.counts.rows, "row")}, ${count(report.counts.blobs, "blob")}.${report.unverifiable.length ? ` ${count(report.unverifiable.length, "body was", "bodies were")} pruned or erased, and can no longer be compared.` : ""}</p>`)}
-    ${report && html`<p class="small soft">What was cut off at the end shows against an anchor that is kept elsewhere: <code>perdure verify --anchor FILE</code></p>`}
+    ${report && html`<p class="small soft">A cut tail shows only against an anchor that is kept elsewhere: <code>perdure verify --anchor FILE</code></p>`}
   </div>`;
 }
 
 export function Audit({ query }) {
   const { read, items, button } = useRows("/v1/console/events", query, ["kind", "actor", "since"]);
   const anchors = useRead("/v1/console/anchors");
-  return html`<${Page} title="Audit" sub=${anchors.data && (anchors.data.last ? html`The ends of all chains were last stated ${ago(anchors.data.last)}.` : html`The ends of the chains were never stated: a tail that is cut off would not show. <code>perdure anchor</code>`)} problem=${anchors.problem}>
+  return html`<${Page} title="Audit" sub=${anchors.data && (anchors.data.last ? html`All heads were last anchored ${ago(anchors.data.last)}.` : html`The heads were never anchored: a cut tail would not show. <code>perdure anchor</code>`)} problem=${anchors.problem}>
     <${Verify} />
     <${Section} title="Events"><${Filters} query=${query} fields=${[["kind", "Kind", "effect.*"], ["actor", "Actor"], ["since", "Since", "24h"]]} />
       <${Loading} read=${read} />
-      ${read.data && (items.length ? html`<${Table} heads=${["Kind", "Where", "Actor", "When"]}>
+      ${read.data && (items.length ? html`<${Table} heads=${["Kind", "Stream", "Actor", "When"]}>
         ${items.map((each) => { const href = streamAt(each.stream_kind, each.session, each.seq); const where = html`${each.stream_kind} ${say(each.session)} #${each.seq}`; return html`<tr key=${`${each.stream_kind}${each.session}${each.seq}`}><td><strong>${seen(each.kind)}</strong></td><td class="long">${href ? html`<a href=${href}>${where}</a>` : where}</td><td>${say(each.actor)}</td><td class="soft">${ago(each.at)}</td></tr>`; })}<//>${button}` : html`<${Empty} title="No event matches">Change the filters.<//>`)}
     <//>
   <//>`;

@@ -1,4 +1,4 @@
-// Effects searched, and acted upon in bulk: first a plan with counts, then its execution, with an outcome for each.
+// Effects, searched and settled in bulk: first a plan with counts, then an outcome for each.
 import { html, useState, post, part, Page, Empty, Loading, Pill, Json, Table, As, count, oops, quoted, streamAt, seen, say, ago } from "../base.mjs";
 import { Filters, useRows, WRONG } from "./runs.mjs";
 
@@ -8,7 +8,7 @@ function Detail({ effect }) {
   return html`<details><summary class="small">details</summary><${Json} value=${{ args: effect.args, result: effect.result, error: effect.error, key: effect.key, sent_key: effect.sent_key, place: effect.place, rule: effect.rule, settled_by: effect.settled_by }} label=${`effect ${seen(effect.id)}`} /></details>`;
 }
 
-// A plan outlives a reload of its tab: what is left of it stays there until it is executed or left.
+// A plan outlives a reload of its tab: its rest stays until it is executed or closed.
 const KEPT = "perdure.plan";
 function kept() { try { return JSON.parse(sessionStorage.getItem(KEPT)); } catch { return null; } }
 function keep(left) { left?.plan.length ? sessionStorage.setItem(KEPT, JSON.stringify(left)) : sessionStorage.removeItem(KEPT); }
@@ -35,11 +35,11 @@ function Bulk({ items }) {
   }
   return html`<details class="card pad" open=${!!was}><summary>Settle all doubts that match (${doubts.length})</summary><div class="acts">
     <label>Verdict<select value=${verdict} onChange=${(event) => { setVerdict(event.target.value); setPlan(null); setDone(null); }}><option value="failed">failed: they did not happen, and shall not</option><option value="absent">absent: they did not happen, try again</option></select></label>
-    <label>How that is known<input value=${reason} maxlength="2000" onInput=${(event) => setReason(event.target.value)} /></label>
+    <label>Reason: how you know<input value=${reason} maxlength="2000" onInput=${(event) => setReason(event.target.value)} /></label>
     ${!plan && html`<div><button type="button" disabled=${!reason} onClick=${() => { setPlan(doubts.map(({ id, tool }) => ({ id, tool }))); setDone(null); }}>Plan</button></div>`}
     ${plan && !done && html`<p class="caution">Plan: ${count(plan.length, "effect")} of ${[...new Set(plan.map((each) => each.tool))].map(seen).join(", ")} will be settled as ${verdict}, one by one.</p>
       <div class="act"><button type="button" class="harm" onClick=${execute}>Execute the plan</button><span class="command"><code>perdure settle EFFECT ${verdict} --reason ${quoted(reason)}</code></span></div>
-      <div><button type="button" class="plain" onClick=${() => setPlan(null)}>Leave it</button></div>`}
+      <div><button type="button" class="plain" onClick=${() => setPlan(null)}>Close</button></div>`}
     ${done && html`<p class="done" role="status">${Object.entries(done).filter(([, n]) => n).map(([name, n]) => (name === "last" ? seen(n) : `${n} ${name}`)).join(", ") || "nothing left"}</p>`}
     </div><${As} /></details>`;
 }
@@ -49,7 +49,7 @@ export function Effects({ query }) {
   return html`<${Page} title="Effects" sub="Calls to external systems: planned, sent, known to have happened, or in doubt. The newest first.">
     <${Filters} query=${query} fields=${[["state", "State", STATES], ["tool", "Tool"], ["text", "Key, argument or actor"], ["since", "Since", "24h"], WRONG]} /><${Loading} read=${read} />
     ${read.data && html`<${Bulk} items=${items} />`}
-    ${read.data && (items.length ? html`<${Table} heads=${["State", "Tool", "Effect", "#Tries", "What went wrong", "Actor", "When"]}>
+    ${read.data && (items.length ? html`<${Table} heads=${["State", "Tool", "Effect", "#Tries", "Error", "Actor", "When"]}>
       ${items.map((each) => html`<tr key=${each.id}><td>${each.state === "in_doubt" ? html`<a href=${`/inbox?id=${part(each.id)}`}><${Pill} state=${each.state} /></a>` : html`<${Pill} state=${each.state} />`}</td><td class="mono">${say(each.tool)}</td>
         <td><a class="mono" href=${streamAt(each.stream_kind, each.stream, each.seq)}>${say(each.id)}</a><${Detail} effect=${each} /></td><td class="number">${each.attempt}</td><td class="long">${say(oops(each.error))}</td><td>${say(each.actor)}</td><td class="soft">${ago(each.at)}</td></tr>`)}<//>${button}`
       : html`<${Empty} title="No effect matches">${read.data.next ? html`Not among the newest ${read.data.looked_through}. ${button}` : html`Change the filters. Agents call tools with <code>run.act(tool, …)</code>`}<//>`)}

@@ -13,7 +13,7 @@ export function Fork({ run, place, onClose }) {
   const forecast = read.data;
   const command = `perdure fork run:${run} --at ${place} --replace ${quoted(text.trim() || "JSON")}${acts ? " --allow-effects" : ""}`;
   return html`<${Box} title=${`Fork at event ${place}`}>
-    <p class="soft">Another run goes on from there, as if this place had given another result. This run stays as it is.</p>
+    <p class="soft">Another run continues from there, as if this place had given another result. This run stays as it is.</p>
     <${Loading} read=${read} />
     ${forecast && html`<div role="status"><p><strong>Forecast.</strong> ${count(forecast.kept, "recorded thing")} kept and not done again. ${forecast.again.length ? `${count(forecast.again.length, "thing")} after this point, if the program goes the same way:` : "Nothing was recorded after this point."}</p>
       <div class="fates">${Object.entries(forecast.fates).map(([fate, n]) => html`<span key=${fate} class=${`pill ${FATES[fate] || ""}`}>${n} × ${fate}</span>`)}</div>
@@ -22,7 +22,7 @@ export function Fork({ run, place, onClose }) {
       <${Trouble} problem=${wrong} />
       <label class="check"><input type="checkbox" checked=${acts} onChange=${(event) => setActs(event.target.checked)} />Let it call external systems without asking anybody</label>
       <${Act} kind=${acts ? "harm" : "main"} label="Fork" command=${command} disabled=${value === undefined} run=${async () => { const made = await post(`/v1/runs/${part(run)}/forks`, { at: place, replace: value, allow_effects: acts }); go(runAt(made.id)); }} />
-      <div><button type="button" class="plain" onClick=${onClose}>Leave it</button></div></div><${As} />
+      <div><button type="button" class="plain" onClick=${onClose}>Close</button></div></div><${As} />
   <//>`;
 }
 
@@ -77,12 +77,12 @@ export function SessionFork({ session, at, onClose }) {
   return html`<${Box} title=${`Fork after event ${at}`}>
     <${Loading} read=${read} />
     ${forecast && html`<div role="status"><p><strong>Forecast.</strong> The fork shares everything up to event ${at}. It does not know ${count(forecast.turns_after, "turn")} and ${count(forecast.effects_after.length, "effect")} of later.</p>
-      ${forecast.effects_after.length > 0 && html`<p class="caution">These were done in the world after this point. The fork knows nothing of them: acting again there does them a second time.</p>
+      ${forecast.effects_after.length > 0 && html`<p class="caution">These took effect after this point. The fork does not know them: acting again there does them a second time.</p>
         <ul class="fates">${forecast.effects_after.map((each) => html`<li key=${each.id}><${Pill} state=${each.state} /> <code>${seen(each.tool)}</code> <span class="soft">${each.kind}</span></li>`)}</ul>`}
       ${forecast.stay.length > 0 && html`<p>${count(forecast.stay.length, "effect")} under way at that point: they stay the parent's.</p>`}</div>`}
     <div class="acts"><label>Name of the fork<input value=${name} maxlength="200" onInput=${(event) => set(event.target.value)} /></label>
       <${Act} kind="main" label="Fork" disabled=${!name} command=${`perdure fork ${quoted(session)} --at ${at} --name ${quoted(name || "NAME")}`} run=${async () => { await post(`/v1/sessions/${part(session)}/forks`, { at, name }); go(sessionAt(name)); }} />
-      <div><button type="button" class="plain" onClick=${onClose}>Leave it</button></div></div><${As} />
+      <div><button type="button" class="plain" onClick=${onClose}>Close</button></div></div><${As} />
   <//>`;
 }
 

@@ -87,10 +87,10 @@ function Doubt({ doubt, chosen, onGone }) {
     </div>
     ${doubt.sender.state === "alive" && html`<p class="caution">Its sender lives. End that process first: saying that it did not happen lets it be sent once more.</p>`}
     <div class="acts">
-      <label>If it happened, what it gave (JSON, may stay empty)<textarea value=${result} spellcheck="false" onInput=${(event) => setResult(event.target.value)}></textarea></label>
+      <label>If it happened, its result (JSON, may stay empty)<textarea value=${result} spellcheck="false" onInput=${(event) => setResult(event.target.value)}></textarea></label>
       <${Trouble} problem=${wrong} />
       <${Act} kind="main" label="It happened" disabled=${Boolean(wrong)} command=${`${base} happened${result.trim() ? ` --result ${quoted(result.trim())}` : ""}`} run=${settle("happened")} />
-      <label>If not, how that is known<input value=${reason} maxlength="2000" onInput=${(event) => setReason(event.target.value)} /></label>
+      <label>If it did not, the reason: how you know<input value=${reason} maxlength="2000" onInput=${(event) => setReason(event.target.value)} /></label>
       ${doubt.sender.state === "alive" && html`<label class="check"><input type="checkbox" checked=${force} onChange=${(event) => setForce(event.target.checked)} />I know that the living process will not send it</label>`}
       <${Act} label="It did not, try again" command=${`${base} absent${because}${force ? " --force" : ""}`} run=${settle("absent")} />
       <${Act} kind="harm" label="It did not, give up" command=${`${base} failed${because}`} run=${settle("failed")} />
@@ -126,7 +126,7 @@ export function Inbox({ query }) {
     for (const [id, was] of known.current) if (!open.has(id)) { known.current.delete(id); ended(id, was, onGone); }
     for (const each of all) known.current.set(each.id, each);
   }, [inbox]);
-  const sub = inbox && (all.length ? `${count(inbox.asks.length, "question")} and ${count(inbox.doubts.length, "doubt")}, the oldest first.` : "Nobody is asked anything.");
+  const sub = inbox && (all.length ? `${count(inbox.asks.length, "question")} and ${count(inbox.doubts.length, "doubt")}, the oldest first.` : "No questions and no doubts.");
   return html`<${Page} title="Inbox" sub=${sub}><${Loading} read=${read} />
     <div aria-live="polite" class="notices">${gone.map((each) => html`<p class=${each.elsewhere ? "caution" : "done"} key=${each.id}>${say(each.said)}</p>`)}</div>
     ${inbox && !all.length && html`<${Empty} title="Nothing waits for you">Questions of runs, approvals and doubts come here.<//>`}

@@ -26,7 +26,7 @@ function Provenance({ memory }) {
 
 export function Memory({ query }) {
   const { read, items, button } = useRows("/v1/console/memories", query, ["kind", "status", "about", "q"]);
-  return html`<${Page} title="Memory" sub="What outlives a run, where it came from, and whether it still holds.">
+  return html`<${Page} title="Memory" sub="Knowledge that outlives a run, its sources, and whether it still holds.">
     <${Filters} query=${query} fields=${[["q", "Search"], ["kind", "Kind", KINDS], ["status", "Status", ["superseded", "forgotten", "all"], "live"], ["about", "About"]]} />
     <${Loading} read=${read} />
     ${read.data && (items.length ? items.map((each) => html`<article class="card pad" key=${`${each.scope}${each.seq}`}><div class="card-top"><${Pill} state=${each.kind} />${each.status !== "live" && html`<${Pill} state=${each.status} />`}<span>${each.scope_kind === "session" ? html`<a href=${sessionAt(each.scope, each.seq)}>${say(each.scope)}</a>` : say(each.scope)} #${each.seq}</span><span class="push">by ${say(each.actor)}, ${ago(each.at)}</span></div>

@@ -29,13 +29,13 @@ export function Now() {
   const now = read.data;
   const oldest = now?.needs[0];
   const sub = now && (oldest
-    ? `${count(now.needs.length, "thing needs", "things need")} a person. The oldest waits for ${lasting(storeNow() - Date.parse(oldest.since))}.`
+    ? `${count(now.needs.length, "thing needs", "things need")} a person. The oldest has waited for ${lasting(storeNow() - Date.parse(oldest.since))}.`
     : "Nothing needs a person.");
   return html`<${Page} title="Now" sub=${sub}><${Loading} read=${read} />
     ${now && html`<div class="split">
       <${Section} title="Needs a person">
         ${now.needs.length ? html`<ul class="card rows">${now.needs.map((need) => html`<${Need} key=${need.kind + need.id} need=${need} />`)}</ul>` : html`<${Empty} title="All quiet">No question, no doubt, nothing parked.<//>`}
-        ${now.more && html`<p class="soft more">There are more: the <a href="/inbox">inbox</a> and the <a href="/runs?errors=1">runs that went wrong</a> have them.</p>`}
+        ${now.more && html`<p class="soft more">There are more: the <a href="/inbox">inbox</a> and the <a href="/runs?errors=1">runs that failed or are parked</a> have them.</p>`}
       <//>
       <div>
         <${Section} title="Work">

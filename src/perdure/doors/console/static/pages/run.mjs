@@ -1,5 +1,5 @@
-// One run: how it stands, what can be done about it, and its whole story with the state at any event.
-import { html, useState, useEffect, useMemo, useRef, useRead, get, post, part, go, Page, Section, Box, Loading, Pill, Until, Json, Facts, Act, As, Trouble, Fragment, count, lasting, clock, oops, runAt, sessionAt, seen, ago, say } from "../base.mjs";
+// One run: its standing, its buttons, and its story with the state at any event.
+import { html, useState, useEffect, useMemo, useRef, useRead, get, post, part, go, Page, Section, Box, Loading, Pill, Until, Json, Facts, Act, As, Trouble, Fragment, count, lasting, clock, oops, runAt, sessionAt, seen, ago, say, told } from "../base.mjs";
 import { Strip } from "./strip.mjs";
 import { Fork, RunDiff } from "./forking.mjs";
 
@@ -109,8 +109,8 @@ function Story({ run, story, kin, query }) {
   return html`<${Fragment}>
     <div class="card strip"><${Strip} story=${story} kin=${kin} chosen=${chosen} onChoose=${choose} />
       <input type="range" min="0" max=${last} step="1" value=${chosen} aria-label="Event" aria-valuetext=${`event ${at}, ${story.kinds[story.kind[chosen]]}`} onInput=${(event) => choose(Number(event.target.value))} />
-      <div class="strip-foot"><span class="legend"><span>queued</span><span class="l-live">driven</span><span class="l-step">step</span><span class="l-good">effect</span><span class="l-doubt">doubt</span><span class="l-wait">wait</span></span>
-        <span class="keys"><kbd>←</kbd> <kbd>→</kbd> by event · ${count(story.seq.length, "event")} in ${lasting((story.at_us[last] - story.at_us[0]) / 1000)}, idle time folded</span></div>
+      <div class="strip-foot"><span class="legend"><span>ready</span><span class="l-live">driven</span><span class="l-step">step</span><span class="l-good">effect</span><span class="l-doubt">doubt</span><span class="l-wait">wait</span></span>
+        <span class="keys"><kbd>←</kbd> <kbd>→</kbd> by event · ${count(story.seq.length, "event")} in ${lasting((story.at_us[last] - story.at_us[0]) / 1000)}, idle time shortened</span></div>
       ${kin.length > 0 && html`<ul class="lanes" aria-label="Children">${kin.map((child) => html`<li key=${child.id}>${"↳ "}<a href=${runAt(child.id)}>${say(child.agent)} <code>${child.id}</code></a> <${Pill} state=${child.status} /></li>`)}</ul>`}</div>
     ${!story.complete && html`<p class="caution">Only the newest ${count(story.seq.length, "event")} are drawn: <code>perdure events</code> has all.</p>`}
     <div class="story"><${Listing} story=${story} chosen=${chosen} onChoose=${choose} /><${State} run=${run} seq=${at} steps=${stepsBefore(story, chosen)} isLast=${chosen === last} onFork=${setFork} /></div>
@@ -139,7 +139,7 @@ function nearest(seqs, wanted) {
 // -- what can be done --
 
 const VERBS = {
-  resume: ["Look again", "", ["waiting", "parked"]], retry: ["Try again", "main", ["failed"]], unpark: ["Let it go on", "main", ["parked"]],
+  resume: ["Re-check", "", ["waiting", "parked"]], retry: ["Try again", "main", ["failed"]], unpark: ["Let it continue", "main", ["parked"]],
   cancel: ["Cancel", "harm", ["ready", "running", "waiting", "parked"]],
 };
 
@@ -162,7 +162,7 @@ function Open({ found }) {
 const standing = ({ standing: said }) => said[0].toUpperCase() + said.slice(1);
 
 // The outline as the page uses it: instants instead of the time between events.
-function told(outline) {
+function timed(outline) {
   let at = outline.first_us;
   return { ...outline, at_us: outline.after_us.map((gap) => (at += gap)) };
 }
@@ -171,17 +171,17 @@ const NONE = [];
 export function Run({ given: [id], query }) {
   const read = useRead(`/v1/console/runs/${part(id)}`);
   const outline = useRead(`/v1/console/runs/${part(id)}/outline`);
-  const story = useMemo(() => outline.data && told(outline.data), [outline.data]);
+  const story = useMemo(() => outline.data && timed(outline.data), [outline.data]);
   const run = read.data?.run;
   const title = run ? run.agent : `Run ${id.slice(0, 12)}`;
-  return html`<${Page} title=${title} name=${`${title} ${id.slice(0, 8)}`} crumb=${html`<a href="/runs">Runs</a> / <code>${seen(id)}</code>`} problem=${outline.problem} aside=${run && html`<${Pill} state=${run.abandoned ? "abandoned" : run.status} />`} sub=${read.data && html`<strong>${standing(read.data.verdict)}</strong> · ${say(read.data.verdict.says)}`}>
+  return html`<${Page} title=${title} name=${`${title} ${id.slice(0, 8)}`} crumb=${html`<a href="/runs">Runs</a> / <code>${seen(id)}</code>`} problem=${outline.problem} aside=${run && html`<${Pill} state=${run.abandoned ? "abandoned" : run.status} />`} sub=${read.data && html`<strong>${standing(read.data.verdict)}</strong> · ${told(read.data.verdict.says)}`}>
     <${Loading} read=${read} />
     ${run && html`<${Open} found=${read.data} /><${Decisions} run=${run} />`}
     ${story?.seq.length > 0 && html`<${Section} title="Timeline"><${Story} run=${story.run} story=${story} kin=${read.data?.children || NONE} query=${query} /><//>`}
     ${run && html`<${Box} title="About this run"><${Facts} of=${{
       key: run.key, session: run.session && html`<a href=${sessionAt(run.session)}>${say(run.session)}</a>`,
       parent: run.parent && html`<a href=${runAt(run.parent)}><code>${run.parent}</code></a>`,
-      "what if": run.what_if && html`another result at <code>${seen(run.what_if.place)}</code> of <a href=${runAt(run.what_if.run, run.what_if.seq)}><code>${run.what_if.run}</code></a>`,
+      "what-if": run.what_if && html`another result at <code>${seen(run.what_if.place)}</code> of <a href=${runAt(run.what_if.run, run.what_if.seq)}><code>${run.what_if.run}</code></a>`,
       creator: run.creator, created: ago(run.created_at), ended: run.ended_at && ago(run.ended_at), deaths: run.deaths || null, program: run.program && html`<code>${run.program.slice(0, 16)}</code>`,
       arguments: html`<${Json} value=${{ args: run.args, ...(Object.keys(run.kwargs).length ? { kwargs: run.kwargs } : {}) }} label="arguments" />`,
       result: run.result !== null ? html`<${Json} value=${run.result} label="result" />` : null, error: oops(run.error),

@@ -13,7 +13,7 @@ export function Filters({ query, fields }) {
     ? html`<select value=${query[name] || ""} onChange=${set(name)}><option value="">${first}</option>${more.map((each) => html`<option key=${each} value=${each}>${LABELS[each] || each}</option>`)}</select>`
     : html`<input value=${query[name] || ""} placeholder=${more} onChange=${set(name)} />`}</label>`)}</form>`;
 }
-export const WRONG = ["errors", "Only", ["1"], "all of them"];
+export const WRONG = ["errors", "Show", ["1"], "all"];
 
 // The rows of a list, and a button for more of them; a live update reads the first page alone anew.
 export function useRows(path, query, names) {
@@ -35,7 +35,7 @@ export function Runs({ query }) {
   return html`<${Page} title="Runs" sub=${query.errors ? "Those that failed or are parked, the last trouble first." : "The newest first."}>
     <${Filters} query=${query} fields=${[["status", "Status", STATES], ["agent", "Agent"], ["session", "Session"], ["since", "Since", "7d, 2h, 2026-01-31"], WRONG]} />
     <${Loading} read=${read} />
-    ${read.data && (items.length ? html`<${Table} heads=${["Status", "Agent", "Run", "Key", "Session", "Why", "Started"]}>
+    ${read.data && (items.length ? html`<${Table} heads=${["Status", "Agent", "Run", "Key", "Session", "Why", "Created"]}>
       ${items.map((run) => html`<tr key=${run.id}>
         <td><${Pill} state=${run.abandoned ? "abandoned" : run.status} />${run.what_if && html` <${Pill} state="what_if" />`}</td>
         <td>${say(run.agent)}</td><td><a class="mono" href=${runAt(run.id)}>${run.id.slice(0, 12)}</a></td><td class="wrap">${say(run.key || "")}</td>

@@ -27,7 +27,7 @@ function TurnView({ turn, session, onFork, onDiff }) {
     <div class="who">${turn.role === "tool" ? `result${turn.error ? " (error)" : ""}` : turn.role}<a href=${sessionAt(session, turn.seq)} title=${turn.at} aria-label=${`the session after event ${turn.seq}`}>#${turn.seq}</a></div>
     <div><div class="said">${turn.call && html`<span class="soft">${seen(turn.call)} → </span>`}<${Content} value=${turn.content} /></div>
       ${turn.calls.map((call) => html`<div class="call" key=${call.id}><strong><code>${seen(call.tool)}</code></strong> <span class="soft small">${seen(call.id)}</span><${Json} value=${call.args} label=${`arguments of ${seen(call.tool)}`} /></div>`)}
-      <div class="small"><button type="button" class="plain" aria-label=${`Fork here, after event ${turn.seq}`} onClick=${() => onFork(turn.seq)}>Fork here</button><button type="button" class="plain" aria-label=${`Since then: what changed after event ${turn.seq}`} onClick=${() => onDiff(turn.seq)}>Since then</button></div></div></li>`;
+      <div class="small"><button type="button" class="plain" aria-label=${`Fork here, after event ${turn.seq}`} onClick=${() => onFork(turn.seq)}>Fork here</button><button type="button" class="plain" aria-label=${`What changed since event ${turn.seq}`} onClick=${() => onDiff(turn.seq)}>What changed since</button></div></div></li>`;
 }
 
 function Earlier({ session, first, onMore }) {
@@ -61,7 +61,7 @@ export function Session({ given: [name], query }) {
         "forked from": found.origin && html`<a href=${found.origin.session ? sessionAt(found.origin.session, found.origin.seq) : "/sessions"}>${say(found.origin.session || found.origin.uid)}</a> after event ${found.origin.seq}${found.origin.session && html` · <a href=${`${sessionAt(found.origin.session)}?other=${part(name)}`}>compare</a>`}`,
         command: html`<code>perdure show ${seen(name)}</code>`,
       }} /><//>
-      <${Slim} title="Plan" of=${found.tasks} row=${(task) => html`<${Row} key=${task.id} state=${task.status} title=${say(task.title)} side=${`#${task.id}`} />`} />
+      <${Slim} title="Tasks" of=${found.tasks} row=${(task) => html`<${Row} key=${task.id} state=${task.status} title=${say(task.title)} side=${`#${task.id}`} />`} />
       <${Slim} title="Decisions" of=${found.decisions} row=${(each) => html`<${Row} key=${each.seq} state=${each.status} title=${say(each.text)} about=${each.because && say(each.because)} side=${ago(each.at)} />`} />
       <${Slim} title="Effects" of=${found.effects} row=${(each) => html`<${Row} key=${each.id} href=${`/effects?text=${part(each.id)}`} state=${each.state} title=${html`<code>${seen(each.tool)}</code>`} side=${ago(each.at)} />`} />
       ${found.values.length > 0 && html`<${Box} title="Values"><${Facts} of=${Object.fromEntries(found.values.map((each) => [seen(each.name), html`<code class="wrap">${seen(JSON.stringify(each.value))}</code> <span class="soft small">v${each.version}</span>`]))} /><//>`}

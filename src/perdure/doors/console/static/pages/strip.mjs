@@ -1,4 +1,4 @@
-// The strip above a run's events: time from left to right with idle gaps folded. A run that went one way has a lane for each kind
+// The strip above a run's events: time from left to right with idle gaps shortened. A run that went one way has a lane for each kind
 // of thing; one with branches or children has a lane for each of them.
 // One drawing for any number of events; the slider below it is what keyboards and screen readers use.
 import { html, useEffect, useMemo, useRef, lasting, tone } from "../base.mjs";

@@ -23,7 +23,7 @@ WITHOUT = {
     "AsyncMemories.rule_from": "it is about whom the decision is that it was made of",
     "AsyncMemories.workflow_from": "it is about whom the run is that it was made of",
     "AsyncTime.fork": "it is about whom the session is that it continues",
-    "AsyncAdopting.adopt": "an envelope brings its subjects",
+    "AsyncRuns.adopt": "an envelope brings its subjects",
     "AsyncConversation.add_subjects": "it takes subjects alone", "AsyncScope.add_subjects": "it takes subjects alone",
     "AsyncRun.add_subjects": "it takes subjects alone", "AsyncRunHandle.add_subjects": "it takes subjects alone",
     "AsyncConversation.close": NAMES, "AsyncConversation.label": NAMES, "AsyncConversation.unlabel": NAMES,
@@ -42,7 +42,7 @@ NOT_RECORDS = {
     "AsyncDecisions.referring", "AsyncDecision.referred_by", "AsyncStore.query", "AsyncWork.ready",
     "AsyncConversation.line", "AsyncConversation.lacking",
     "AsyncEmittedAcross.feed", "AsyncEmittedAcross.feed_held_by", "AsyncRunHandle.waits", "AsyncRunHandle.effects",
-    "AsyncRunHandle.steps", "AsyncMemoriesAcross.checked", "AsyncResponding.respond",
+    "AsyncRunHandle.steps", "AsyncMemoriesAcross.checked", "AsyncEffects.respond",
     "AsyncEnveloping.timeline", "AsyncRecovery.declare_gone", "AsyncUpkeep.quarantine", "AsyncRun.undo",
 }  # fmt: skip
 

@@ -15,6 +15,7 @@ import msgspec
 
 from perdure.effects import ledger, settling
 from perdure.effects.settling import Action, Advice
+from perdure.effects.tool import DECLARED
 from perdure.errors import Conflict, Damaged, TooLarge
 from perdure.log.change import Stream
 from perdure.log.table import Row
@@ -45,6 +46,7 @@ from perdure.planes.reading.durations import store_now
 from perdure.planes.reading.row_reading import stored_fields
 from perdure.planes.recovery import checkpoints, presence
 from perdure.planes.tables import EFFECTS, SIGNALS, WAITS
+from perdure.stores.core import Core
 from perdure.stores.past_store import PastReader
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads, event_of
@@ -66,6 +68,13 @@ class EnvelopeWitness(NamedTuple):
     epoch: int
     dead: frozenset[str] = frozenset()
     probes: frozenset[str] = frozenset()
+
+
+def witness_of(core: Core, holders: Iterable[str]) -> EnvelopeWitness:
+    """The knowledge of an open store about these holders."""
+    dead = frozenset(each for each in holders if core.liveness.is_dead(each))
+    probes = frozenset(name for name, tool in DECLARED.items() if tool.probe is not None)
+    return EnvelopeWitness(core.uid, core.epoch, dead, probes)
 
 
 # -- making ----------------------------------------------------------------------------------------------------------------

@@ -13,11 +13,14 @@ from msgspec.structs import replace
 from perdure.effects import ledger, settling
 from perdure.effects.composed import arriving
 from perdure.effects.orphaned import Found
+from perdure.errors import Conflict, NotFound
 from perdure.log.change import Stream
 from perdure.model.filters import EffectFilters
 from perdure.model.limits import PAGE_MAX_ROWS, check_name
 from perdure.model.records.effects import EffectError, EffectRecord, EffectState
 from perdure.planes.execution import workers
+from perdure.planes.recovery import presence
+from perdure.stores.liveness import Liveness
 from perdure.stores.store import Reads
 from perdure.stores.tx import Tx
 
@@ -25,9 +28,21 @@ HOLDER_MIN_CHARS = 8
 
 
 def left_by(reads: Reads, who: str) -> list[Found]:
-    """The effects that a machine or a holder (its id, or the beginning of it) sent, and may still be sending."""
+    """The effects that a machine or a holder (its id, or the beginning of it) sent, and may still be sending. NotFound: none."""
     check_name(who, "who")
-    return [each for each in _may_be_sent(reads) if _is_by(reads, each[1].holder or "", who)]
+    found = [each for each in _may_be_sent(reads) if _is_by(reads, each[1].holder or "", who)]
+    if not found:
+        hint = "`perdure workers` and `perdure effects --in-doubt --json` name machines and holders"
+        raise NotFound(f"nothing that {who!r} sent is open", path="who", hint=hint)
+    return found
+
+
+def check_gone(reads: Reads, found: list[Found], liveness: Liveness) -> None:
+    """Raise Conflict if one of their senders gives signs of life."""
+    for holder in {record.holder or "" for _, record in found}:
+        if liveness.is_held(holder) or presence.is_alive(reads, holder):
+            hint = "stop it first; or pass force=True (--force) if you know that it is gone"
+            raise Conflict(f"{holder} gives signs of life", path="who", hint=hint)
 
 
 def _may_be_sent(reads: Reads) -> Iterator[Found]:

@@ -5,24 +5,57 @@ Inherited by the handles of `aio` and, by translation, of `sync`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from perdure.errors import Refused
+from perdure.log.change import Stream
 from perdure.model.records.artifacts import ArtifactRecord
+from perdure.model.records.checks import CheckResult, standing_of
 from perdure.model.records.decisions import DecisionRecord, DecisionStatus
 from perdure.model.records.effects import (
     EffectRecord,
     EffectState,
 )
-from perdure.model.records.memories import MemoryKind, MemoryRecord, MemoryStatus
-from perdure.model.records.runs import RunRecord, RunStatus
+from perdure.model.records.emitted import EventRecord
+from perdure.model.records.memories import MemoryKind, MemoryRecord, MemoryStatus, Why
 from perdure.model.records.tasks import TaskRecord, TaskStatus
 from perdure.model.records.values import LockRecord
 from perdure.model.refs import Ref
+from perdure.planes.reading.sides import OtherSide
 
 if TYPE_CHECKING:
-    from perdure.runtime.driving import Driving
+    from perdure.boot import stale
+
+M = TypeVar("M", bound="MemoryFacts")
+
+
+class StreamFacts:
+    """The facts of a stream that a handle is on."""
+
+    __slots__ = ()
+    _caller: Any
+    _stream: Stream
+
+    @property
+    def name(self) -> str:
+        """The name under which the stream was opened."""
+        return self._stream.name
+
+    @property
+    def uid(self) -> str:
+        """The stream's identity: the same on every store that it is moved to."""
+        return self._stream.uid.hex()
+
+    def _beside(self, other: StreamFacts) -> OtherSide:
+        """Another handle, to be compared with this one."""
+        mine, theirs = self._caller, other._caller
+        is_here = theirs.core is mine.core and theirs.tenant == mine.tenant
+        return OtherSide(theirs.core, theirs.tenant, other._stream, is_here=is_here)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
 
 
 class TaskFacts:
@@ -137,6 +170,9 @@ class TaskFacts:
         """The reference by which others name it."""
         return self._record.ref
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.session!r}, {self.id}, {self.title!r}, {self.status.value})"
+
 
 class DecisionFacts:
     """The facts of a decision, as they were last read."""
@@ -234,6 +270,9 @@ class DecisionFacts:
         """The reference by which others name it."""
         return self._record.ref
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.session!r}, {self.seq}, {self.text[:60]!r}, {self.status.value})"
+
 
 class MemoryFacts:
     """The facts of a memory, as they were last read."""
@@ -301,6 +340,65 @@ class MemoryFacts:
         """The reference by which others name it."""
         return self._record.ref
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.scope!r}, {self.seq}, {self.kind.value}, {self.text[:60]!r}, {self.status.value})"
+
+
+class HitFacts(Generic[M]):
+    """The facts of a memory that was recalled."""
+
+    __slots__ = ("memory", "outcomes", "score", "standing", "why")
+
+    def __init__(self, memory: M, score: float, why: Why, outcomes: Sequence[CheckResult] = ()) -> None:
+        self.memory = memory
+        self.score = score
+        self.why = why
+        self.standing = standing_of(outcomes)
+        self.outcomes = tuple(outcomes)
+
+    @property
+    def ref(self) -> Ref:
+        """The reference to the memory, as in `session.say(…, shown=hits)`."""
+        return self.memory.ref
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.memory!r}, {self.score:.3f}, {str(self.why)!r})"
+
+
+class CheckedFacts(Generic[M]):
+    """The facts of something that carries checks."""
+
+    __slots__ = ("kind", "memory", "name", "outcomes", "scope", "standing", "text")
+
+    def __init__(self, stood: stale.Stood, memory: M | None) -> None:
+        thing = stood.thing
+        self.kind = thing.kind
+        self.scope = thing.carrier.stream.name
+        self.name = thing.name
+        self.text = thing.text
+        self.memory = memory
+        self.standing = standing_of(stood.outcomes)
+        self.outcomes = stood.outcomes
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.kind} {self.scope!r} {self.name}, {self.standing.value})"
+
+
+class BatchFacts:
+    """The events of a batch of the feed."""
+
+    __slots__ = ()
+    events: Sequence[EventRecord]
+
+    def __iter__(self) -> Iterator[EventRecord]:
+        return iter(self.events)
+
+    def __len__(self) -> int:
+        return len(self.events)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self.events)} event{'' if len(self.events) == 1 else 's'})"
+
 
 class EffectFacts:
     """The facts of an effect, as they were last read."""
@@ -347,6 +445,9 @@ class EffectFacts:
     def result(self) -> Any:
         """Its result, once it is committed."""
         return self._record.result
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.id!r}, {self.tool!r}, {self.state.value})"
 
 
 class ArtifactFacts:
@@ -400,62 +501,14 @@ class ArtifactFacts:
         """The value that `refs=` of other verbs take."""
         return self.record.ref
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ArtifactFacts) and type(other) is type(self) and self.record == other.record
 
-class KnownRunFacts:
-    """The facts of a run, as they were last read."""
+    def __hash__(self) -> int:
+        return hash(self.record)
 
-    __slots__ = ()
-    _record: RunRecord
-
-    @property
-    def record(self) -> RunRecord:
-        """Everything that was last read, as plain data."""
-        return self._record
-
-    @property
-    def id(self) -> str:
-        """Its name in the store."""
-        return self._record.id
-
-    @property
-    def status(self) -> RunStatus:
-        """ready, running, waiting, completed, failed, cancelled or parked."""
-        return self._record.status
-
-
-class DrivenFacts:
-    """The facts of a run that is driven, as they were last read."""
-
-    __slots__ = ()
-    _driving: Driving
-
-    @property
-    def id(self) -> str:
-        """Its name in the store."""
-        return self._driving.stream.name
-
-    @property
-    def record(self) -> RunRecord:
-        """How it stood when it was taken."""
-        return self._driving.record
-
-    @property
-    def restored(self) -> Any:
-        """The state of the last checkpoint; None if there is none. An agent that makes checkpoints reads it first.
-
-        The agent begins from this state and skips the work before it; the replay no longer holds that work.
-        """
-        return self._driving.replay.restored
-
-    @property
-    def token(self) -> int:
-        """The fencing token of this lease. Pass it on to what must be protected from an earlier lease."""
-        return self._driving.hold.lease.token
-
-    @property
-    def replaying(self) -> bool:
-        """Whether recorded work is still ahead in this replay."""
-        return self._driving.replay.replaying
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, {self.hash[:12]})"
 
 
 class LockFacts:

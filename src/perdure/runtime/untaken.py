@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from perdure.effects import ledger
 from perdure.effects.outcomes import in_doubt_about
 from perdure.effects.settling import settle_with
-from perdure.errors import Changed, Waiting
+from perdure.errors import Changed, TimedOut, Waiting
 from perdure.log.change import Stream
 from perdure.model.records.effects import EffectRecord, EffectState
-from perdure.model.records.runs import RunRecord, WaitKind, WaitRecord
+from perdure.model.records.runs import RunRecord, RunStatus, WaitKind, WaitRecord
 from perdure.planes.execution import waits, workers
 from perdure.runtime.agent import Agent
 from perdure.runtime.outward import DOUBT
@@ -39,6 +39,13 @@ def check_pin(record: RunRecord, agent: Agent) -> None:
             f"run {record.id} is pinned to the program {record.program}; here is {agent.program}", path="run",
             hint="drive it where that program is, or `perdure pin` it anew", expected=record.program, found=agent.program,
         )  # fmt: skip
+
+
+def not_over(record: RunRecord) -> TimedOut:
+    """The error for a caller that waited for the end of a run."""
+    idle = "nobody has taken it: `perdure worker MODULE` drives it, or store.drive does here"
+    hint = idle if record.status is RunStatus.READY else "wait longer, or look at `perdure show`"
+    return TimedOut(f"run {record.id} is {record.status}", path="run", hint=hint)
 
 
 def waiting_for(reads: Reads, stream: Stream, record: RunRecord) -> Waiting:

@@ -26,7 +26,9 @@ from perdure.testing.witness import Witness
 
 LATER = (
     "perdure.handles.opening", "perdure.handles.sync.store", "perdure.handles.sync.run", "perdure.runtime.shells",
-    "perdure.artifacts.local", "perdure.stores.sqlite", "concurrent.futures.thread", "encodings.idna",
+    "perdure.artifacts.local", "perdure.artifacts.disk", "perdure.stores.sqlite", "perdure.stores.files.engine",
+    "perdure.stores.files.purge", "perdure.stores.files.page_digest", "perdure.interchange.views.gather",
+    "perdure.planes.conversation.emitted", "concurrent.futures.thread", "encodings.idna",
     "perdure.evaluation.recovery.subjects.controls",
 )  # fmt: skip
 ON_A_SERVER = ("perdure.stores.postgres", "perdure.evaluation.recovery.subjects.perdure_postgres")

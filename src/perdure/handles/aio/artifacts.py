@@ -44,15 +44,6 @@ class AsyncArtifact(ArtifactFacts):
         pieces = await self._caller.read(artifacts.pieces, self.hash)
         return await self._caller.work(save_file, Path(path), pieces)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, AsyncArtifact) and self.record == other.record
-
-    def __hash__(self) -> int:
-        return hash(self.record)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name!r}, {self.hash[:12]})"
-
 
 class AsyncArtifacts(AsyncStreamHandle):
     """Verbs of a session for artifacts."""

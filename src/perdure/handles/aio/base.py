@@ -7,8 +7,8 @@ from contextlib import suppress
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from perdure.errors import Error
+from perdure.handles.facts import StreamFacts
 from perdure.log.change import Stream
-from perdure.planes.reading.sides import OtherSide
 from perdure.runtime.callers import AsyncCaller
 from perdure.stores.core import Reader
 from perdure.stores.revocable import RevocableVerb
@@ -30,7 +30,7 @@ class AsyncStoreHandle:
         return await self._caller.write(self._caller.fenced(verb), *args, **kwargs)
 
 
-class AsyncStreamHandle:
+class AsyncStreamHandle(StreamFacts):
     """A handle on one stream. Cheap to make, safe to share between tasks and threads; it holds no state of the stream."""
 
     __slots__ = ("__weakref__", "_caller", "_pin", "_stream")
@@ -39,16 +39,6 @@ class AsyncStreamHandle:
         self._caller = caller
         self._stream = stream
         self._pin = pin
-
-    @property
-    def name(self) -> str:
-        """The name under which the stream was opened."""
-        return self._stream.name
-
-    @property
-    def uid(self) -> str:
-        """The stream's identity: the same on every store that it is moved to."""
-        return self._stream.uid.hex()
 
     async def _write(self, verb: Callable[Concatenate[Tx, Stream, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._caller.write_in(self._stream, self._caller.fenced(verb), args, kwargs, self._pin)
@@ -78,12 +68,3 @@ class AsyncStreamHandle:
 
     async def _read(self, verb: Callable[Concatenate[Reader, Stream, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._caller.read(verb, self._stream, *args, **kwargs)
-
-    def _beside(self, other: AsyncStreamHandle) -> OtherSide:
-        """Another handle, to be compared with this one."""
-        mine, theirs = self._caller, other._caller
-        is_here = theirs.core is mine.core and theirs.tenant == mine.tenant
-        return OtherSide(theirs.core, theirs.tenant, other._stream, is_here=is_here)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name!r})"

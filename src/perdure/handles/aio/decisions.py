@@ -65,9 +65,6 @@ class AsyncDecision(DecisionFacts, AsyncStreamHandle):
         """Return everything that refers to it, in all sessions of this tenant."""
         return await self._read(decisions.referring, self.ref, limit=limit, after=after)
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.session!r}, {self.seq}, {self.text[:60]!r}, {self.status.value})"
-
 
 class AsyncDecisions(AsyncStreamHandle):
     """Verbs of a session for decisions and references."""

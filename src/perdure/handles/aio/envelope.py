@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from perdure.effects.tool import DECLARED
 from perdure.handles.aio.base import AsyncStreamHandle
 from perdure.handles.later import envelope, timeline, what_if
 from perdure.model.records.differences import Forecast
@@ -52,8 +51,4 @@ class AsyncEnveloping(AsyncStreamHandle):
         return await self._read(what_if.forecast, at, acts=bool(allow_effects))
 
     async def _witness(self) -> Any:
-        core = self._caller.core
-        known = await self._read(envelope.holders)
-        dead = frozenset(each for each in known if core.liveness.is_dead(each))
-        probes = frozenset(name for name, tool in DECLARED.items() if tool.probe is not None)
-        return envelope.EnvelopeWitness(core.uid, core.epoch, dead, probes)
+        return envelope.witness_of(self._caller.core, await self._read(envelope.holders))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 
 from perdure.errors import Error
+from perdure.handles.facts import BatchFacts
 from perdure.handles.later import feed, subscriptions
 from perdure.model.ids import new_uid
 from perdure.model.records.emitted import EventRecord
@@ -18,7 +19,7 @@ log = logging.getLogger("perdure.feed")
 FOLLOW_WAIT = "30s"
 
 
-class AsyncBatch:
+class AsyncBatch(BatchFacts):
     """Events of the feed, oldest first, until they are acknowledged. Empty (and false) when there was nothing to take.
 
     `deliveries` counts how often these events were delivered, this time included. In an empty batch, `held_by` names the
@@ -54,15 +55,6 @@ class AsyncBatch:
         """
         if self.events:
             await self._caller.write(subscriptions.give_back, self._name, self._token)
-
-    def __iter__(self) -> Iterator[EventRecord]:
-        return iter(self.events)
-
-    def __len__(self) -> int:
-        return len(self.events)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({len(self.events)} event{'' if len(self.events) == 1 else 's'})"
 
 
 class AsyncSubscription:

@@ -8,15 +8,13 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from perdure.handles.aio.base import AsyncStoreHandle, AsyncStreamHandle
-from perdure.handles.facts import MemoryFacts
+from perdure.handles.facts import CheckedFacts, HitFacts, MemoryFacts
 from perdure.handles.filtered import filtered
 from perdure.handles.later import checking, memories, search, stale, upkeep
 from perdure.handles.later import memory_making as making
 from perdure.log.change import Stream
 from perdure.model.filters import MemoryFilters, OwnMemoryFilters, SearchFilters
-from perdure.model.records.checks import CheckResult, standing_of
-from perdure.model.records.memories import Found, Indexed, MemoryRecord, Why
-from perdure.model.refs import Ref
+from perdure.model.records.memories import Found, Indexed, MemoryRecord
 from perdure.planes.reading.durations import Instant
 from perdure.planes.reading.paging import Page
 from perdure.runtime.callers import AsyncCaller
@@ -80,54 +78,27 @@ class AsyncMemory(MemoryFacts, AsyncStreamHandle):
         self._record = await self._write(memories.forget, self.seq, because=because, about=about)
         return self
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.scope!r}, {self.seq}, {self.kind.value}, {self.text[:60]!r}, {self.status.value})"
 
-
-class AsyncHit:
+class AsyncHit(HitFacts[AsyncMemory]):
     """A memory that was recalled: its score, why it fits, and whether it still holds.
 
     Scores of one recall can be compared. `outcomes` has the outcome of each of its checks; `standing` sums them up.
     """
 
-    __slots__ = ("memory", "outcomes", "score", "standing", "why")
-
-    def __init__(self, memory: AsyncMemory, score: float, why: Why, outcomes: Sequence[CheckResult] = ()) -> None:
-        self.memory = memory
-        self.score = score
-        self.why = why
-        self.standing = standing_of(outcomes)
-        self.outcomes = tuple(outcomes)
-
-    @property
-    def ref(self) -> Ref:
-        """The reference to the memory, as in `session.say(…, shown=hits)`."""
-        return self.memory.ref
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.memory!r}, {self.score:.3f}, {str(self.why)!r})"
+    __slots__ = ()
 
 
-class AsyncChecked:
+class AsyncChecked(CheckedFacts[AsyncMemory]):
     """A memory, value, decision or task that carries checks: whether it still holds, and the outcome of each check.
 
     name: its number in its session or scope, or the name of a value. memory: its handle, if it is a memory.
     """
 
-    __slots__ = ("kind", "memory", "name", "outcomes", "scope", "standing", "text")
+    __slots__ = ()
 
     def __init__(self, caller: AsyncCaller, stood: stale.Stood) -> None:
-        thing = stood.thing
-        self.kind = thing.kind
-        self.scope = thing.carrier.stream.name
-        self.name = thing.name
-        self.text = thing.text
-        self.memory = AsyncMemory(caller, thing.carrier.stream, "", thing.memory) if thing.memory else None
-        self.standing = standing_of(stood.outcomes)
-        self.outcomes = stood.outcomes
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.kind} {self.scope!r} {self.name}, {self.standing.value})"
+        memory, stream = stood.thing.memory, stood.thing.carrier.stream
+        super().__init__(stood, AsyncMemory(caller, stream, "", memory) if memory else None)
 
 
 async def _recall(

@@ -6,24 +6,16 @@ from collections.abc import Callable, Iterable
 from typing import Any, Concatenate, Generic
 
 from perdure.effects import ending, ledger, operator_verbs
-from perdure.errors import (
-    Invalid,
-    TimedOut,
-)
+from perdure.errors import Invalid
 from perdure.handles.aio.base import AsyncStoreHandle
 from perdure.handles.aio.effects import AsyncEffect
 from perdure.handles.aio.envelope import AsyncEnveloping
-from perdure.handles.facts import KnownRunFacts
 from perdure.handles.later import adopting, history, requests, timeline, what_if
+from perdure.handles.run_facts import KnownRunFacts
 from perdure.log.change import Stream
 from perdure.model.functions import P, R_co
 from perdure.model.records.differences import RunDiff
-from perdure.model.records.runs import (
-    RunRecord,
-    RunStatus,
-    StepRecord,
-    WaitRecord,
-)
+from perdure.model.records.runs import RunRecord, RunStatus, StepRecord, WaitRecord
 from perdure.planes import subjects as adding
 from perdure.planes.execution import runs, steps, waits
 from perdure.planes.reading.durations import Duration
@@ -104,18 +96,12 @@ class AsyncRunHandle(KnownRunFacts, AsyncEnveloping, Generic[R_co]):
             await self.refresh()
         return await self._outcome(waited=timeout is not None)
 
-    @property
-    def _has_stopped(self) -> bool:
-        return self._record.ended or self._record.status is RunStatus.PARKED
-
     async def _outcome(self, *, waited: bool) -> Any:
         if self._has_stopped:
             return run_replay.run_result(self._record)
         if self._record.status is RunStatus.WAITING and not waited:
             raise await self._read(untaken.waiting_for, self._record)
-        idle = "nobody has taken it: `perdure worker MODULE` drives it, or store.drive does here"
-        hint = idle if self._record.status is RunStatus.READY else "wait longer, or look at `perdure show`"
-        raise TimedOut(f"run {self.id} is {self.status}", path="run", hint=hint)
+        raise untaken.not_over(self._record)
 
     async def waits(self) -> list[WaitRecord]:
         """Return the open waits."""
@@ -204,6 +190,3 @@ class AsyncRunHandle(KnownRunFacts, AsyncEnveloping, Generic[R_co]):
     ) -> AsyncRunHandle[R_co]:
         await self._write(verb, *args, **kwargs)
         return await self.refresh()
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.id!r}, {self._record.agent!r}, {self.status.value})"

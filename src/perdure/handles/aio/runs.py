@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Concatenate, overload
 
 from perdure.effects import ledger, operator_verbs
-from perdure.errors import (
-    Damaged,
-    Invalid,
-)
+from perdure.errors import Damaged, Invalid
 from perdure.handles.aio.base import AsyncStoreHandle
 from perdure.handles.aio.effects import AsyncEffect
 from perdure.handles.aio.run_handle import AsyncRunHandle
 from perdure.handles.colours import run_for
 from perdure.handles.filtered import filtered
+from perdure.handles.later import adopting
 from perdure.log.change import Stream
 from perdure.model.filters import AskFilters, RunFilters
 from perdure.model.functions import Coro, P, R
-from perdure.model.records.runs import (
-    RunRecord,
-    WaitRecord,
-)
+from perdure.model.records.envelope import Envelope
+from perdure.model.records.runs import RunRecord, WaitRecord
 from perdure.planes import subjects as adding
 from perdure.planes.execution import runs, waits
 from perdure.planes.reading.durations import Duration
@@ -49,14 +45,8 @@ class AsyncRuns(AsyncStoreHandle):
     ) -> AsyncRunHandle[R]: ...  # fmt: skip
     @overload
     async def start(
-        self,
-        agent: Callable[..., Coro[R]],
-        /,
-        *args: Any,
-        session: str | None,
-        about: Iterable[str] = (),
-        **kwargs: Any,
-    ) -> AsyncRunHandle[R]: ...
+        self, agent: Callable[..., Coro[R]], /, *args: Any, session: str | None, about: Iterable[str] = (), **kwargs: Any
+    ) -> AsyncRunHandle[R]: ...  # fmt: skip
     @overload
     async def start(
         self, agent: Callable[..., R], /, *args: Any, session: str | None, about: Iterable[str] = (), **kwargs: Any
@@ -129,14 +119,8 @@ class AsyncRuns(AsyncStoreHandle):
     ) -> R: ...  # fmt: skip
     @overload
     async def drive(
-        self,
-        agent: Callable[..., R],
-        /,
-        *args: Any,
-        wait: Duration | bool | None,
-        about: Iterable[str] = (),
-        **kwargs: Any,
-    ) -> R: ...
+        self, agent: Callable[..., R], /, *args: Any, wait: Duration | bool | None, about: Iterable[str] = (), **kwargs: Any
+    ) -> R: ...  # fmt: skip
     @overload
     async def drive(self, agent: Callable[..., Coro[R]], /, *args: Any, about: Iterable[str], **kwargs: Any) -> R: ...
     @overload
@@ -272,6 +256,31 @@ class AsyncRuns(AsyncStoreHandle):
         """Return an effect by the name that people use: `run:4f1c/12`."""
         stream, seq = await self._caller.read(operator_verbs.locate, name, "effect")
         return AsyncEffect(self._caller, stream, "", await self._caller.read(ledger.effect, stream, seq))
+
+    async def artifacts_of(self, envelope: Envelope) -> dict[str, bytes]:
+        """Return all blobs that an envelope of this store needs, by address. Keep them with the envelope. Damaged names a lost
+        blob.
+        """
+        return await self._caller.read(adopting.artifacts_of, envelope)
+
+    async def adopt(
+        self, envelope: Envelope | bytes | str, artifacts: Mapping[str, bytes] | None = None, *, lost: bool = False
+    ) -> AsyncRunHandle:
+        """Continue a run of another store here, from its envelope and its blobs alone. Returns its handle.
+
+        Atomic: all of it or nothing. The run keeps its name, its key and the keys of its effects; its entries get new numbers.
+        lost: the other store is gone for good, and the run was not handed over. Every effect that was planned or under way is
+            then in doubt, and the next sends are asked about as after a restore, because the lost store may have sent them.
+
+        Raises Refused for a run that was not handed over, Conflict if this store already has the run (or its name or key),
+        NotFound for a missing blob, Invalid or Damaged for a text that is no envelope or was altered.
+        """
+        text = envelope.to_json() if isinstance(envelope, Envelope) else envelope
+        found = Envelope.from_json(text)
+        adopting.check(found, lost=lost)
+        luggage = await self._caller.read(adopting.unpack, found, artifacts or {})
+        stream = await self._write(adopting.adopt, found, luggage, self._caller.core.epoch)
+        return await self._handle(stream)
 
     async def _handle(self, stream: Stream) -> AsyncRunHandle:
         return AsyncRunHandle(self._caller, stream, await self._caller.read(runs.run, stream))

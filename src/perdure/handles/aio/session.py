@@ -8,11 +8,11 @@ from perdure.handles.aio.boot import AsyncBooting
 from perdure.handles.aio.checkpoints import AsyncCheckpoints
 from perdure.handles.aio.conversation import AsyncConversation
 from perdure.handles.aio.decisions import AsyncDecisions
+from perdure.handles.aio.effects import AsyncEffects
 from perdure.handles.aio.emitted import AsyncEmitted
 from perdure.handles.aio.history import AsyncPast, AsyncTime
 from perdure.handles.aio.memory import AsyncMemories
 from perdure.handles.aio.requests import AsyncRequests
-from perdure.handles.aio.responding import AsyncResponding
 from perdure.handles.aio.tasks import AsyncWork
 from perdure.handles.aio.values import AsyncValues
 from perdure.planes import subjects as adding
@@ -28,7 +28,7 @@ class AsyncSession(
     AsyncCheckpoints,
     AsyncEmitted,
     AsyncArtifacts,
-    AsyncResponding,
+    AsyncEffects,
     AsyncRequests,
     AsyncTime,
 ):

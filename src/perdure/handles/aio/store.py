@@ -7,7 +7,6 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from perdure.handles import colours
-from perdure.handles.aio.adopting import AsyncAdopting
 from perdure.handles.aio.artifacts import AsyncArtifactsAcross
 from perdure.handles.aio.conversation import AsyncConversationAcross
 from perdure.handles.aio.decisions import AsyncDecisionsAcross
@@ -41,7 +40,6 @@ class AsyncStore(
     AsyncArtifactsAcross,
     AsyncEffectsAcross,
     AsyncRecovery,
-    AsyncAdopting,
     AsyncInterchange,
     AsyncRetaining,
 ):
@@ -128,12 +126,7 @@ class AsyncStore(
         return done.result
 
     async def query(
-        self,
-        sql: str,
-        params: Mapping[str, Any] | None = None,
-        *,
-        limit: int = 10_000,
-        timeout: float | None = None,
+        self, sql: str, params: Mapping[str, Any] | None = None, *, limit: int = 10_000, timeout: float | None = None
     ) -> list[dict[str, Any]]:
         """Run SQL of your own: one statement that reads the views (docs/sql.md). Returns rows by column. Changes nothing.
 

@@ -126,9 +126,6 @@ class AsyncTask(TaskFacts, AsyncStreamHandle):
         self._record = await self._write(needing.put_under, self.id, parent, token=self._token)
         return self
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.session!r}, {self.id}, {self.title!r}, {self.status.value})"
-
 
 class AsyncWork(AsyncStreamHandle):
     """Verbs of a session for its plan: tasks, their dependencies, and their claims."""

@@ -45,12 +45,7 @@ class AsyncUpkeep(AsyncStoreHandle):
         blobs: False leaves out the blobs.
         """
         task = partial(
-            verify.verify_store,
-            self._caller.core,
-            anchor=anchor,
-            public_key=public_key,
-            progress=progress,
-            blobs=blobs,
+            verify.verify_store, self._caller.core, anchor=anchor, public_key=public_key, progress=progress, blobs=blobs
         )
         return await self._caller.work(task)
 
@@ -116,11 +111,7 @@ class AsyncUpkeep(AsyncStoreHandle):
     # -- collection --------------------------------------------------------------------------------------
 
     async def collect(
-        self,
-        grace: Duration = "1h",
-        *,
-        dry_run: bool = True,
-        progress: Callable[[int, int], None] | None = None,
+        self, grace: Duration = "1h", *, dry_run: bool = True, progress: Callable[[int, int], None] | None = None
     ) -> CollectReport:
         """Remove the blobs of this tenant that nothing refers to, and files in the place of artifacts without a blob.
 

@@ -45,15 +45,6 @@ class Artifact(ArtifactFacts):
         pieces = self._caller.read(artifacts.pieces, self.hash)
         return self._caller.work(save_file, Path(path), pieces)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Artifact) and self.record == other.record
-
-    def __hash__(self) -> int:
-        return hash(self.record)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name!r}, {self.hash[:12]})"
-
 
 class Artifacts(StreamHandle):
     """Verbs of a session for artifacts."""

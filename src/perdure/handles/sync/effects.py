@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar, overload
 
@@ -19,7 +19,7 @@ from perdure.effects.tool import tool as declared_tool
 from perdure.errors import Invalid
 from perdure.handles.facts import EffectFacts
 from perdure.handles.filtered import filtered
-from perdure.handles.later import orphaned
+from perdure.handles.later import orphaned, responding
 from perdure.handles.sync.base import StoreHandle, StreamHandle
 from perdure.log.change import Stream
 from perdure.model.filters import EffectFilters
@@ -28,6 +28,7 @@ from perdure.model.limits import check_name, check_question
 from perdure.model.records.conversation import Call
 from perdure.model.records.effects import (
     Absent,
+    Answer,
     EffectError,
     EffectRecord,
     EffectState,
@@ -143,9 +144,6 @@ class Effect(EffectFacts, Acting):
         self._record = Shell(self._caller, self._stream, self._pin, locked=False).run(moving)
         return self
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.id!r}, {self.tool!r}, {self.state.value})"
-
 
 class Effects(Acting):
     """Verbs of a session for acting on the outside world."""
@@ -160,14 +158,12 @@ class Effects(Acting):
     @overload
     def act(
         self, tool: Callable[..., R], /, *args: Any, key: str | None, call: Call | None = None, approve: str | None =
-        None, approve_within: Duration | None = None,
-        about: Iterable[str] = (), **kwargs: Any,
+        None, approve_within: Duration | None = None, about: Iterable[str] = (), **kwargs: Any,
     ) -> R: ...  # fmt: skip
     @overload
     def act(
         self, tool: Callable[..., Coro[R]], /, *args: Any, call: Call | None, approve: str | None = None,
-        approve_within: Duration | None = None,
-        about: Iterable[str] = (), **kwargs: Any,
+        approve_within: Duration | None = None, about: Iterable[str] = (), **kwargs: Any,
     ) -> R: ...  # fmt: skip
     @overload
     def act(
@@ -227,6 +223,31 @@ class Effects(Acting):
             hint = "act(…, key=…): the same call again finds the answer by it"
             raise Invalid(f"{found.name} needs an approval, so it needs a key", path="key", hint=hint)
         return outcome_of(self._run(acting.act(found, intent, asked, approve_within)))
+
+    def respond(
+        self,
+        content: Any = None,
+        *,
+        calls: Sequence[Call | Mapping[str, Any]],
+        tools: Iterable[Callable[..., Any]],
+        key: str | None = None,
+        about: Iterable[str] = (),
+    ) -> list[Answer]:
+        """Add a model's answer as a turn, and carry out its calls, in order and each once. Returns an Answer for each call.
+
+        The turn lands with all calls planned, and each result with the next dispatch: N effects take N + 1 commits. A call that
+        fails, is refused, or fits no tool has an error for its answer, in the conversation too, and the others continue. Tools
+        that only read are called directly. After a crash, InDoubt or Waiting, the same calls again continue where they were;
+        they are known by the id of the first (`turn = session.pending().turn` has them).
+        calls: each a Call, or a mapping of id, tool and args.
+        key: of the turn, as for `say`.
+        about: subjects of the answer, its calls and their results.
+
+        Raises KeyReused when the calls were part of another turn, Invalid when a call has no id of its own.
+        """
+        self._caller.check_may_send()
+        acting = acting_in(self._caller, self._stream)
+        return self._run(responding.respond(acting, content, key, calls, tools, named(about)))
 
     def ask_model(
         self, ask: Callable[..., Any], /, *args: Any, key: str, name: str = "model", about: Iterable[str] = ()

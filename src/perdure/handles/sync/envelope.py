@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from perdure.effects.tool import DECLARED
 from perdure.handles.later import envelope, timeline, what_if
 from perdure.handles.sync.base import StreamHandle
 from perdure.model.records.differences import Forecast
@@ -53,8 +52,4 @@ class Enveloping(StreamHandle):
         return self._read(what_if.forecast, at, acts=bool(allow_effects))
 
     def _witness(self) -> Any:
-        core = self._caller.core
-        known = self._read(envelope.holders)
-        dead = frozenset(each for each in known if core.liveness.is_dead(each))
-        probes = frozenset(name for name, tool in DECLARED.items() if tool.probe is not None)
-        return envelope.EnvelopeWitness(core.uid, core.epoch, dead, probes)
+        return envelope.witness_of(self._caller.core, self._read(envelope.holders))

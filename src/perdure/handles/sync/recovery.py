@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from perdure.effects import ledger
 from perdure.effects.acting import Settling
 from perdure.effects.tool import DECLARED, Tool, as_tool
-from perdure.errors import Conflict, InDoubt, NotFound, Waiting
+from perdure.errors import Conflict, InDoubt, Waiting
 from perdure.handles.later import gone_machines, orphaned
 from perdure.handles.sync.runs import Runs
 from perdure.log.change import Stream
@@ -88,18 +88,8 @@ class Recovery(Runs):
         Raises NotFound if nothing that it sent is open.
         """
         found = self._caller.read(gone_machines.left_by, who)
-        if not found:
-            hint = "`perdure workers` and `perdure effects --in-doubt --json` name machines and holders"
-            raise NotFound(f"nothing that {who!r} sent is open", path="who", hint=hint)
-        for holder in {record.holder or "" for _, record in found}:
-            if not force and (
-                self._caller.core.liveness.is_held(holder) or self._caller.read(presence.is_alive, holder)
-            ):
-                raise Conflict(
-                    f"{holder} gives signs of life",
-                    path="who",
-                    hint="stop it first; or pass force=True (--force) if you know that it is gone",
-                )
+        if not force:
+            self._caller.read(gone_machines.check_gone, found, self._caller.core.liveness)
         if not apply:
             return [record for _, record in found]
         by = self._caller.actor

@@ -8,9 +8,7 @@ and 0031.
 
 from __future__ import annotations
 
-import hashlib
 import sys
-import uuid
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from types import TracebackType
@@ -21,7 +19,7 @@ from perdure.effects.intents import named_args
 from perdure.effects.tool import as_tool
 from perdure.errors import Invalid, TimedOut
 from perdure.handles.atomic import Atomic, Done, run_atomic_step
-from perdure.handles.facts import DrivenFacts
+from perdure.handles.run_facts import DrivenFacts
 from perdure.model.functions import Coro, P, R, R_co, plain
 from perdure.model.instants import duration_us, to_datetime
 from perdure.model.limits import check_name, check_question
@@ -156,21 +154,6 @@ class Run(DrivenFacts):
         """Return the time at which this place was first reached: the same at every replay."""
         clock = StepFunction(self._driving.core.clocks.now, "run.now", is_async=False)
         return to_datetime(self._shell.run(step(self._driving, self._here(), clock, (), {}, {})))
-
-    def uuid(self) -> uuid.UUID:
-        """Return a UUID that belongs to this place: the same at every replay. Writes nothing."""
-        return uuid.UUID(bytes=self._drawn()[:16], version=4)
-
-    def random(self) -> float:
-        """Return a number from 0 to 1 that belongs to this place: the same at every replay. Writes nothing."""
-        return int.from_bytes(self._drawn()[:7]) / 2**56
-
-    def _drawn(self) -> bytes:
-        place = self._here().next_place(self._driving.replay.cut)
-        # Which draws what the other run drew: or it would go another way before the place.
-        what_if = self.record.what_if
-        uid = self._driving.stream.uid if what_if is None else bytes.fromhex(what_if.uid)
-        return hashlib.sha256(b"perdure run random\0" + uid + place.encode()).digest()
 
     # -- what is done outside ------------------------------------------------------------------------------------------------
 
@@ -370,9 +353,6 @@ class Run(DrivenFacts):
         """The branch that this code is in. Refused inside a step or a tool of the run."""
         places.refuse_inside()
         return self._branch
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.id!r}, {self._driving.record.agent!r})"
 
 
 class Saga:

@@ -7,24 +7,16 @@ from collections.abc import Callable, Iterable
 from typing import Any, Concatenate, Generic
 
 from perdure.effects import ending, ledger, operator_verbs
-from perdure.errors import (
-    Invalid,
-    TimedOut,
-)
-from perdure.handles.facts import KnownRunFacts
+from perdure.errors import Invalid
 from perdure.handles.later import adopting, history, requests, timeline, what_if
+from perdure.handles.run_facts import KnownRunFacts
 from perdure.handles.sync.base import StoreHandle
 from perdure.handles.sync.effects import Effect
 from perdure.handles.sync.envelope import Enveloping
 from perdure.log.change import Stream
 from perdure.model.functions import P, R_co
 from perdure.model.records.differences import RunDiff
-from perdure.model.records.runs import (
-    RunRecord,
-    RunStatus,
-    StepRecord,
-    WaitRecord,
-)
+from perdure.model.records.runs import RunRecord, RunStatus, StepRecord, WaitRecord
 from perdure.planes import subjects as adding
 from perdure.planes.execution import runs, steps, waits
 from perdure.planes.reading.durations import Duration
@@ -105,18 +97,12 @@ class RunHandle(KnownRunFacts, Enveloping, Generic[R_co]):
             self.refresh()
         return self._outcome(waited=timeout is not None)
 
-    @property
-    def _has_stopped(self) -> bool:
-        return self._record.ended or self._record.status is RunStatus.PARKED
-
     def _outcome(self, *, waited: bool) -> Any:
         if self._has_stopped:
             return run_replay.run_result(self._record)
         if self._record.status is RunStatus.WAITING and not waited:
             raise self._read(untaken.waiting_for, self._record)
-        idle = "nobody has taken it: `perdure worker MODULE` drives it, or store.drive does here"
-        hint = idle if self._record.status is RunStatus.READY else "wait longer, or look at `perdure show`"
-        raise TimedOut(f"run {self.id} is {self.status}", path="run", hint=hint)
+        raise untaken.not_over(self._record)
 
     def waits(self) -> list[WaitRecord]:
         """Return the open waits."""
@@ -203,6 +189,3 @@ class RunHandle(KnownRunFacts, Enveloping, Generic[R_co]):
     ) -> RunHandle[R_co]:
         self._write(verb, *args, **kwargs)
         return self.refresh()
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.id!r}, {self._record.agent!r}, {self.status.value})"

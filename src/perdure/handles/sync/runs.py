@@ -3,26 +3,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Concatenate, overload
 
 from perdure.effects import ledger, operator_verbs
-from perdure.errors import (
-    Damaged,
-    Invalid,
-)
+from perdure.errors import Damaged, Invalid
 from perdure.handles.colours import run_for
 from perdure.handles.filtered import filtered
+from perdure.handles.later import adopting
 from perdure.handles.sync.base import StoreHandle
 from perdure.handles.sync.effects import Effect
 from perdure.handles.sync.run_handle import RunHandle
 from perdure.log.change import Stream
 from perdure.model.filters import AskFilters, RunFilters
 from perdure.model.functions import Coro, P, R
-from perdure.model.records.runs import (
-    RunRecord,
-    WaitRecord,
-)
+from perdure.model.records.envelope import Envelope
+from perdure.model.records.runs import RunRecord, WaitRecord
 from perdure.planes import subjects as adding
 from perdure.planes.execution import runs, waits
 from perdure.planes.reading.durations import Duration
@@ -50,14 +46,8 @@ class Runs(StoreHandle):
     ) -> RunHandle[R]: ...  # fmt: skip
     @overload
     def start(
-        self,
-        agent: Callable[..., Coro[R]],
-        /,
-        *args: Any,
-        session: str | None,
-        about: Iterable[str] = (),
-        **kwargs: Any,
-    ) -> RunHandle[R]: ...
+        self, agent: Callable[..., Coro[R]], /, *args: Any, session: str | None, about: Iterable[str] = (), **kwargs: Any
+    ) -> RunHandle[R]: ...  # fmt: skip
     @overload
     def start(
         self, agent: Callable[..., R], /, *args: Any, session: str | None, about: Iterable[str] = (), **kwargs: Any
@@ -126,14 +116,8 @@ class Runs(StoreHandle):
     ) -> R: ...  # fmt: skip
     @overload
     def drive(
-        self,
-        agent: Callable[..., R],
-        /,
-        *args: Any,
-        wait: Duration | bool | None,
-        about: Iterable[str] = (),
-        **kwargs: Any,
-    ) -> R: ...
+        self, agent: Callable[..., R], /, *args: Any, wait: Duration | bool | None, about: Iterable[str] = (), **kwargs: Any
+    ) -> R: ...  # fmt: skip
     @overload
     def drive(self, agent: Callable[..., Coro[R]], /, *args: Any, about: Iterable[str], **kwargs: Any) -> R: ...
     @overload
@@ -267,6 +251,31 @@ class Runs(StoreHandle):
         """Return an effect by the name that people use: `run:4f1c/12`."""
         stream, seq = self._caller.read(operator_verbs.locate, name, "effect")
         return Effect(self._caller, stream, "", self._caller.read(ledger.effect, stream, seq))
+
+    def artifacts_of(self, envelope: Envelope) -> dict[str, bytes]:
+        """Return all blobs that an envelope of this store needs, by address. Keep them with the envelope. Damaged names a lost
+        blob.
+        """
+        return self._caller.read(adopting.artifacts_of, envelope)
+
+    def adopt(
+        self, envelope: Envelope | bytes | str, artifacts: Mapping[str, bytes] | None = None, *, lost: bool = False
+    ) -> RunHandle:
+        """Continue a run of another store here, from its envelope and its blobs alone. Returns its handle.
+
+        Atomic: all of it or nothing. The run keeps its name, its key and the keys of its effects; its entries get new numbers.
+        lost: the other store is gone for good, and the run was not handed over. Every effect that was planned or under way is
+            then in doubt, and the next sends are asked about as after a restore, because the lost store may have sent them.
+
+        Raises Refused for a run that was not handed over, Conflict if this store already has the run (or its name or key),
+        NotFound for a missing blob, Invalid or Damaged for a text that is no envelope or was altered.
+        """
+        text = envelope.to_json() if isinstance(envelope, Envelope) else envelope
+        found = Envelope.from_json(text)
+        adopting.check(found, lost=lost)
+        luggage = self._caller.read(adopting.unpack, found, artifacts or {})
+        stream = self._write(adopting.adopt, found, luggage, self._caller.core.epoch)
+        return self._handle(stream)
 
     def _handle(self, stream: Stream) -> RunHandle:
         return RunHandle(self._caller, stream, self._caller.read(runs.run, stream))

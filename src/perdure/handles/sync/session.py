@@ -9,11 +9,11 @@ from perdure.handles.sync.boot import Booting
 from perdure.handles.sync.checkpoints import Checkpoints
 from perdure.handles.sync.conversation import Conversation
 from perdure.handles.sync.decisions import Decisions
+from perdure.handles.sync.effects import Effects
 from perdure.handles.sync.emitted import Emitted
 from perdure.handles.sync.history import Past, Time
 from perdure.handles.sync.memory import Memories
 from perdure.handles.sync.requests import Requests
-from perdure.handles.sync.responding import Responding
 from perdure.handles.sync.tasks import Work
 from perdure.handles.sync.values import Values
 from perdure.planes import subjects as adding
@@ -29,7 +29,7 @@ class Session(
     Checkpoints,
     Emitted,
     Artifacts,
-    Responding,
+    Effects,
     Requests,
     Time,
 ):

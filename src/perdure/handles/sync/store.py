@@ -10,7 +10,6 @@ from typing import Any, Self, TypeVar
 from perdure.handles import colours
 from perdure.handles.atomic import Atomic, run_atomic, run_inside, run_on
 from perdure.handles.later import user_query
-from perdure.handles.sync.adopting import Adopting
 from perdure.handles.sync.artifacts import ArtifactsAcross
 from perdure.handles.sync.conversation import ConversationAcross
 from perdure.handles.sync.decisions import DecisionsAcross
@@ -42,7 +41,6 @@ class Store(
     ArtifactsAcross,
     EffectsAcross,
     Recovery,
-    Adopting,
     Interchange,
     Retaining,
 ):
@@ -122,12 +120,7 @@ class Store(
         return done.result
 
     def query(
-        self,
-        sql: str,
-        params: Mapping[str, Any] | None = None,
-        *,
-        limit: int = 10_000,
-        timeout: float | None = None,
+        self, sql: str, params: Mapping[str, Any] | None = None, *, limit: int = 10_000, timeout: float | None = None
     ) -> list[dict[str, Any]]:
         """Run SQL of your own: one statement that reads the views (docs/sql.md). Returns rows by column. Changes nothing.
 

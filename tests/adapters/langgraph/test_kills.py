@@ -67,6 +67,9 @@ def test_tools_are_called_once_where_a_node_asks_the_model_itself():
     assert (found["twice"], found["lost"], found["paid again"], found["dropped"]) == (0, 0, 0, 0)
 
 
+@pytest.mark.skipif(
+    not ALL, reason="PERDURE_ROUNDS=1: it shows what a node without ask_model pays, and no code of ours"
+)
 def test_control_a_node_that_asks_the_model_itself_pays_again_when_a_message_is_sent_again():
     found = swept("asks-itself", "async", slow=True, again=True, points=SOME)
     assert found["paid again"] > 0

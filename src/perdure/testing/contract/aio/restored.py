@@ -155,7 +155,7 @@ class AsyncRestoredContract:
             assert await store.drive(made, key="k") == ["sent", "sent"]
 
     async def test_a_drive_that_began_before_the_loss_records_nothing_more(self, opener: AsyncOpener) -> None:
-        """What it has done may be missing, and so may its lease: it is driven anew, from what there is (P7)."""
+        """Its work may be missing, and so may its lease: the run is driven anew, from what there is (P7)."""
         looked: list[int] = []
 
         async with await opener() as store:

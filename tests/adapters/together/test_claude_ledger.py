@@ -12,6 +12,7 @@ pytest.importorskip(
 )
 
 from claude_agent_sdk import project_key_for_directory, tool
+from claude_agent_sdk.testing import run_session_store_conformance
 
 import perdure
 from perdure.adapters.claude_agent import PerdureLedger, PerdureSessionStore
@@ -248,3 +249,17 @@ def test_a_probe_takes_the_input_as_its_tool_does(store, in_kinds):
     pay = tool("pay", "Pay an order.", {"order": str})(breaks)
     assert asyncio.run(ledger.ledgered(pay)(INPUT)) == {"content": told("paid")}
     assert asked == [INPUT]
+
+
+def test_the_contract_of_the_sdk_holds_with_a_ledger(tmp_path):
+    made = []
+
+    def fresh():
+        store = perdure.open(f"sqlite:///{tmp_path}/{len(made)}.db")
+        made.append(store)
+        return PerdureSessionStore(store, ledger=PerdureLedger(store, "shop"))
+
+    asyncio.run(run_session_store_conformance(fresh))
+    assert len(made) >= 14
+    for store in made:
+        store.close()

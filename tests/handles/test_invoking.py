@@ -65,3 +65,38 @@ def test_a_call_whose_event_loop_was_dropped_is_still_under_way(tmp_path):
             threading.Event().wait(0.001)
         assert asyncio.run(act()) == 7
     assert calls == [7]
+
+
+def test_a_sync_run_whose_async_caller_was_cancelled_is_driven_by_nobody_else_meanwhile(tmp_path):
+    """Its thread goes on. A second drive took the run from it, and called an idempotent tool beside the first call."""
+    began, go, calls = threading.Event(), threading.Event(), []
+
+    @perdure.tool(kind="idempotent")
+    def send(number: int) -> int:
+        calls.append(number)
+        began.set()
+        assert go.wait(60)
+        return number
+
+    @perdure.agent
+    def sends(run: perdure.Run) -> int:
+        return run.act(send, 7)
+
+    async def work() -> None:
+        async with perdure.aopen(f"sqlite:///{tmp_path}/a.db") as store:
+            driving = asyncio.ensure_future(store.drive(sends, key="r"))
+            assert await asyncio.to_thread(began.wait, 60)
+            driving.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await driving
+            try:
+                with pytest.raises(perdure.Conflict, match="being driven"):
+                    await store.drive(sends, key="r")
+            finally:
+                go.set()
+            handle = await store.run(agent=sends, key="r")
+            assert await handle.result(timeout="60s") == 7
+            assert await store.drive(sends, key="r") == 7
+
+    asyncio.run(work())
+    assert calls == [7]

@@ -23,6 +23,10 @@ class InFlight:
         """Whether this owner is at it from now on; False while another is."""
         return self._owners.setdefault(flight, owner) is owner
 
+    def take_over(self, flight: Hashable, owner: object) -> None:
+        """This owner is at it from now on, whoever was before it: that one's `end` ends nothing any more."""
+        self._owners[flight] = owner
+
     def end(self, flight: Hashable, owner: object) -> None:
         """This owner is no longer at it; nothing if it was not."""
         if self._owners.get(flight) is owner:

@@ -11,6 +11,7 @@ import pytest
 
 import perdure
 from perdure.runtime.invoking import Overdue, acall
+from perdure.stores.in_flight import InFlight
 
 
 def test_a_late_answer_is_told_though_the_loop_is_closed_just_when_it_comes(monkeypatch):
@@ -100,3 +101,21 @@ def test_a_sync_run_whose_async_caller_was_cancelled_is_driven_by_nobody_else_me
 
     asyncio.run(work())
     assert calls == [7]
+
+
+def test_a_ctrl_c_right_before_a_call_leaves_no_attempt_under_way(tmp_path, monkeypatch):
+    """Its effect was being sent for as long as the process lived."""
+    real, left = InFlight.unannounce, [True]
+
+    def interrupted(self: InFlight, *which: Any) -> None:
+        real(self, *which)
+        if left and left.pop():
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(InFlight, "unannounce", interrupted)
+    with perdure.open(f"sqlite:///{tmp_path}/a.db") as store:
+        session = store.session("s")
+        send = perdure.tool(kind="idempotent", name="send")(lambda number: number)
+        with pytest.raises(KeyboardInterrupt):
+            session.act(send, 7, key="k")
+        assert session.act(send, 7, key="k") == 7

@@ -67,7 +67,10 @@ class Attempt:
         self._in_flight = in_flight
         self._name = name
         self.goes_on = False  # nobody waits for the call any more, and it has not come back
-        in_flight.begin(name, self)
+
+    def begin(self) -> None:
+        """From here on it may send, until `recorded` or `landed`."""
+        self._in_flight.begin(self._name, self)
 
     def recorded(self) -> None:
         """Its sender is done with it. A call that was left behind ends its own flight."""

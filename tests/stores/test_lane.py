@@ -731,3 +731,39 @@ def test_every_async_caller_has_a_bound_of_its_own_behind_one_timer(tmp_path):
     assert [type(each) for each in refused] == [TimedOut, TimedOut]
     assert not turns
     assert not watched
+
+
+class InterruptedMutex:
+    """The lane's mutex, whose next release after `armed` is set is followed by a Ctrl-C, as the interpreter delivers one."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.armed = False
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+        if self.armed and threading.current_thread() is threading.main_thread():
+            self.armed = False
+            raise KeyboardInterrupt
+
+
+def test_a_ctrl_c_while_the_lane_is_passed_on_loses_neither_lane_nor_heir(store):
+    session, lane = store.write(begin, "a"), store.core.lane
+    lane._mutex = mutex = InterruptedMutex()
+    waiters: list[Called] = []
+
+    def append_while_another_waits(tx, stream):
+        if not waiters:
+            waiters.append(Called(store.write, append, session, "heir"))
+            until(lambda: len(lane._queue) == 1)
+            mutex.armed = True
+        return append(tx, stream, "holder")
+
+    with pytest.raises(KeyboardInterrupt):
+        store.write(append_while_another_waits, session)
+    waiters[0].outcome()
+    store.write(append, session, "next")
+    assert store.read(count_turns, session) == 3

@@ -234,8 +234,9 @@ class Sending:
     ) -> Steps[tuple[EffectRecord, BaseException | None]]:
         """Call the tool and record the outcome. Gives the effect, and what the tool raised."""
         flight = Attempt(self._here.in_flight, (self._stream.id, record.seq, record.attempt))
-        self.unannounce()
         try:
+            flight.begin()
+            self.unannounce()
             yield from self._ready(tool, record)
             came = yield from self._came_of(self._call(tool, record, flight), flight)
             if came.error is None or is_quiet(came.error):

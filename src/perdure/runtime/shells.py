@@ -466,6 +466,16 @@ def drive(caller: Caller, agent: Agent, lease: Lease, run_for: RunMaker, record:
     return RunShell(caller, driving, run_for(agent)).run(driver.drive(driving))
 
 
+def _drive_to_its_end(caller: Caller, agent: Agent, lease: Lease, *given: Any) -> Drive:
+    """Drive for async code that may be cancelled meanwhile: this thread cannot be, so the run is its own until it is done."""
+    in_flight, driven, owner = caller.core.in_flight, (lease.stream.id, 0), object()
+    in_flight.take_over(driven, owner)
+    try:
+        return drive(caller, agent, lease, *given)
+    finally:
+        in_flight.end(driven, owner)
+
+
 async def adrive(
     caller: AsyncCaller, agent: Agent, lease: Lease, run_for: RunMaker, record: RunRecord | None = None
 ) -> Drive:
@@ -474,7 +484,7 @@ async def adrive(
         from asyncio import to_thread  # noqa: PLC0415 - only async callers pay for it
 
         there = Caller(caller.core, caller.actor, caller.tenant, caller.heartbeat)
-        return await to_thread(drive, there, agent, lease, run_for, record)
+        return await to_thread(_drive_to_its_end, there, agent, lease, run_for, record)
     if record is None or not lease.first:
         record = await caller.read(runs.run, lease.stream)
     driving = Driving(

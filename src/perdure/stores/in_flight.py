@@ -23,6 +23,10 @@ class InFlight:
         """Whether this owner is at it from now on; False while another is."""
         return self._owners.setdefault(flight, owner) is owner
 
+    def take_over(self, flight: Hashable, owner: object) -> None:
+        """This owner is at it from now on, whoever was before it: that one's `end` ends nothing any more."""
+        self._owners[flight] = owner
+
     def end(self, flight: Hashable, owner: object) -> None:
         """This owner is no longer at it; nothing if it was not."""
         if self._owners.get(flight) is owner:
@@ -63,7 +67,10 @@ class Attempt:
         self._in_flight = in_flight
         self._name = name
         self.goes_on = False  # nobody waits for the call any more, and it has not come back
-        in_flight.begin(name, self)
+
+    def begin(self) -> None:
+        """From here on it may send, until `recorded` or `landed`."""
+        self._in_flight.begin(self._name, self)
 
     def recorded(self) -> None:
         """Its sender is done with it. A call that was left behind ends its own flight."""

@@ -269,17 +269,18 @@ class Lane:
     def _pass_on(self, holder: Job, unfinished: Sequence[Job] = ()) -> None:
         """Pass the lane to the oldest waiter. Jobs without an outcome (the holder was interrupted) go back to where they were."""
         with self._mutex:
-            holder.holds = False
             if unfinished:
-                self._queue.extendleft(job for job in reversed(unfinished) if not job.left)
+                back = [job for job in unfinished if not (job.left or job in self._queue)]
+                self._queue.extendleft(reversed(back))
             if not self._queue:
-                self._free = True
+                self._free, holder.holds = True, False
                 return
             heir = self._queue[0]
             if heir.future is None:
-                self._queue.popleft()
                 heir.holds = True
-        (heir.waiter or self._baton).release()
+                del self._queue[0]
+            holder.holds = False  # a Ctrl-C comes with a call: before these lines, or when the heir has been told
+            (heir.waiter or self._baton).release()
 
     def _begin_serving(self) -> None:
         """Have the thread that works for async callers; it gets the lane with the baton."""

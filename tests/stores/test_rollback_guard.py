@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
 
 from perdure.model.ids import new_uid
+from perdure.stores import rollback_guard
 from perdure.stores.rollback_guard import SLOTS, Dispatch, RollbackGuard
 
 UID = "ab" * 16
@@ -94,3 +96,20 @@ def test_a_link_is_not_followed(guard: RollbackGuard, tmp_path: Path) -> None:
     guard.note(Dispatch(stream(1), 7, 1))
     assert (tmp_path / "mine").read_bytes() == b"my own"
     assert noted(guard) == []
+
+
+def test_a_full_disk_leaves_no_lock_on_the_file(tmp_path, monkeypatch):
+    """The file could not be made, and its lock kept every later sender waiting for good."""
+    real = rollback_guard._empty
+
+    def full(*_: object) -> None:
+        monkeypatch.setattr(rollback_guard, "_empty", real)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(rollback_guard, "_empty", full)
+    guard = RollbackGuard(tmp_path, "00" * 16)
+    for seq in (1, 2):
+        guard.note(Dispatch(bytes(16), seq, 1))
+    with guard.held() as noted:
+        assert [each.effect for each in noted] == [2]
+    guard.close()

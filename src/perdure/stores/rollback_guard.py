@@ -61,10 +61,14 @@ class RollbackGuard:
         """Opened and, if it is another store's or new, made anew."""
         _hide_from_git(path.parent / ".gitignore")
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        if os.pread(fd, _UID_BYTES, 0) != self._uid:
-            _empty(fd, self._uid)
-        fcntl.flock(fd, fcntl.LOCK_UN)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            if os.pread(fd, _UID_BYTES, 0) != self._uid:
+                _empty(fd, self._uid)
+            fcntl.flock(fd, fcntl.LOCK_UN)
+        except BaseException:  # a full disk, a Ctrl-C: its lock would keep everybody waiting
+            os.close(fd)
+            raise
         return fd
 
     @contextlib.contextmanager

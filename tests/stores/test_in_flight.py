@@ -27,6 +27,8 @@ def test_one_owner_is_at_it_and_nobody_else_ends_it(flights: InFlight) -> None:
 @pytest.mark.parametrize("attempt", [1, 2, 3])
 def test_every_attempt_up_to_the_last_counts(flights: InFlight, attempt: int) -> None:
     flight = Attempt(flights, (7, 4, attempt))
+    assert not flights.has_attempt(7, 4, attempt)
+    flight.begin()
     assert [flights.has_attempt(7, 4, upto) for upto in range(5)] == [attempt <= upto for upto in range(5)]
     assert not flights.has_attempt(7, 5, 3)
     assert not flights.has_attempt(8, 4, 3)
@@ -36,6 +38,7 @@ def test_every_attempt_up_to_the_last_counts(flights: InFlight, attempt: int) ->
 
 def test_a_call_that_was_left_behind_is_in_flight_until_it_lands(flights: InFlight) -> None:
     flight = Attempt(flights, (7, 4, 1))
+    flight.begin()
     flight.goes_on = True
     flight.recorded()
     assert flights.has_attempt(7, 4, 1)

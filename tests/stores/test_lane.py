@@ -148,7 +148,7 @@ class DrainingLane(Lane):
             self._queue.clear()
         if more:
             self._commit(more)
-            lanes._wake(more)
+            lanes.wake(more)
         super()._pass_on(holder)
 
 

@@ -14,10 +14,6 @@ from perdure.evaluation.recovery.outside import KINDS, Knowing
 from perdure.evaluation.recovery.subjects.perdure_tended import Tended
 
 
-class ChangedProgram(Exception):
-    """The program asks for something else than what it did before its checkpoint."""
-
-
 class PerdureSqlite(Tended):
     """One file, `agent.db`."""
 
@@ -26,8 +22,7 @@ class PerdureSqlite(Tended):
     now: perdure.Run
 
     def run(self, program: Callable[[SubjectAgent], None]) -> None:
-        NOW[:] = [self]
-        self.program = program
+        NOW[:], self.program, self.kept, self.reached = [self], program, [], 0
         agent = perdure.agent(name="evaluated", workspace=self.workspace, pins={"version": self.place.version})
         # keep: a disk that is full has room again only when this life is over.
         with perdure.open(self.url, actor="agent", lease=self.place.lease_seconds, keep=2) as store:
@@ -63,20 +58,15 @@ class PerdureSqlite(Tended):
     def done(self, result: Any) -> None:
         self.result = result
 
-    def begin(self, run: perdure.Run) -> None:
-        """Take up the run. Its checkpoint holds the names and results of what was done, in order (docs/guide/evolving.md)."""
-        self.now, self.kept, self.reached = run, run.restored or [], 0
-
     def _once(self, name: str, do: Callable[[], Any]) -> Any:
         """Work that the last checkpoint has is not done again. Nothing before it is replayed, so the names are compared here."""
         if self.reached == len(self.kept):
             self.kept.append([name, do()])
             if self.workspace:
                 self.now.checkpoint(self.kept)
-        did, result = self.kept[self.reached]
-        if did != name:
-            raise ChangedProgram(f"the program does not do what this run did: it did {did}, and now does {name}")
-        self.reached += 1
+        (did, result), self.reached = self.kept[self.reached], self.reached + 1
+        if did != name:  # docs/guide/evolving.md
+            raise perdure.Failed(f"the program does not do what this run did: it did {did}, and now does {name}")
         return result
 
 
@@ -85,7 +75,7 @@ NOW: list[PerdureSqlite] = []  # the subject of this process: tools and agents a
 
 def evaluated(run: perdure.Run, task: str, seed: int) -> Any:  # noqa: ARG001 - what names the work
     """The task."""
-    NOW[0].begin(run)
+    NOW[0].now, NOW[0].kept, NOW[0].reached = run, run.restored or [], 0
     NOW[0].program(NOW[0])
     return NOW[0].result
 

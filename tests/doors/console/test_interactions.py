@@ -182,7 +182,8 @@ def test_many_branches_share_the_last_lane(empty: str, tab: Any) -> None:
         page = tab(console).at(f"/runs/{run}")
         page.get_by_role("list", name="Children").wait_for()
         names = page.evaluate(LANES).split("|")
-    assert names == ["run", "main", *map(str, range(1, 12)), "4 more", "↳ audit-module"]
+    assert [*names[:2], *names[13:]] == ["run", "main", "4 more", "↳ audit-module"]
+    assert len({*map(int, names[2:13])} & {*range(1, 16)}) == 11  # which of them come first is up to their threads
 
 
 def test_a_fork_tells_before_the_click_what_it_would_do_twice(own: Console, tab: Any) -> None:

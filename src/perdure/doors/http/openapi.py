@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -22,8 +23,8 @@ def document(routes: Sequence[Route]) -> dict[str, Any]:
     kinds = [Problem9457, *(each.answer for each in routes if each.answer is not None)]
     kinds += [each.body for each in routes if each.body is not None]
     schemas, components = msgspec.json.schema_components(kinds, ref_template=REFS)
-    components = _in_seconds(components)
-    found = dict(zip(map(repr, kinds), _in_seconds(schemas), strict=True))
+    components = _written(components)
+    found = dict(zip(map(repr, kinds), _written(schemas), strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for each in routes:
         paths.setdefault(each.path, {})[each.method.lower()] = _operation(each, found)
@@ -49,13 +50,15 @@ def document(routes: Sequence[Route]) -> dict[str, Any]:
     }
 
 
-def _in_seconds(schema: Any) -> Any:
-    """Spans of time are written as seconds (`wire`)."""
+def _written(schema: Any) -> Any:
+    """Spans of time are written as seconds (`wire`). Descriptions lose the indentation that Python keeps before 3.13."""
     if isinstance(schema, dict):
         if schema.get("format") == "duration":
             return {"type": "number", "description": "Seconds."}
-        return {name: _in_seconds(item) for name, item in schema.items()}
-    return [*map(_in_seconds, schema)] if isinstance(schema, (list, tuple)) else schema
+        said = schema.get("description")
+        written = {name: _written(item) for name, item in schema.items()}
+        return written | {"description": inspect.cleandoc(said)} if isinstance(said, str) else written
+    return [*map(_written, schema)] if isinstance(schema, (list, tuple)) else schema
 
 
 def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:

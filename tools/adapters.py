@@ -230,9 +230,10 @@ def suite(name: str, store: str) -> dict[str, object]:
     report = home / f"report-{hashlib.sha256(store.encode()).hexdigest()[:8]}.json"
     report.unlink(missing_ok=True)
     tests = [test for test in found.tests if (source / test).exists()]
+    paths = [ROOT / "tools" / "suites", *([] if found.source else [ROOT / "tests"])]
     outside = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
     environment = {
-        **outside, "PYTHONPATH": str(ROOT / "tools" / "suites"), "PERDURE_SUITE_STORE": store,
+        **outside, "PYTHONPATH": os.pathsep.join(map(str, paths)), "PERDURE_SUITE_STORE": store,
         "PERDURE_SUITE_REPORT": str(report), "OPENAI_AGENTS_DISABLE_TRACING": "1",
     }  # fmt: skip
     own = [] if found.source else ["-c", os.devnull, "--rootdir", str(ROOT / "tests"), "--noconftest"]

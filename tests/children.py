@@ -1,6 +1,6 @@
 """Children of a program, each a fork that says what it found: for programs that kill them at crash points.
 
-A fork has what its parent has imported. What the first child had to import, the parent imports after it, so that no other has to:
+A fork has what its parent has imported. The parent imports the modules of its first child after it, so that no other has to:
 in the door for coding agents, seven eighths of a child's time went there. Tests themselves have threads; they take `forked.py`.
 """
 

@@ -14,7 +14,7 @@ from furnished import furnish
 from perdure.interchange.merge import merge
 from perdure.interchange.move import move
 from perdure.model.records.retention import Retention
-from perdure.stores.lane import Job
+from perdure.stores.job import Job
 from planes.tampering import Intruder
 from stores.test_schema import BOTH, Schema, postgres_schema, sqlite_schema
 from stores.verbs import append, begin, opened

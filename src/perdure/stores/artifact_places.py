@@ -12,7 +12,8 @@ from urllib.parse import quote, unquote, urlsplit
 
 from perdure.artifacts.place import Place, place_from_url
 from perdure.stores.blobs import Blobs
-from perdure.stores.lane import Job, Lane
+from perdure.stores.job import Job
+from perdure.stores.lane import Lane
 from perdure.stores.migrate import Q
 from perdure.stores.tx import Tx
 from perdure.stores.url import Address

@@ -201,23 +201,35 @@ def test_an_outcome_in_hand_is_kept_while_the_server_is_away(url, server, verb, 
     way = HostileProxy(port_of(server), lambda *_: IS_LOST if is_away else PASSES)
     pauses: list[float] = []
 
-    def pause(_caller: object, seconds: float, _check: object = None) -> None:
+    def turn(store: perdure.Store, *, away: bool) -> None:
         nonlocal is_away
-        pauses.append(seconds)
-        is_away = len(pauses) < 3
+        is_away = away
+        store._caller.core._connections._timeout_seconds = 0.1 if away else 30.0
 
-    monkeypatch.setattr(Caller, "pause", pause)
-    token = make_token(url)
-    with way, perdure.open(way.url, token=token, timeout=0.1, keep=0) as store:
+    with way, perdure.open(way.url, token=make_token(url), keep=0) as store:
+        monkeypatch.setattr(
+            Caller, "pause", lambda _, seconds, _check: pauses.append(seconds) or turn(store, away=len(pauses) < 3)
+        )
         effect = store.session("s").begin("send", key="lost").dispatch()
-        is_away = True
+        turn(store, away=True)
         with pytest.raises(Unavailable, match="does not answer"):
             effect.commit(1)
-        is_away = False
         assert pauses == []
+        turn(store, away=False)
         store._caller.core.keep_seconds = 600.0
         effect = store.session("s").begin("send", key="k").dispatch()
-        is_away = True
+        turn(store, away=True)
         ended = effect.commit({"n": 1}) if verb == "commit" else effect.fail("no")
         assert ended.state == ("committed" if verb == "commit" else "failed")
     assert pauses == [0.1, 0.5, 1.0]
+
+
+def test_an_outcome_is_about_the_attempt_that_was_dispatched(store, url) -> None:
+    """It may come late, after a person let another program send it anew: that one's outcome is still to come."""
+    first = store.session("s").begin("send", key="k").dispatch()
+    store.effect(first.id).settle(perdure.Absent(), force=True)
+    second = store.session("s").begin("send", key="k").dispatch()
+    assert first.commit("of the first").state == "dispatched"
+    assert second.commit("of the second").result == "of the second"
+    with perdure.open(url, read_only=True) as local:
+        assert [each.result for each in local.session("s").effects()] == ["of the second"]

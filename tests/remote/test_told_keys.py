@@ -31,27 +31,33 @@ VERBS: dict[str, Callable[..., Any]] = {
 
 
 class Cutting:
-    """Lets everything pass until it is told to lose the answers of all writes."""
+    """Lets everything pass until it is told to lose the answers of all writes, for which nobody then waits long."""
 
-    def __init__(self, port: int, trouble: Fate = ANSWER_IS_LOST) -> None:
-        self.is_on = False
-        self.way = HostileProxy(port, lambda _, request: trouble if self.is_on and request[:3] != b"GET" else PASSES)
+    def __init__(self, port: int) -> None:
+        self._is_on = False
+        self.way = HostileProxy(
+            port, lambda _, request: ANSWER_IS_LOST if self._is_on and request[:3] != b"GET" else PASSES
+        )
+
+    def turn(self, store: perdure.Store, *, on: bool) -> None:
+        self._is_on = on
+        store._caller.core._connections._timeout_seconds = 0.3 if on else 30.0
 
 
 @pytest.mark.parametrize("kind", VERBS)
 def test_a_caller_repeats_a_keyless_write_with_the_key_of_its_error(url, server, kind: str) -> None:
     cutting = Cutting(port_of(server))
-    with cutting.way as way, perdure.open(way.url, token=make_token(url), timeout=0.3) as store:
+    with cutting.way as way, perdure.open(way.url, token=make_token(url)) as store:
         session = store.session("s")
         session.say("user", "before")
         store.start(fix)
         before = kinds(url).count(kind)
-        cutting.is_on = True
+        cutting.turn(store, on=True)
         with pytest.raises(Unavailable, match="may have been carried out") as raised:
             VERBS[kind](store)
         assert raised.value.key
         assert raised.value.key in str(raised.value)
-        cutting.is_on = False
+        cutting.turn(store, on=False)
         VERBS[kind](store, key=raised.value.key)
         assert kinds(url).count(kind) == before + 1
         VERBS[kind](store)  # the control: without the key it is another one
@@ -60,9 +66,9 @@ def test_a_caller_repeats_a_keyless_write_with_the_key_of_its_error(url, server,
 
 def test_the_key_that_the_caller_gave_is_the_one_that_it_is_told(url, server) -> None:
     cutting = Cutting(port_of(server))
-    with cutting.way as way, perdure.open(way.url, token=make_token(url), timeout=0.3) as store:
+    with cutting.way as way, perdure.open(way.url, token=make_token(url)) as store:
         session = store.session("s")
-        cutting.is_on = True
+        cutting.turn(store, on=True)
         for verb in (lambda: session.say("user", "x", key="mine"), lambda: session.task("x", key="mine")):
             with pytest.raises(Unavailable) as raised:
                 verb()
@@ -71,9 +77,9 @@ def test_the_key_that_the_caller_gave_is_the_one_that_it_is_told(url, server) ->
 
 def test_a_verb_without_a_key_tells_it_too(url, server) -> None:
     cutting = Cutting(port_of(server))
-    with cutting.way as way, perdure.open(way.url, token=make_token(url), timeout=0.3) as store:
+    with cutting.way as way, perdure.open(way.url, token=make_token(url)) as store:
         session = store.session("s")
-        cutting.is_on = True
+        cutting.turn(store, on=True)
         with pytest.raises(Unavailable, match="look first") as raised:
             session.emit("deploy.done")
         assert raised.value.key in str(raised.value)

@@ -445,6 +445,7 @@ export interface components {
     "about"?: string[];
     "outcome": "failed" | "happened";
     "result"?: unknown;
+    "attempt"?: number | null;
     "error"?: string;
     "code"?: string;
   };

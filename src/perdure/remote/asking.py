@@ -87,7 +87,7 @@ def under_a_key(request: RouteRequest) -> RouteRequest:
     key, body = request.key or new_uid().hex(), request.body
     if not isinstance(body, dict) or "key" not in body:
         return request._replace(key=key)
-    return request._replace(key=key, body={**body, "key": body["key"] or key}, takes_key=True)
+    return request._replace(key=key, body={**body, "key": key if body["key"] is None else body["key"]}, takes_key=True)
 
 
 def unsettled(error: Error, request: RouteRequest) -> Error:

@@ -236,10 +236,14 @@ class EffectInput(RecordInput, frozen=True, kw_only=True):
 
 
 class OutcomeInput(RecordInput, frozen=True, kw_only=True):
-    """The outcome of an effect that was dispatched. failed: it is known not to have happened. code: a short name of the error."""
+    """The outcome of an effect that was dispatched. failed: it is known not to have happened. code: a short name of the error.
+
+    attempt: the one that it is the outcome of, as the dispatch answered it; if it is not the newest by now, this changes nothing.
+    """
 
     outcome: Literal["happened", "failed"]
     result: Any = None
+    attempt: Annotated[int, msgspec.Meta(ge=1)] | None = None
     error: Text = "failed"
     code: Name = "Failed"
 

@@ -31,7 +31,8 @@ from perdure.doors.http.inputs import (
 )
 from perdure.doors.http.table import MarkedIn, Right, route
 from perdure.doors.http.wire import encoded, value_from
-from perdure.effects import adopting, ending, operator_verbs
+from perdure.effects import adopting, composed, ending, ledger, operator_verbs
+from perdure.effects.ledger import Outcome
 from perdure.errors import Conflict, InDoubt
 from perdure.handles.aio.requests import AsyncRequests
 from perdure.handles.atomic import Atomic
@@ -181,10 +182,16 @@ def dispatch_effect(tx: Atomic, call: HttpCall) -> Any:
 @route("POST", "/v1/effects/{effect}/outcome", Right.WRITE, EffectAnswer, target=EFFECT)
 def end_effect(tx: Atomic, call: HttpCall, body: OutcomeInput) -> Any:
     """Record the outcome of an effect that you dispatched."""
-    found = tx.effect(call.parts["effect"])
+    stream, seq = tx.inside(operator_verbs.locate, call.parts["effect"], "effect")
+    known = tx.inside(ledger.effect, stream, seq)
+    operator_verbs.check_own(known)
+    if body.attempt is not None:
+        known = msgspec.structs.replace(known, attempt=body.attempt)
     if body.outcome == "failed":
-        return effect_answer(found.fail(EffectError(body.code, body.error), about=body.about).record)
-    return effect_answer(found.commit(value_from(body.result, "body.result"), about=body.about).record)
+        outcome = Outcome(error=EffectError(body.code, body.error), about=subjects.named(body.about))
+    else:
+        outcome = Outcome(value_from(body.result, "body.result"), about=subjects.named(body.about))
+    return effect_answer(tx.inside(composed.end_begun, stream, known, outcome))
 
 
 @route("POST", "/v1/effects/{effect}/settle", Right.OPERATE, EffectAnswer, target=EFFECT)

@@ -73,11 +73,12 @@ def dispatch(stream: Stream, seq: int, _sender: Sender) -> RouteRequest:
 def end_begun(stream: Stream, known: EffectRecord, outcome: Outcome, prepared: Any = None) -> RouteRequest:
     if prepared is not None:
         raise elsewhere("run_atomic")
-    path = _named(stream, known.seq, "outcome")
+    told: dict[str, Any] = {"attempt": known.attempt, "about": outcome.about}
     if outcome.error is not None:
-        told = {"outcome": "failed", "error": outcome.error.message, "code": outcome.error.code}
-        return post(path, EffectRecord, **told, about=outcome.about)
-    return post(path, EffectRecord, outcome="happened", result=plain(outcome.result, "result"), about=outcome.about)
+        told |= {"outcome": "failed", "error": outcome.error.message, "code": outcome.error.code}
+    else:
+        told |= {"outcome": "happened", "result": plain(outcome.result, "result")}
+    return post(_named(stream, known.seq, "outcome"), EffectRecord, **told)
 
 
 @answers(operator_verbs.settle)

@@ -271,17 +271,6 @@ class TestTaking:
         assert max(len([name for name in group if name[0] == "n"]) for group in desk.most) == 2
         assert max(map(len, desk.most)) == 5
 
-    def test_workers_begin_at_different_places_where_there_is_more_than_enough(self):
-        ready = [found(name) for name in names(10)]
-        orders = []
-        for holder in ("0" * 32, "00000003" + "0" * 24):
-            desk = Desk()
-            desk.holder = holder
-            orders.append(
-                Worker(desk, {"a": agent("a")}, WorkerSettings(), seen)._in_own_order(ready, 1)[0].stream.name
-            )
-        assert orders == ["r0", "r3"]
-
     def test_what_another_took_meanwhile_is_no_trouble(self):
         desk = Desk([found(name) for name in names(3)])
         look = desk.look

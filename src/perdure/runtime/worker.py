@@ -248,7 +248,8 @@ class Worker:
         if self._settings.suspects_only:
             return await self._take_next(suspects)
         if not await self._see_to(suspects):
-            wanted = [found for each in seen for found in self._in_own_order(each.takeable, room)]
+            drivable = ((look, [*filter(self._can_drive, look.takeable)]) for look in seen)
+            wanted = [run for look, runs in drivable for run in look.in_own_order(runs, room)]
             await self._take(wanted, room, at_work)
         self._begin_to_index()
         soon = SUSPECTED_SECONDS if suspects else self._settings.poll_seconds
@@ -323,12 +324,6 @@ class Worker:
             return False
         at_work[found.agent] += 1
         return True
-
-    def _in_own_order(self, found: Sequence[FoundRun], room: int) -> list[FoundRun]:
-        """Where there is more than enough, workers begin at different places: else all would want the same."""
-        known = [each for each in found if self._can_drive(each)]
-        at = int(self._core.holder[:8], 16) % len(known) if len(known) > room else 0
-        return [*known[at:], *known[:at]]
 
     async def _claim(self, found: FoundRun, company: Company) -> asyncio.Task[None] | None:
         agent = self._agents[found.agent]

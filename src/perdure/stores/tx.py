@@ -81,7 +81,7 @@ class Batch:
     """The writes of the jobs of one commit so far. The lane owns it; a failed job leaves no trace in it."""
 
     __slots__ = ("actors", "blobs", "buffer", "connection", "entropy", "exact",
-                 "flushed", "hints", "named", "read", "trail")  # fmt: skip
+                 "flushed", "hints", "locked", "named", "read", "trail")  # fmt: skip
 
     def __init__(
         self, connection: Connection, blobs: Blobs, entropy: Entropy, hints: Mapping[int, Head] | None = None,
@@ -95,6 +95,7 @@ class Batch:
         self.exact = hints is None  # heads that were read cannot move before the commit
         self.entropy = entropy
         self.flushed: dict[int, Head] = {}  # heads as the database has them inside this transaction
+        self.locked: set[int] = set()  # streams whose heads this transaction holds
         self.read: set[int] = set()  # streams by whose state absorbed jobs decided
         self.buffer = _EMPTY
         self.trail: list[tuple[Stream, NewEvent]] = []  # events that were sent to the database
@@ -116,12 +117,26 @@ class Batch:
 
     def lock_heads(self, streams: Iterable[int]) -> None:
         """Read and lock these heads before any verb runs: the way after a lost race."""
+        self._hold(streams)
         self.flushed.update(self.connection.heads(sorted(streams), lock=True))
+
+    def _hold(self, streams: Iterable[int]) -> None:
+        """Asked before heads are locked. They are locked in ascending order only, so that no two transactions wait for each
+        other: a batch that comes to a lower head is run again, with all of its heads locked first.
+        """
+        if self.exact:
+            return
+        highest = max(self.locked, default=0)
+        new = {*streams} - self.locked
+        self.locked |= new
+        if new and min(new) < highest:
+            raise Fault(FaultKind.RACED, "its heads are locked in one order")
 
     def lock(self, stream: int) -> None:
         """Lock one head while verbs run. If it is not where this batch has seen it, the batch is stale."""
         if stream in self.buffer.streams:
             return
+        self._hold([stream])
         found = self.connection.heads([stream], lock=True)
         if stream in self.flushed and self.flushed[stream] != found.get(stream):
             # If this is swallowed, the flush says so again: the head that was seen is not forgotten.
@@ -152,6 +167,7 @@ class Batch:
             self.check(self.read)
         self.trail += buffer.events
         self.flushed.update(buffer.heads)
+        self._hold(move.stream for move in writes.heads)
         self.connection.write(writes, commit=commit)
         if not commit:  # else this batch is over; a new stream becomes real with its first event
             unreal = {number: stream for number, stream in buffer.streams.items() if number not in buffer.heads}

@@ -86,6 +86,8 @@ class Desk:
             *args
         )
 
+    borrow = read
+
     async def write(self, verb, *args, **kwargs):
         if verb is leases.fenced:
             lease, verb, *said = args

@@ -257,10 +257,14 @@ class Worker:
         return min(soon, self._settings.poll_seconds, due_us / SECOND_US)
 
     async def _look_at_all(self, open_ones: Sequence[Agent], limit: int) -> list[Look]:
-        """The work for these agents in each tenant. A tenant that has forgotten this worker learns of it."""
+        """The work for these agents in each tenant. A tenant that has forgotten this worker learns of it.
+
+        An idle worker holds two connections to a server: the one that writes, and the one that hears of news.
+        """
         wanted = workers.drivable([each.name for each in open_ones], [each.program for each in open_ones])
         about = (workers.look, wanted, limit, self._core.liveness.is_dead, self._core.holder)
-        seen = await asyncio.gather(*(each.read(*about) for each in self._callers))
+        idle = self._is_idle()
+        seen = await asyncio.gather(*(each.borrow(*about) if idle else each.read(*about) for each in self._callers))
         for caller, each in zip(self._callers, seen, strict=True):
             if not each.introduced:
                 await self._introduce(caller)

@@ -364,12 +364,12 @@ class Lane:
         try:
             try:
                 connection = self._connection or self._connect()
+                connection.tenants = [jobs[0].tenant] if len(jobs) == 1 else sorted({job.tenant for job in jobs})
                 if len(jobs) == 1 and jobs[0].reads:  # nobody else has the connection: no transaction is needed
                     _read(jobs[0], connection)
                     jobs[0].done = True
                     return None
                 batch = Batch(connection, self._blobs, self._entropy, self._hints, self.actors)
-                connection.tenants = [jobs[0].tenant] if len(jobs) == 1 else sorted({job.tenant for job in jobs})
                 connection.begin()
                 if lock:
                     batch.lock_heads(lock)

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,7 +25,19 @@ from perdure.stores.job import contended
 from perdure.stores.lane import Lane
 from perdure.stores.store import Fault, FaultKind
 from perdure.stores.tx import Batch
-from stores.verbs import Called, Gate, Opened, append, begin, begin_and_append, count_turns, impatient, opened, until
+from stores.verbs import (
+    Called,
+    Gate,
+    Opened,
+    append,
+    begin,
+    begin_and_append,
+    count_turns,
+    everything,
+    impatient,
+    opened,
+    until,
+)
 
 
 @pytest.fixture
@@ -615,6 +628,21 @@ class GuessingLane(Lane):
 def test_control_guessing_after_an_interrupt_doubles(store):
     with_lane(store, GuessingLane)
     assert written_around_an_interrupt(store, "lane.after_commit") == list("xyyzz")
+
+
+class InterruptedAsking(Lane):
+    """A second Ctrl-C comes while it is asked what became of a commit."""
+
+    def _was_committed(self, error, batch) -> bool:
+        raise KeyboardInterrupt
+
+
+def test_a_second_interrupt_lets_nobody_be_run_again(store):
+    """The commit took place: the others hear that nobody knows, and find theirs there."""
+    with_lane(store, InterruptedAsking)
+    with pytest.raises(Unavailable, match="may have been written"):
+        written_around_an_interrupt(store, "lane.after_commit")
+    assert everything(store.core.engine.url) == Counter("xyz")
 
 
 def test_a_real_interrupt_while_waiting_does_not_take_the_lane_along(store):

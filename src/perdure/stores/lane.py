@@ -26,7 +26,7 @@ from perdure.stores.blobs import Blobs
 from perdure.stores.clocks import Clocks
 from perdure.stores.commit_logging import CommitLogger
 from perdure.stores.job import Job, refuse, settle, wake
-from perdure.stores.store import RETRYABLE, Connection, Engine, Fault, FaultKind, Head, NewEvent
+from perdure.stores.store import RETRYABLE, Connection, Engine, Fault, FaultKind, Head, NewEvent, Writes
 from perdure.stores.tx import LOG, Actor, Batch, Tx
 
 if TYPE_CHECKING:
@@ -385,7 +385,7 @@ class Lane:
                 batch.flush(commit=True)
                 reach("lane.after_commit")
             except BaseException as error:
-                if batch is None or not committing or not self._was_committed(error, batch):
+                if batch is None or not committing or not self._learn_outcome(error, batch, jobs):
                     self._give_up(error, batch)
                     raise
                 interrupt = None if isinstance(error, Fault) else error  # a Ctrl-C mostly arrives after the COMMIT
@@ -470,8 +470,22 @@ class Lane:
         elif self._connection is not None:
             self._connection.rollback()
 
+    def _learn_outcome(self, error: BaseException, batch: Batch, jobs: list[Job]) -> bool:
+        """`_was_committed`. A second interrupt ends the asking: nobody knows then, and no job may be run again."""
+        try:
+            return self._was_committed(error, batch)
+        except Exception:
+            raise
+        except BaseException:
+            for job in jobs:
+                refuse(job, CommitUnknown("the caller that asked was interrupted").as_error())
+            self._disconnect()
+            raise
+
     def _was_committed(self, error: BaseException, batch: Batch) -> bool:
-        """Whether a COMMIT without a reply (lost, or interrupted here) took place: asked by transaction id, never guessed."""
+        """Whether a COMMIT without a good reply (lost, with a warning, or interrupted here) took place, and is as durable as any:
+        asked by transaction id, never guessed.
+        """
         lost = isinstance(error, Fault)
         refused = lost and error.kind not in (FaultKind.LOST, FaultKind.IO)
         if refused or isinstance(error, CommitUnknown) or not batch.trail:
@@ -496,10 +510,18 @@ class Lane:
     def _ask_commit(self, event: NewEvent) -> bool:
         # An engine gives out a new connection only when nothing of the lost one can still happen.
         connection = self._connection or self._connect()
+        history = self._engine.history_of(connection)
+        if history is not None and history.recovers:
+            raise Fault(FaultKind.LOST, "a standby answers, which does not know what became of a commit")
         connection.rollback()
         connection.tenants = (event.tenant,)
         found = connection.query(LOG.event_tx, {"stream": event.stream, "seq": event.seq})
-        return bool(found) and bytes(found[0][0]) == event.tx
+        if not found or bytes(found[0][0]) != event.tx:
+            return False
+        if connection.is_server:  # it is in the primary; a standby may not have it yet
+            connection.begin()
+            connection.write(Writes(), commit=True)
+        return True
 
 
 class Tainted(Exception):
@@ -511,12 +533,12 @@ class Tainted(Exception):
 
 
 class CommitUnknown(Exception):
-    """The database was lost during a COMMIT and did not come back in time to be asked."""
+    """The database was lost during a COMMIT, or did not wait for its standby, and could not be asked in time."""
 
     def as_error(self) -> Error:
         """The error that each caller gets."""
         return Unavailable(
-            f"the database was lost during a commit, so the outcome is not known: {self}",
+            f"a commit may have been written; the outcome is not known: {self}",
             path="store",
             hint="look before you write again; with key= a repetition is safe",
         )

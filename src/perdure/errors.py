@@ -45,6 +45,11 @@ class Error(Exception):
         self.hint = hint
         self.facts = facts
 
+    @property
+    def key(self) -> str | None:
+        """The key of a write that may have been carried out, though nobody answered it: repeated under it, it is done once."""
+        return self.facts.get("key")
+
     def __str__(self) -> str:
         where = f"{self.path}: " if self.path else ""
         return f"{where}{self.message}" + (f" ({self.hint})" if self.hint else "")

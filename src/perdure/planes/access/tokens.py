@@ -17,10 +17,11 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from perdure.errors import Damaged, NotFound, Unauthenticated
+from perdure.errors import Conflict, Damaged, NotFound, Unauthenticated
 from perdure.model import ids
 from perdure.model.instants import SECOND_US, to_datetime
 from perdure.model.limits import check_name, check_one_of
+from perdure.planes.execution import requests
 from perdure.planes.memory import values
 from perdure.planes.reading.durations import Duration, deadline, store_now
 from perdure.stores.store import Reads
@@ -89,6 +90,23 @@ def create(
     kept = _Kept(digest(text), tenant, chosen, actor, tx.store_now(), deadline(tx, expires, "expires"))
     values.put(tx, values.open_scope(tx, SCOPE), name, msgspec.to_builtins(kept), expect=0)
     return text, _record(name, kept, tx.actor, None, kept.made_at)
+
+
+def create_once(
+    tx: Tx, tenant: str, role: TokenRole | TokenRoleName, actor: str, expires: Duration | None, key: str
+) -> tuple[str, TokenRecord]:
+    """Make a token, once for a key of this tenant. Again raises Conflict with its id: the mark holds no text, so nobody can show
+    it a second time. Raises KeyReused.
+    """
+    scope, mark = values.open_scope(tx, SCOPE), hashlib.sha256(f"{tenant}\0{key}".encode()).hexdigest()
+    asked = {"role": str(role), "actor": actor, "expires": None if expires is None else str(expires)}
+    known = requests.answered(tx, scope, mark, asked)
+    if known is not None:
+        hint = "the text was shown once; revoke it and make another"
+        raise Conflict(f"this request made the token {known.answer}", path="key", hint=hint, id=known.answer)
+    text, made = create(tx, tenant, role, actor, expires)
+    requests.keep(tx, scope, mark, asked, made.id)
+    return text, made
 
 
 def find(reads: Reads, text: str) -> TokenRecord:

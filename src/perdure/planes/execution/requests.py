@@ -2,7 +2,7 @@
 
 The mark of a request (a digest of what was asked, and the answer) is recorded in the transaction of the work itself, in the
 scope `requests/UID` of the session or run. So a request is carried out once whatever crashes, and its answer is the same every
-time. See docs/decisions/0045. Callers: `session.once`, `run.signal`. Keeps P1, P5.
+time. See docs/decisions/0045. Callers: `session.once`, `run.signal`, the A2A door. Keeps P1, P5.
 """
 
 from __future__ import annotations
@@ -103,3 +103,17 @@ def signal(
         runs.wake(tx, stream)
     if key is not None:
         keep(tx, stream, key, asked, None, named)
+
+
+def answer_next(tx: Tx, stream: Stream, value: Any, by: str, *, key: str) -> None:
+    """Answer the question that a run asks now, for a caller who cannot name it. Once for the key of the message that brings the
+    answer: again it is nothing new, whatever the run asks by then. Raises Conflict when it asks nothing, KeyReused.
+    """
+    asked = {"answer": to_plain(value, "answer")}
+    if answered(tx, stream, key, asked) is not None:
+        return
+    open_asks = waits.waiting(tx, stream, kind=WaitKind.ASK)
+    if not open_asks:
+        raise Conflict(f"run {stream.name} asks nothing now", path="run")
+    waits.answer(tx, stream, open_asks[0].seq, value, by)
+    keep(tx, stream, key, asked, open_asks[0].seq)

@@ -282,6 +282,14 @@ class Tx:
         if table is not None and not table.rowless:
             done = step(table, body, seq, partial(self._find, table, stream.id, stream.tenant), pruned=pruned)
             if done is not None:
+                if (
+                    table.yields
+                    and done.old
+                    and done.new
+                    and any(done.old[each] != done.new[each] for each in table.yields)
+                ):
+                    self._put(table, stream, done.key, None)
+                    self.relieve()
                 self._put(table, stream, done.key, done.new)
         if done is not None or body.refs or body.blobs or body.subjects:
             for derived, row, gone in derive(table, seq, body, done):

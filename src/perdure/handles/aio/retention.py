@@ -7,9 +7,19 @@ from collections.abc import Callable, Sequence
 from perdure.errors import NotFound
 from perdure.handles.aio.upkeep import AsyncUpkeep
 from perdure.handles.later import collect, retain
+from perdure.log.change import Stream
 from perdure.model.records.retention import Retained, RetainReport, Retention
+from perdure.planes.audit import imported
 from perdure.planes.conversation import sessions
 from perdure.planes.reading.durations import Duration
+from perdure.stores.tx import Tx
+
+
+def _put_away(tx: Tx, stream: Stream) -> None:
+    sessions.archive(tx, stream)
+    imported.give_keys_up(tx, stream)
+    for run in imported.runs_of(tx, stream):
+        imported.give_keys_up(tx, run)
 
 
 class AsyncRetaining(AsyncUpkeep):
@@ -53,7 +63,8 @@ class AsyncRetaining(AsyncUpkeep):
 
         Its turns, checkpoints, emitted events and replaced values go, and the steps and checkpoints of its runs. Its row,
         tasks, decisions, values, artifacts and effects stay: they are the record of what was done. Nothing goes of a session
-        that was forked or has an unfinished run. After a crash, call it again.
+        that was forked or has an unfinished run. A copy that came by import gives its keys up, and so do its runs. After a
+        crash, call it again.
         Raises NotFound if there is no session of this name, Conflict while it is open.
         """
         found = await self._caller.read(sessions.find_session, session)
@@ -63,7 +74,7 @@ class AsyncRetaining(AsyncUpkeep):
         rule = Retention(sessions=True, runs=True, checkpoints=1, values=1, emitted=0, session=session)
         report = await self.retain(rule, dry_run=dry_run)
         if not dry_run:
-            await self._write(sessions.archive, found[0])
+            await self._write(_put_away, found[0])
         return report
 
     async def _judged(self) -> list[retain.Judged]:

@@ -307,7 +307,7 @@ def _header(reads: Reads, stream: Stream) -> SessionHeader:
 
 
 def _header_of(row: tuple[Any, ...]) -> SessionHeader:
-    name, title, creator, labels, created_at, ended_at, expires_at, archived_at, seq, at, status = row[:11]
+    name, title, creator, labels, created_at, ended_at, expires_at, archived_at, seq, at, status, copied = row[:12]
     path = f"session {name}"
     return SessionHeader(
         name=name,
@@ -321,6 +321,7 @@ def _header_of(row: tuple[Any, ...]) -> SessionHeader:
         last_seq=seq,
         last_at=stored_instant(at, path),
         archived_at=stored_instant_or_none(archived_at, path),
+        copy=bool(copied),
     )
 
 
@@ -336,7 +337,7 @@ def sessions(reads: Reads, asked: SessionFilters) -> Page[SessionHeader]:
         tenant=reads.tenant, current=None if asked.expired else 1, listed=None if asked.archived else 1,
         at=at, id=stream, limit=size + 1,
     )  # fmt: skip
-    more = encode_cursor(rows[size - 1][4], rows[size - 1][11]) if len(rows) > size else None
+    more = encode_cursor(rows[size - 1][4], rows[size - 1][12]) if len(rows) > size else None
     return read_rows(rows[:size], _header_of, more)
 
 

@@ -37,6 +37,7 @@ from perdure.model.limits import KEY_MAX_CHARS, REFS_MAX, check_name, check_page
 from perdure.model.records.tasks import TaskRecord, TaskStatus
 from perdure.model.values import digest, to_plain
 from perdure.planes import subjects
+from perdure.planes.audit import imported
 from perdure.planes.audit.snapshots import one_state
 from perdure.planes.memory.checks import Thing
 from perdure.planes.memory.checks import put as put_checks
@@ -134,7 +135,11 @@ def add(
 
 def _under(tx: Tx, stream: Stream, key: str) -> TaskRecord | None:
     rows = tx.query(Q.task_by_key, touches=[(TASKS, stream.id)], stream=stream.id, key=key)
-    return task(tx, stream, rows[0][0]) if rows else None
+    for seq, copied in rows:
+        if copied:
+            imported.check_own(tx, stream, key, seq)
+        return task(tx, stream, seq)
+    return None
 
 
 def _same(tx: Tx, stream: Stream, standing: TaskRecord, given: str) -> TaskRecord:

@@ -32,7 +32,7 @@ from perdure.planes.audit import imported
 from perdure.planes.conversation.calls import call_of
 from perdure.planes.reading.body_reading import IN_DOCUMENT, doc_of, marked, stored_value
 from perdure.planes.reading.listing import Listing
-from perdure.planes.reading.paging import Page, page_by_seq, seq_or_cursor
+from perdure.planes.reading.paging import Page, page_by_seq, read_rows, seq_or_cursor
 from perdure.planes.reading.row_reading import (
     stored_as,
     stored_fields,
@@ -501,13 +501,13 @@ def effects(
         open=1 if open_only else None, about=subjects.wanted_here(reads, stream.id, about),
     )  # fmt: skip
     page = page_by_seq(rows, count, lambda row: row[0])
-    return Page([_record(reads, stream, row) for row in page], page.next)
+    return read_rows(page, partial(_record, reads, stream), page.next)
 
 
 def all_effects(reads: Reads, stream: Stream, *, after: int = 0, open_only: bool = False) -> list[EffectRecord]:
     """All effects, however many there are."""
     found: list[EffectRecord] = []
-    while page := effects(reads, stream, after=found[-1].seq if found else after, open_only=open_only):
+    while page := effects(reads, stream, after=found[-1].seq if found else after, open_only=open_only).whole():
         found += page
     return found
 

@@ -293,9 +293,13 @@ def get_status(reads: Reads, stream: Stream) -> Status:
 @one_state
 def info(reads: Reads, stream: Stream) -> SessionRecord:
     """All about a session but its contents."""
+    return with_header(reads, stream, get_goal(reads, stream), get_pins(reads, stream))
+
+
+def with_header(reads: Reads, stream: Stream, goal: str | None, pins: Pins | None) -> SessionRecord:
+    """The record of a session with this goal and these pins."""
     header = _header(reads, stream)
-    facts = {name: getattr(header, name) for name in header.__struct_fields__}
-    return SessionRecord(**facts, goal=get_goal(reads, stream), pins=get_pins(reads, stream))
+    return SessionRecord(**{name: getattr(header, name) for name in header.__struct_fields__}, goal=goal, pins=pins)
 
 
 def _header(reads: Reads, stream: Stream) -> SessionHeader:

@@ -53,6 +53,7 @@ from perdure.planes.reading.row_reading import (
     stored_instant_or_none,
     stored_numbers,
     stored_state,
+    stored_text,
 )
 from perdure.planes.recovery import presence
 from perdure.planes.tables import HOLDERS, TAGS, TASK_NEEDS, TASKS
@@ -395,7 +396,7 @@ def ready(reads: Reads, stream: Stream, *, limit: int = 20, label: str | None = 
             limit=count,
         )
     rows.sort(key=lambda row: (-row[3], row[0]))
-    return [_record(reads, stream, row) for row in rows[:count]]
+    return read_rows(rows[:count], partial(_record, reads, stream))
 
 
 def _claimers(reads: Reads, stream: Stream) -> list[str]:
@@ -410,8 +411,7 @@ def _touched(stream: Stream) -> list[tuple[Table, int]]:
 def tasks(reads: Reads, stream: Stream, asked: SessionTaskFilters) -> Page[TaskRecord]:
     """The tasks of a session, newest first. stuck: only those that need a failed or cancelled task."""
     parent = None if asked.parent is None else check_seq(getattr(asked.parent, "id", asked.parent), "parent")
-    page = rows_of_stream(reads, Q.tasks_of_session, stream, asked, _touched(stream), parent=parent)
-    return read_rows(page, partial(_record, reads, stream), page.next)
+    return rows_of_stream(reads, Q.tasks_of_session, stream, asked, _touched(stream), _record, parent=parent)
 
 
 def tasks_of_store(reads: Reads, asked: TaskFilters) -> Page[tuple[Stream, TaskRecord]]:
@@ -425,7 +425,7 @@ def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> TaskRecord:
      key, changed_at, closed_at, made, noted, abandoned) = row  # fmt: skip
     where = f"{stream.name} seq {seq}"
     detail = stored_fields(doc_of(reads, made, where), where).get("detail")
-    note = stored_fields(doc_of(reads, noted, where), where).get("note")
+    note = stored_text(stored_fields(doc_of(reads, noted, where), where), "note", where)
     void = bool(abandoned) or (status == DOING and reads.clocks.is_dead(holder or ""))
     return TaskRecord(
         id=seq, session=stream.name, title=title, status=stored_state(TaskStatus, status, where),

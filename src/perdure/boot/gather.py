@@ -46,6 +46,7 @@ from perdure.stores.store import Reads
 TASKS_MAX = 50
 WHOLE_DECISIONS = 20  # recent ones that are shown with their reasons
 DECISIONS_MAX = 50  # that are open, or standing
+DAMAGED = "damaged"  # the kind of an item for what cannot be read
 STANDING = "standing"  # the tag of decisions that are shown however old they are
 CHECKS_MAX = 200
 RUNS_MAX = 20
@@ -110,9 +111,7 @@ def gather(reads: Reads, stream: Stream, limits: GatherLimits, *, remembered: bo
     tail += part(Section.TAIL, lambda: _tail(reads, stream, limits.turns))
     items += part(Section.RECALLED, lambda: _summarised(reads, stream))
     items += part(Section.RECALLED, lambda: _of_others(reads, info) if remembered else ())
-    known = part(
-        Section.RULES, lambda: _memories(reads, stream, limits.memories, page, now=now, remembered=remembered)
-    )
+    known = part(Section.RULES, lambda: _memories(reads, stream, limits.memories, page, now=now, remembered=remembered))
     return Gathered(info, now, [*damaged, *items], known, tail)
 
 
@@ -134,8 +133,10 @@ def _shown(damaged: list[Item], now: int, section: Section, page: Page[T]) -> Pa
 
 def _damaged(section: Section, where: str, why: str, now: int) -> Item:
     what = "a rule" if section is Section.RULES else "something"
-    text = f"{what} stands here that cannot be read: {why}\nAsk the user before you rely on this part (`perdure verify`)."
-    return Item(section, "damaged", where, text, "perdure", now, whole=True)
+    text = (
+        f"{what} stands here that cannot be read: {why}\nAsk the user before you rely on this part (`perdure verify`)."
+    )
+    return Item(section, DAMAGED, where, text, "perdure", now, whole=True)
 
 
 def _info(reads: Reads, stream: Stream, part: Callable[..., list[Any]]) -> SessionRecord:
@@ -166,9 +167,7 @@ class Resting:
 # -- memories ------------------------------------------------------------------------------------------------
 
 
-def _memories(
-    reads: Reads, stream: Stream, most: int, page: Shown, *, now: int, remembered: bool
-) -> Iterator[Known]:
+def _memories(reads: Reads, stream: Stream, most: int, page: Shown, *, now: int, remembered: bool) -> Iterator[Known]:
     places = read_from(reads, stream, None)
     for kind in KINDS if remembered else KINDS[:1]:
         for place in places:

@@ -25,7 +25,7 @@ from perdure.runtime.stopping import TROUBLES, Suspended, blamed_in, found_in, i
 
 log = logging.getLogger("perdure.run")
 
-DECIDED = (Parked, Imported)  # what a person decides about: the run is parked
+DECIDED = (Parked, Imported)  # a person decides about these: the run is parked
 
 
 def ends_by(driving: Driving, error: BaseException) -> Steps[bool]:

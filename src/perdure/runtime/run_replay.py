@@ -147,7 +147,8 @@ def patience_us(wait: Duration | bool | None) -> float:
 def last_cut_us(reads: Reads, stream: Stream) -> int:
     """The time, in microseconds, at which the last checkpoint of a run was saved; 0 if there is none."""
     return max(
-        (instant_us(each.at, 0) for each in checkpoints.listing(reads, stream, name="default", limit=1).whole()), default=0
+        (instant_us(each.at, 0) for each in checkpoints.listing(reads, stream, name="default", limit=1).whole()),
+        default=0,
     )
 
 

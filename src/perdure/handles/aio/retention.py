@@ -7,19 +7,9 @@ from collections.abc import Callable, Sequence
 from perdure.errors import NotFound
 from perdure.handles.aio.upkeep import AsyncUpkeep
 from perdure.handles.later import collect, retain
-from perdure.log.change import Stream
 from perdure.model.records.retention import Retained, RetainReport, Retention
-from perdure.planes.audit import imported
 from perdure.planes.conversation import sessions
 from perdure.planes.reading.durations import Duration
-from perdure.stores.tx import Tx
-
-
-def _put_away(tx: Tx, stream: Stream) -> None:
-    sessions.archive(tx, stream)
-    imported.give_keys_up(tx, stream)
-    for run in imported.runs_of(tx, stream):
-        imported.give_keys_up(tx, run)
 
 
 class AsyncRetaining(AsyncUpkeep):
@@ -74,7 +64,7 @@ class AsyncRetaining(AsyncUpkeep):
         rule = Retention(sessions=True, runs=True, checkpoints=1, values=1, emitted=0, session=session)
         report = await self.retain(rule, dry_run=dry_run)
         if not dry_run:
-            await self._write(_put_away, found[0])
+            await self._write(retain.put_away, found[0])
         return report
 
     async def _judged(self) -> list[retain.Judged]:

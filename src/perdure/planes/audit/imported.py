@@ -107,7 +107,7 @@ def _is_in(spans: tuple[tuple[int, int], ...], seq: int) -> bool:
 
 
 def _given_up(table: Table | None, seq: int, row: Mapping[str, Any]) -> str | None:
-    """What stands for a key that was given up. An effect of a run keeps its own: the run's replay finds it there, and no other
+    """The key of a row that gave its own up. An effect of a run keeps its own: the run's replay finds it there, and no other
     caller looks for it.
     """
     if table is not EFFECTS:

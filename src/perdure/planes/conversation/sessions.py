@@ -25,7 +25,13 @@ from perdure.planes.reading.body_reading import doc_of
 from perdure.planes.reading.durations import Duration, between, deadline, store_now
 from perdure.planes.reading.labels import from_labels, to_labels
 from perdure.planes.reading.paging import Page, decode_cursor, encode_cursor, read_rows
-from perdure.planes.reading.row_reading import stored_fields, stored_instant, stored_instant_or_none, stored_state
+from perdure.planes.reading.row_reading import (
+    stored_as,
+    stored_fields,
+    stored_instant,
+    stored_instant_or_none,
+    stored_state,
+)
 from perdure.planes.recovery import presence
 from perdure.planes.tables import ATTENDANCE, HOLDERS, SESSIONS
 from perdure.stores.statements import Statements
@@ -201,7 +207,8 @@ def set_goal(tx: Tx, stream: Stream, goal: str | None, *, about: Iterable[str] =
 
 def get_goal(reads: Reads, stream: Stream) -> str | None:
     """The goal, if there is one."""
-    return _document(reads, stream, _session(reads, stream)["goal_seq"])
+    goal = _document(reads, stream, _session(reads, stream)["goal_seq"])
+    return stored_as(str | None, goal, "goal", f"session {stream.name}")
 
 
 def _document(reads: Reads, stream: Stream, seq: int | None) -> Any:

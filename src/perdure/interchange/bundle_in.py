@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from perdure.errors import Conflict, Damaged, Error, Invalid
+from perdure.interchange.bundle import LOG as LOG_MEMBER
 from perdure.interchange.bundle import Bundle, opening, template
 from perdure.interchange.bundle_out import Progress, needed_blobs
 from perdure.interchange.rehearsal import rehearse
@@ -84,6 +85,7 @@ class Looked(NamedTuple):
     blobs: dict[bytes, int]
     actors: dict[str, str]  # the names behind the random names in its headers
     documents: frozenset[bytes]  # those of the blobs that stand for a part of an event
+    log_bytes: int
 
 
 # -- look --------------------------------------------------------------------------------------------------------------------
@@ -122,6 +124,7 @@ def _look(bundle: Bundle, progress: Progress) -> Looked:
         blobs=blobs,
         actors=actors,
         documents=frozenset(documents),
+        log_bytes=bundle.members[LOG_MEMBER].size,
     )
 
 
@@ -217,7 +220,7 @@ def _rehearse(path: Path, looked: Looked) -> None:
     rehearse(
         partial(bring_in, path=path, looked=looked._replace(blobs=documents), names={}, large={}),
         uids,
-        sum(documents.values()),
+        looked.log_bytes + sum(documents.values()),
     )
 
 

@@ -14,6 +14,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from msgspec.structs import replace
+
 from perdure.boot.gather import DAMAGED, GatherLimits, gather
 from perdure.effects import ledger
 from perdure.errors import Damaged, Error
@@ -31,7 +33,7 @@ from perdure.stores.core import Core, engine_for
 from perdure.stores.store import Reads
 from perdure.stores.tx import LOG, Tx
 
-IN_MEMORY_MAX_BYTES = 64 * 1024**2  # of documents; more lie in a file
+IN_MEMORY_MAX_BYTES = 16 * 1024**2  # of events and documents; more lie in a file
 PAGE_ROWS = 500
 EVERYTHING = GatherLimits(turns=PAGE_ROWS, memories=PAGE_ROWS, decisions=PAGE_ROWS)
 TENANT = "rehearsal"
@@ -62,9 +64,9 @@ def _empty_store(size: int) -> Iterator[Core]:
 
 
 def _read_whole(reads: Reads, uid: str) -> None:
-    """Everything that can be listed of a stream."""
+    """Everything that can be listed of a stream. Of a fork its own part: its past is read with its parent, once."""
     (row,) = reads.query(LOG.stream_by_uid, uid=bytes.fromhex(uid))
-    stream = Stream(*row)
+    stream = replace(Stream(*row), parent=None)
     try:
         _READ[stream.kind](reads, stream)
         _every(emitted.events, reads, stream)

@@ -2,7 +2,7 @@
 
 -- effect_get: one effect with its arguments and its outcome.
 SELECT f.seq, f.state, f.tool, f.kind, f.key, f.digest, f.place, f.call, f.undoes, f.attempt, f.epoch, f.holder, f.actor, f.at,
-  f.dispatched_at, f.deadline_at, f.quiet_at, f.mishaps, f.first_dispatched_at, e.body, o.body, o.at
+  f.dispatched_at, f.deadline_at, f.quiet_at, f.mishaps, f.first_dispatched_at, e.body, o.body, o.at, copied(f)
 FROM effects f
 JOIN events e ON e.stream = f.stream AND e.seq = coalesce(f.doc_seq, f.seq)
 LEFT JOIN events o ON o.stream = f.stream AND o.seq = f.outcome_seq
@@ -15,7 +15,7 @@ SELECT 1 FROM effects f JOIN streams s ON s.id = f.stream WHERE s.uid = :uid AND
 
 -- effects_of_stream: the effects of a session or run, oldest first; `after` is a sequence number.
 SELECT f.seq, f.state, f.tool, f.kind, f.key, f.digest, f.place, f.call, f.undoes, f.attempt, f.epoch, f.holder, f.actor, f.at,
-  f.dispatched_at, f.deadline_at, f.quiet_at, f.mishaps, f.first_dispatched_at, e.body, o.body, o.at
+  f.dispatched_at, f.deadline_at, f.quiet_at, f.mishaps, f.first_dispatched_at, e.body, o.body, o.at, copied(f)
 FROM effects f
 JOIN events e ON e.stream = f.stream AND e.seq = coalesce(f.doc_seq, f.seq)
 LEFT JOIN events o ON o.stream = f.stream AND o.seq = f.outcome_seq
@@ -26,7 +26,7 @@ ORDER BY f.seq LIMIT :limit
 
 -- effects_of_store: the effects of a tenant, newest first; `done` leaves out what a what-if fork copied.
 SELECT f.seq, f.state, f.tool, f.kind, f.key, f.digest, f.place, f.call, f.undoes, f.attempt, f.epoch, f.holder, f.actor, f.at,
-  f.dispatched_at, f.deadline_at, f.quiet_at, f.mishaps, f.first_dispatched_at, e.body, o.body, o.at,
+  f.dispatched_at, f.deadline_at, f.quiet_at, f.mishaps, f.first_dispatched_at, e.body, o.body, o.at, copied(f),
   s.id, s.uid, s.tenant, s.kind, s.name, s.parent, s.fork_seq
 FROM
   about(effects) b CROSS JOIN --? about
@@ -48,7 +48,7 @@ ORDER BY f.at DESC, f.stream DESC, f.seq DESC LIMIT :limit
 
 -- effects_gone_wrong: the effects of a tenant with which something went wrong, the last trouble first; `done` as above.
 SELECT f.seq, f.state, f.tool, f.kind, f.key, f.digest, f.place, f.call, f.undoes, f.attempt, f.epoch, f.holder, f.actor, f.at,
-  f.dispatched_at, f.deadline_at, f.quiet_at, f.mishaps, f.first_dispatched_at, e.body, o.body, o.at, coalesce(o.at, f.at),
+  f.dispatched_at, f.deadline_at, f.quiet_at, f.mishaps, f.first_dispatched_at, e.body, o.body, o.at, copied(f), coalesce(o.at, f.at),
   s.id, s.uid, s.tenant, s.kind, s.name, s.parent, s.fork_seq
 FROM
   about(effects) b CROSS JOIN --? about

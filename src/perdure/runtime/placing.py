@@ -16,7 +16,7 @@ from perdure.effects.commands import AwaitCancellation, Consult, Pause, Read, St
 from perdure.effects.consulting import StepFunction, consult, with_limits
 from perdure.effects.ledger import error_of
 from perdure.effects.tool import digest_of_parts
-from perdure.errors import Changed, Error, Invalid, Parked
+from perdure.errors import Changed, Error, Imported, Invalid, Parked
 from perdure.model.records.effects import EffectError, text_of
 from perdure.model.records.runs import StepRecord
 from perdure.planes.execution import model_inputs, steps
@@ -187,7 +187,7 @@ def _fail(
     The failure is recorded with the next thing that the program does. A run that ends by it records nothing, and can try it
     again.
     """
-    if not isinstance(error, Exception):
+    if not isinstance(error, Exception) or isinstance(error, Imported):  # a person decides, and then it is called anew
         raise error
     said = error_of(error)
     driving.hold.unsaid.append(steps.document(place, name, mark, None, said, notes, shape=shape))

@@ -131,7 +131,7 @@ def cut(
 
 def left_open(reads: Reads, stream: Stream, since: int) -> str:
     """The obstacle to cutting a run, for people; empty if there is none. Another drive may differ: a child ends at any time."""
-    if ledger.effects(reads, stream, after=since, open_only=True, limit=1):
+    if ledger.effects(reads, stream, after=since, open_only=True, limit=1).whole():
         return "effects that are not settled"
     kept = (WaitKind.CHILD, WaitKind.APPROVAL)
     return "an open wait of the run" if any(each.kind in kept for each in waits.waiting(reads, stream)) else ""
@@ -147,7 +147,8 @@ def patience_us(wait: Duration | bool | None) -> float:
 def last_cut_us(reads: Reads, stream: Stream) -> int:
     """The time, in microseconds, at which the last checkpoint of a run was saved; 0 if there is none."""
     return max(
-        (instant_us(each.at, 0) for each in checkpoints.listing(reads, stream, name="default", limit=1)), default=0
+        (instant_us(each.at, 0) for each in checkpoints.listing(reads, stream, name="default", limit=1).whole()),
+        default=0,
     )
 
 

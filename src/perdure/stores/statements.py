@@ -8,7 +8,8 @@
 
 A line that ends in `--? name` is left out unless that parameter is given (not None): filters come from this closed text, never
 from input. `:now` is the store's clock, `named(e)` the actor of an event as people know it, `about(…)` and its like
-say what is about the subject `:about` (`about_words.sql`). Overrides (`@sqlite`, `@postgres`) need a reason; a test counts them.
+say what is about the subject `:about`, `copied(…)` what came by import (`about_words.sql`). Overrides (`@sqlite`, `@postgres`)
+need a reason; a test counts them.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ NAMED = (
     r"\bnamed\((\w+)\)",
     r"coalesce((SELECT min(who.name) FROM actors who WHERE who.tenant = \1.tenant AND who.actor = \1.actor), \1.actor)",
 )
-_ABOUT = re.compile(r"\b(about(?:_\w+)?)\(([\w.]+)\)")
+_ABOUT = re.compile(r"\b((?:about|copied)(?:_\w+)?)\(([\w.]+)\)")
 _POSTGRES_NOW = "coalesce(%(now)s::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint)"
 
 

@@ -52,6 +52,7 @@ class Buffer(msgspec.Struct, eq=False):
     streams: dict[int, Stream] = {}  # new ones
     blob_rows: dict[tuple[int, bytes], BlobRow] = {}
     empties: list[tuple[int, int]] = []
+    adopted: bool = False  # these events were recorded elsewhere
 
     def __bool__(self) -> bool:
         return bool(self.events or self.rows or self.streams or self.blob_rows or self.empties)
@@ -65,6 +66,7 @@ class Buffer(msgspec.Struct, eq=False):
         self.streams.update(later.streams)
         self.blob_rows.update(later.blob_rows)
         self.empties += later.empties
+        self.adopted |= later.adopted
 
     def concerns(self, places: Iterable[tuple[Table, int]]) -> bool:
         """Whether a query of these tables and streams would miss something that is here."""
@@ -98,7 +100,7 @@ class Batch:
         self.locked: set[int] = set()  # streams whose heads this transaction holds
         self.read: set[int] = set()  # streams by whose state absorbed jobs decided
         self.buffer = _EMPTY
-        self.trail: list[tuple[Stream, NewEvent]] = []  # events that were sent to the database
+        self.trail: list[tuple[Stream, NewEvent]] = []  # events that were sent to the database; of a page that was adopted its ends
 
     def head(self, stream: int) -> Head:
         """The head of a stream as the database has it (or, where heads are verified at the flush, had it last)."""
@@ -165,7 +167,8 @@ class Batch:
             self._verify_read(writes)
         elif commit:
             self.check(self.read)
-        self.trail += buffer.events
+        # An import brings as many events as it likes, in one transaction: nobody who follows commits has seen them happen.
+        self.trail += [*buffer.events[:1], *buffer.events[-1:]] if buffer.adopted else buffer.events
         self.flushed.update(buffer.heads)
         self._hold(move.stream for move in writes.heads)
         self.connection.write(writes, commit=commit)
@@ -288,6 +291,7 @@ class Tx:
             hash=event.hash, salt=event.salt, body=event.body,
         )  # fmt: skip
         self.buffer.events.append((stream, verbatim))
+        self.buffer.adopted = True
         self.buffer.heads[stream.id] = (event.seq, event.hash)
         if body is not None:
             self._follow(table, stream, body, event.seq, pruned=pruned)
@@ -298,6 +302,14 @@ class Tx:
         if table is not None and not table.rowless:
             done = step(table, body, seq, partial(self._find, table, stream.id, stream.tenant), pruned=pruned)
             if done is not None:
+                if (
+                    table.yields
+                    and done.old
+                    and done.new
+                    and any(done.old[each] != done.new[each] for each in table.yields)
+                ):
+                    self._put(table, stream, done.key, None)
+                    self.relieve()
                 self._put(table, stream, done.key, done.new)
         if done is not None or body.refs or body.blobs or body.subjects:
             for derived, row, gone in derive(table, seq, body, done):

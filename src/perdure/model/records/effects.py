@@ -165,6 +165,7 @@ class EffectRecord(msgspec.Struct, frozen=True):
     doubtful: an attempt before the last one may have happened.
     what_if: a what-if fork copied it, and nothing was done here.
     outcome_at: when its latest outcome was recorded: a result, a failure, doubt.
+    copy: it came by import, and nobody took its session or run over (`unpark`).
     """
 
     seq: int
@@ -199,6 +200,7 @@ class EffectRecord(msgspec.Struct, frozen=True):
     sent_key: str = ""
     what_if: bool = False
     outcome_at: datetime | None = None
+    copy: bool = False
 
     @property
     def failures(self) -> int:

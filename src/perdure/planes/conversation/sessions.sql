@@ -17,13 +17,13 @@ SELECT s.name, s.title, s.creator, s.labels, s.created_at, s.ended_at, s.expires
     WHEN EXISTS (SELECT 1 FROM attendance a WHERE a.stream = s.stream) AND NOT EXISTS (
       SELECT 1 FROM attendance a JOIN holders h ON h.tenant = a.tenant AND h.holder = a.holder
       WHERE a.stream = s.stream AND h.expires_at > :now) THEN 'crashed'
-    ELSE s.status END
+    ELSE s.status END, copied_stream(s)
 FROM sessions s JOIN streams t ON t.id = s.stream JOIN events e ON e.stream = t.id AND e.seq = t.seq
 WHERE s.stream = :stream
 
 -- sessions_page: sessions of a tenant, newest first; by a label, through its tags. A session that reads as waiting or crashed is
 -- narrowed down (`asked`, `crashed`) before it is looked at one by one.
-SELECT f.name, f.title, f.creator, f.labels, f.created_at, f.ended_at, f.expires_at, f.archived_at, f.seq, f.at, f.state, f.stream
+SELECT f.name, f.title, f.creator, f.labels, f.created_at, f.ended_at, f.expires_at, f.archived_at, f.seq, f.at, f.state, copied_stream(f), f.stream
 FROM (SELECT s.name, s.title, s.creator, s.labels, s.created_at, s.ended_at, s.expires_at, s.archived_at, e.seq, e.at, s.stream,
   g.at AS tagged_at, g.stream AS tagged, --? label
   CASE WHEN s.status NOT IN ('active', 'waiting') THEN s.status

@@ -4,14 +4,14 @@
 SELECT r.name, r.agent, r.status, r.key, a.body, o.body, r.session, r.parent, r.creator, r.created_at, r.ended_at, r.wake_at,
   r.timeout_at, r.holder, r.token, r.deaths, r.suspect, r.cancelling, r.cuts, r.cut_seq, r.program, r.pinned, r.epoch, r.reason,
   CASE WHEN r.status = 'running' AND NOT EXISTS (
-    SELECT 1 FROM holders h WHERE h.tenant = r.tenant AND h.holder = r.holder AND h.expires_at > :now) THEN 1 ELSE 0 END, o.at
+    SELECT 1 FROM holders h WHERE h.tenant = r.tenant AND h.holder = r.holder AND h.expires_at > :now) THEN 1 ELSE 0 END, o.at, copied(r)
 FROM runs r
 LEFT JOIN events a ON a.stream = r.stream AND a.seq = r.doc_seq
 LEFT JOIN events o ON o.stream = r.stream AND o.seq = r.outcome_seq
 WHERE r.stream = :stream
 
 -- run_by_key: the stream of the run that was started under a key.
-SELECT s.id, s.uid, s.tenant, s.kind, s.name, s.parent, s.fork_seq, r.digest, a.body
+SELECT s.id, s.uid, s.tenant, s.kind, s.name, s.parent, s.fork_seq, copied(r), r.digest, a.body
 FROM runs r JOIN streams s ON s.id = r.stream
 LEFT JOIN events a ON a.stream = r.stream AND a.seq = r.doc_seq
 WHERE r.tenant = :tenant AND r.agent = :agent AND r.key = :key
@@ -26,7 +26,7 @@ SELECT name FROM streams WHERE tenant = :tenant AND kind = 'run' AND name >= :lo
 SELECT r.name, r.agent, r.status, r.key, a.body, o.body, r.session, r.parent, r.creator, r.created_at, r.ended_at, r.wake_at,
   r.timeout_at, r.holder, r.token, r.deaths, r.suspect, r.cancelling, r.cuts, r.cut_seq, r.program, r.pinned, r.epoch, r.reason,
   CASE WHEN r.status = 'running' AND NOT EXISTS (
-    SELECT 1 FROM holders h WHERE h.tenant = r.tenant AND h.holder = r.holder AND h.expires_at > :now) THEN 1 ELSE 0 END, o.at,
+    SELECT 1 FROM holders h WHERE h.tenant = r.tenant AND h.holder = r.holder AND h.expires_at > :now) THEN 1 ELSE 0 END, o.at, copied(r),
   s.id, s.uid, s.tenant, s.kind, s.name, s.parent, s.fork_seq
 FROM runs r
 JOIN streams s ON s.id = r.stream
@@ -47,7 +47,7 @@ ORDER BY r.created_at DESC, r.stream DESC LIMIT :limit
 SELECT r.name, r.agent, r.status, r.key, a.body, o.body, r.session, r.parent, r.creator, r.created_at, r.ended_at, r.wake_at,
   r.timeout_at, r.holder, r.token, r.deaths, r.suspect, r.cancelling, r.cuts, r.cut_seq, r.program, r.pinned, r.epoch, r.reason,
   CASE WHEN r.status = 'running' AND NOT EXISTS (
-    SELECT 1 FROM holders h WHERE h.tenant = r.tenant AND h.holder = r.holder AND h.expires_at > :now) THEN 1 ELSE 0 END, o.at, coalesce(o.at, r.created_at),
+    SELECT 1 FROM holders h WHERE h.tenant = r.tenant AND h.holder = r.holder AND h.expires_at > :now) THEN 1 ELSE 0 END, o.at, copied(r), coalesce(o.at, r.created_at),
   s.id, s.uid, s.tenant, s.kind, s.name, s.parent, s.fork_seq
 FROM runs r
 JOIN streams s ON s.id = r.stream

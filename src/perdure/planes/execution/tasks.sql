@@ -12,8 +12,8 @@ JOIN events e ON e.stream = t.stream AND e.seq = coalesce(t.doc_seq, t.seq)
 LEFT JOIN events n ON n.stream = t.stream AND n.seq = t.note_seq
 WHERE t.stream = :stream AND t.seq = :seq
 
--- task_by_key: the number of the task under a key.
-SELECT seq FROM tasks WHERE stream = :stream AND key = :key
+-- task_by_key: the number of the task under a key, and whether it is a copy.
+SELECT t.seq, copied_stream(t) FROM tasks t WHERE t.stream = :stream AND t.key = :key
 
 -- task_made: the document of a new task.
 SELECT body FROM events WHERE stream = :stream AND seq = :seq AND tbl = 'tasks'

@@ -7,7 +7,6 @@ at everything by design (verification, retention, doctor) are named here, each w
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -71,7 +70,7 @@ def read_statements() -> Iterator[Statement]:
     for package, file in sql_files():
         if file not in UPKEEP and "importers" not in package and "evaluation" not in package:
             for statement in Statements(package, file):
-                if re.match(r"\s*(SELECT|WITH)\b", statement.source):
+                if crowded.READS.match(statement.source):
                     yield statement
 
 

@@ -228,8 +228,8 @@ class TestWorkers:
 @pytest.mark.parametrize(
     ("statement", "given", "expected"),
     [
-        ("runs_takeable", (), "runs_open (tenant=? AND status=?)"),
-        ("runs_takeable", ("due",), "runs_open (tenant=? AND status=? AND wake_at<?)"),
+        ("runs_takeable", (), "runs_of_agents (tenant=? AND status=? AND agent=?)"),
+        ("runs_takeable", ("due",), "runs_of_agents (tenant=? AND status=? AND agent=? AND wake_at<?)"),
         ("runs_held_by", (), "runs_by_holder (holder=?)"),
         ("holders_of_runs", (), "runs_open (tenant=? AND status=?)"),
         ("wake_left", (), "runs_open (tenant=? AND status=? AND wake_at>?)"),

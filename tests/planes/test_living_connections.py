@@ -30,12 +30,14 @@ USES = 12  # the driver prepares after 5 uses, and the server may change to one 
 RATIO_MAX = 1.5
 NAMED_RATIO_MAX = 4.0
 FEW_BLOCKS = 16  # so many may be the difference between two plans that both look up a few rows
-COPIES, LONG = 60, 60
+COPIES, LONG = 40, 50
 
 NEIGHBOURS = "knowing the parameters, the server prefers blocks that lie beside each other to fewer of them"
 KEPT = "looked up often and by keys alone: planning it for each use would cost more than the worse plan"
 NAMED = {
     "events_shown": NEIGHBOURS,
+    "feed_after stream": NEIGHBOURS,
+    "memories_of_stream about": NEIGHBOURS,
     "tasks_of_session about": NEIGHBOURS,
     "memories_of_stream unread": NEIGHBOURS,
     "memories_of_store tag about": NEIGHBOURS,
@@ -139,7 +141,7 @@ def given_for(raw: Any, stream: int) -> dict[str, Any]:
              "high": "turn/", "media_type": "text/plain", "address": "a", "digest": "d", "base": "a", "checkpoint": "b",
              "reducer": "count", "of": "run", "thing": "memory", "shelf": "turn", "term": "turn", "sha256": "s",
              "schema": "perdure", "search_path": "perdure", "lock_timeout": "1000", "control": "control",
-             "scope": "s", "below": "user:", "beyond": "user;"}  # fmt: skip
+             "scope": "s", "mark": "m", "below": "user:", "beyond": "user;"}  # fmt: skip
     lists = {"addresses": "[]", "seqs": f"[{middle}, {last}]", "kinds": '["turn.*"]', "words": '["turn"]',
              "shelves": '["turn"]', "weights": '[["turn", 1.0]]', "streams": f"[{stream}]", "results": '["call"]',
              "places": place, "stretches": f"[[{stream}, {middle}, {last}]]"}  # fmt: skip

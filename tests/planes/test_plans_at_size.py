@@ -61,6 +61,10 @@ WHOLE = {
     "wait_get name": "likewise",
     "texts_missing": "how many texts `perdure index` has yet to embed: it shows its progress",
     "texts_and_vectors": "how many there are, after `perdure index` has looked at all of them",
+    "subjects_page": "counts the records of each subject of a page; here half of all rows have one subject",
+    "subjects_page after": "likewise",
+    "sessions_page state": "whether an open session waits or crashed is worked out one by one, until a page is full",
+    "holders_needed": "of all runs and effects that somebody has",
     "memories_of_stream unread": "the report of what nobody reads looks whether each was read",
     "memories_of_store unread": "likewise",
 }

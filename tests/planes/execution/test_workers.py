@@ -234,7 +234,7 @@ class TestWorkers:
         ("holders_of_runs", (), "runs_open (tenant=? AND status=?)"),
         ("wake_left", (), "runs_open (tenant=? AND status=? AND wake_at>?)"),
         ("runs_running", (), "runs_open (tenant=? AND status=?)"),
-        ("runs_counted", (), "runs_by_status (tenant=? AND status=?)"),
+        ("runs_counted", (), "COVERING INDEX runs_of_agents (tenant=? AND status=?)"),
         ("runs_parked", (), "runs_by_status (tenant=? AND status=?)"),
     ],
 )

@@ -118,7 +118,7 @@ class Desk:
 
     async def look(self, wanted, limit, is_dead, me):
         self.looks += 1
-        ready = [each for each in self.ready if f"|{each.agent}|" in wanted.agents][:limit]
+        ready = [each for each in self.ready if f'"{each.agent}"' in wanted.agents][:limit]
         return Look(ready, list(self.suspects), None, introduced=self.about is not None)
 
     async def claim(self, stream, *, holder, program, epoch, dead, company):

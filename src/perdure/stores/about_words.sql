@@ -29,8 +29,8 @@
     SELECT who.stream, min(who.seq) AS seq FROM subjects who WHERE who.tenant = :tenant AND who.subject = :about GROUP BY who.stream) w
   JOIN events c ON c.stream = w.stream AND c.seq >= w.seq AND c.tbl = 'checkpoints')
 
--- about_any: anything in the stream of a row is about the subject.
-<it>.stream IN (SELECT who.stream FROM subjects who WHERE who.tenant = :tenant AND who.subject = :about)
+-- about_any: the streams of a table in which anything is about the subject: to begin a join with.
+(SELECT DISTINCT who.stream FROM subjects who WHERE who.tenant = :tenant AND who.subject = :about)
 
 -- about_whole: all of a stream is about the subject.
 <it> IN (SELECT who.stream FROM subjects who WHERE who.tenant = :tenant AND who.subject = :about AND who.whole = 1)

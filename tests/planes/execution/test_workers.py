@@ -266,13 +266,13 @@ class TestWhoClaimsWhat:
 @pytest.mark.parametrize(
     ("statement", "given", "expected"),
     [
-        ("runs_takeable", (), "runs_open (tenant=? AND status=?)"),
-        ("runs_takeable", ("due",), "runs_open (tenant=? AND status=? AND wake_at<?)"),
+        ("runs_takeable", (), "runs_of_agents (tenant=? AND status=? AND agent=?)"),
+        ("runs_takeable", ("due",), "runs_of_agents (tenant=? AND status=? AND agent=? AND wake_at<?)"),
         ("runs_held_by", (), "runs_by_holder (holder=?)"),
         ("holders_of_runs", (), "runs_open (tenant=? AND status=?)"),
         ("wake_left", (), "runs_open (tenant=? AND status=? AND wake_at>?)"),
         ("runs_running", (), "runs_open (tenant=? AND status=?)"),
-        ("runs_counted", (), "runs_by_status (tenant=? AND status=?)"),
+        ("runs_counted", (), "COVERING INDEX runs_of_agents (tenant=? AND status=?)"),
         ("runs_parked", (), "runs_by_status (tenant=? AND status=?)"),
     ],
 )

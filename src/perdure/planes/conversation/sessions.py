@@ -353,6 +353,8 @@ def sessions(reads: Reads, asked: SessionFilters) -> Page[SessionHeader]:
 
 
 def _status_filter(status: str | None) -> dict[str, Any]:
-    """A session that is asked in, or crashed, is found by other rows than its own."""
+    """A session that is over says so itself. One that is asked in, or crashed, is found by other rows than its own."""
+    if status in (Status.COMPLETED.value, Status.FAILED.value):
+        return {"status": status}
     found_by = {Status.CRASHED.value: "crashed", Status.WAITING.value: "asked"}.get(status or "")
     return {"state": status, "status": status if found_by is None else None} | ({found_by: 1} if found_by else {})

@@ -92,11 +92,7 @@ class Drivable(NamedTuple):
 
 def drivable(agents: Iterable[str], programs: Iterable[str]) -> Drivable:
     """The abilities, as the statements take them."""
-    return Drivable(_listed(agents), _listed(programs))
-
-
-def _listed(names: Iterable[str]) -> str:
-    return "".join(f"|{name}|" for name in names)
+    return Drivable(msgspec.json.encode(sorted(set(agents))).decode(), "".join(f"|{digest}|" for digest in programs))
 
 
 # -- what can be taken -----------------------------------------------------------------------------------------

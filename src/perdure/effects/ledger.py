@@ -96,6 +96,7 @@ class Intent(msgspec.Struct, frozen=True):
     undoes: int | None = None
     notes: dict[str, Any] = {}  # kept with the plan: the verdicts of guards
     about: tuple[str, ...] = ()
+    sagas: tuple[str, ...] | None = None  # of a run, those that it is done in; None: it is not recorded
 
 
 class Sender(NamedTuple):
@@ -215,6 +216,8 @@ def _insert(tx: Tx, stream: Stream, verb: str, intent: Intent, columns: dict[str
         "args": to_plain(intent.args, "args"), "rule": msgspec.to_builtins(intent.rule), "sent_key": sent_key,
         "digest": intent.digest,
     }  # fmt: skip
+    if intent.sagas is not None:
+        meant["sagas"] = [*intent.sagas]
     doc = {**meant, **intent.notes}
     seq = tx.record(
         Change(arrow.kind, stream, EFFECTS, set=fixed | columns, doc=doc, subjects=_subjects(tx, stream, intent))
@@ -226,7 +229,7 @@ def _insert(tx: Tx, stream: Stream, verb: str, intent: Intent, columns: dict[str
         undoes=intent.undoes, epoch=columns["epoch"], actor=tx.actor, at=to_datetime(tx.now),
         dispatched_at=_when(columns.get("dispatched_at")), deadline_at=_when(columns.get("deadline_at")),
         quiet_at=None, result=None, error=None, settled_by=None, ref=stream.ref(seq), mishaps=0,
-        first_dispatched_at=_when(columns.get("first_dispatched_at")), sent_key=sent_key,
+        first_dispatched_at=_when(columns.get("first_dispatched_at")), sent_key=sent_key, sagas=intent.sagas,
     )  # fmt: skip
 
 
@@ -555,6 +558,7 @@ def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> EffectRecord:
         sent_key=str(meant.get("sent_key", sent_key)) if what_if or key.startswith(imported.GIVEN_UP) else sent_key,
         what_if=what_if,
         outcome_at=stored_instant_or_none(outcome_at, where), copy=bool(copied),
+        sagas=stored_as(tuple[str, ...] | None, meant.get("sagas"), "list of sagas", where),
     )  # fmt: skip
 
 

@@ -166,6 +166,7 @@ class EffectRecord(msgspec.Struct, frozen=True):
     what_if: a what-if fork copied it, and nothing was done here.
     outcome_at: when its latest outcome was recorded: a result, a failure, doubt.
     copy: it came by import, and nobody took its session or run over (`unpark`).
+    sagas: of a run, the sagas that it was done in, by where they began, the outermost first; None: they were not recorded.
     """
 
     seq: int
@@ -201,6 +202,7 @@ class EffectRecord(msgspec.Struct, frozen=True):
     what_if: bool = False
     outcome_at: datetime | None = None
     copy: bool = False
+    sagas: tuple[str, ...] | None = None
 
     @property
     def failures(self) -> int:

@@ -78,6 +78,7 @@ class RunRecord(msgspec.Struct, frozen=True):
     hint: what can be decided about a parked run, if that is known.
     outcome_at: when its result, its failure or the reason of its parking was recorded.
     copy: it came by import, and nobody took it over (`unpark`).
+    numbering: how its branches are numbered, for life: 2, or 1 if it began before this was recorded.
     """
 
     id: str
@@ -112,6 +113,7 @@ class RunRecord(msgspec.Struct, frozen=True):
     hint: str = ""
     outcome_at: datetime | None = None
     copy: bool = False
+    numbering: int = 1
 
     @property
     def ended(self) -> bool:

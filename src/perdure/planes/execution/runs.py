@@ -60,6 +60,7 @@ ID_CHARS = 12
 SHORTEST = 4  # digits of a name: fewer are more often a slip than a choice
 BEGINNING = re.compile(rf"[0-9a-f]{{{SHORTEST},}}", re.ASCII)
 ALIKE_SHOWN = 5
+BY_PYTHON, NUMBERING = 1, 2  # of branches: `asyncio.wait_for` is one where Python makes a task of it; or never
 UNDO_FAILED = "undo"  # why a run is parked that could not undo what it did
 
 
@@ -97,6 +98,7 @@ def start(
     if found is not None:
         return found, None
     doc = {"args": to_plain(wanted.args, "args"), "kwargs": to_plain(wanted.kwargs, "kwargs"), "digest": mark}
+    doc["numbering"] = NUMBERING
     if wanted.timeout is not None:
         doc["timeout"] = duration_us(wanted.timeout, "timeout")
     named = {*wanted.about}
@@ -189,6 +191,11 @@ def find_by_key(reads: Reads, agent: str, key: str) -> Stream:
 def wait(tx: Tx, stream: Stream, reason: str, wake_at: int | None) -> None:
     """The run waits; nobody holds it. wake_at: when it is to be looked at again even if nothing comes."""
     _give_up(tx, stream, "run.waiting", WAITING, reason=reason, wake_at=wake_at)
+
+
+def note_held(tx: Tx, stream: Stream, verb: str, place: str, holding: str) -> None:
+    """Note that the program waits to do something new, because what is recorded at another place was not reached."""
+    tx.record(Change("run.held", stream, RUNS, Op.NOTE, doc={"verb": verb, "place": place, "holding": holding}))
 
 
 def release(tx: Tx, stream: Stream) -> None:
@@ -421,4 +428,5 @@ def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> RunRecord:
         what_if=stored_as(WhatIf | None, doc.get("what_if"), "supposition", where),
         hint=stored_as(str, became.get("hint", ""), "hint", where),
         outcome_at=stored_instant_or_none(outcome_at, where), copy=bool(copied),
+        numbering=stored_as(int, doc.get("numbering", BY_PYTHON), "numbering of branches", where),
     )  # fmt: skip

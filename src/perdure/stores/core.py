@@ -22,7 +22,7 @@ from perdure.log.table import Row, Table
 from perdure.model.ids import new_uid
 from perdure.model.instants import SECOND_US, Clock, system_clock
 from perdure.model.limits import KEEP_SECONDS, LEASE_TTL_SECONDS
-from perdure.stores import artifact_places, moved_away, schema_upgrade, url
+from perdure.stores import artifact_places, migrate, moved_away, one_path, schema_upgrade, url
 from perdure.stores.blobs import BlobRow, Blobs
 from perdure.stores.clocks import Clocks
 from perdure.stores.continuity import Continuity
@@ -32,15 +32,27 @@ from perdure.stores.in_flight import InFlight
 from perdure.stores.job import Job
 from perdure.stores.lane import Lane, pause
 from perdure.stores.liveness import Liveness, folder_for
+from perdure.stores.mounts import network_kind
 from perdure.stores.rollback_guard import RollbackGuard
 from perdure.stores.sqlite import SqliteEngine
 from perdure.stores.statements import Statement
-from perdure.stores.store import RETRYABLE, Connection, Engine, Fault, FaultKind, Rows
+from perdure.stores.store import (
+    NO_TENANT,
+    RETRYABLE,
+    WHOLE_STORE,
+    Connection,
+    Engine,
+    Fault,
+    FaultKind,
+    Rows,
+    check_sees_all,
+)
 from perdure.stores.tool_limits import Slots
-from perdure.stores.tx import LOG, blob_rows, known_blobs
+from perdure.stores.tx import LOG, Tx, blob_rows, known_blobs
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
+    from pathlib import Path
 
 T = TypeVar("T")
 log = logging.getLogger("perdure.store")
@@ -212,7 +224,10 @@ class Core:
         """Nobody tells of news here: a store on this machine is looked at again (`runtime.patience`)."""
 
     def read(self, verb: Callable[..., T], *args: Any, tenant: int, **kwargs: Any) -> T:
-        """Run a read verb on a connection of its own; tried again, within the store's timeout, if the database is away."""
+        """Run a read verb on a connection of its own; tried again, within the store's timeout, if the database is away.
+
+        tenant: WHOLE_STORE is Refused for a role that does not see all of it.
+        """
         if self.engine.one_connection:
             return self.lane.borrow(lambda connection: verb(self._reader(connection, tenant), *args, **kwargs))
         deadline = 0.0
@@ -233,6 +248,8 @@ class Core:
         connection.tenants = (tenant,)
         reader = self._reader(connection, tenant)
         try:
+            if tenant == WHOLE_STORE:
+                check_sees_all(connection)
             try:
                 result = verb(reader, *args, **kwargs)
             except Damaged:  # unless others pruned and collected what it was about to read: that is no damage
@@ -353,11 +370,11 @@ class Core:
 
     def tenant_id(self, name: str) -> int:
         """The number of a tenant in this store; the tenant is made if it is new."""
-        found = self.read(_find_tenant, name, tenant=0)
+        found = self.read(_find_tenant, name, tenant=NO_TENANT)
         if found is not None:
             return found
         try:
-            return self.lane.run(Job(_make_tenant, (name,), {}, "", 0))
+            return self.lane.run(Job(_make_tenant, (name,), {}, "", NO_TENANT))
         except ReadOnly:
             hint = "check the name; opening the store for writing with this tenant creates it"
             raise NotFound(f"this store has no tenant {name!r}", path="tenant", hint=hint) from None
@@ -426,6 +443,9 @@ def open_core(
             moved_away.check_open(core.facts, read_only=read_only)
         given, write = artifacts or address.artifacts, not (read_only or moving)
         artifact_places.look_up(core.lane, core.facts, address, given, core.blobs, write=write)
+        if address.links_ignored and write and one_path.FACT not in core.facts:
+            core.write(_remember_links, actor="", tenant=NO_TENANT)
+        _tell_of_network(core.liveness.folder)
         return core
     except Fault as fault:
         engine.close()
@@ -433,6 +453,16 @@ def open_core(
     except Error:
         engine.close()
         raise
+
+
+def _remember_links(tx: Tx) -> None:
+    tx.query(migrate.Q.meta_put, name=one_path.FACT, value=one_path.ignored_since())
+
+
+def _tell_of_network(locks: Path | None) -> None:
+    kind = network_kind(locks) if locks else ""
+    if kind:
+        log.warning("the locks that prove which processes live (%s) lie on a network file system: %s", locks, kind)
 
 
 def _naming(fault: Fault, address: url.Address) -> Fault:
@@ -453,9 +483,13 @@ def engine_for(address: url.Address, timeout_seconds: float = 30.0, *, read_only
         from perdure.stores.files.engine import FilesEngine  # noqa: PLC0415 - it replays, and a replay has a core
 
         assert address.path is not None
-        return FilesEngine(address.url, address.path, timeout_seconds, read_only=read_only)
+        links_ignored = address.links_ignored
+        return FilesEngine(address.url, address.path, timeout_seconds, read_only=read_only, links_ignored=links_ignored)
     if address.scheme in ("sqlite", "memory"):
-        return SqliteEngine(address.url, address.path, timeout_seconds, read_only=read_only)
+        links_ignored = address.links_ignored
+        return SqliteEngine(
+            address.url, address.path, timeout_seconds, read_only=read_only, links_ignored=links_ignored
+        )
     kind = kind_of(address.scheme)
     assert kind is not None, "its URL was read by it"
     return kind.engine(address, timeout_seconds, read_only=read_only)

@@ -273,11 +273,14 @@ def turn_named(session: Session, name: object) -> Turn | None:
     return page[0] if page and (page[0].ref.uid, page[0].seq) == (found.uid, found.seq) else None
 
 
+def is_missing_result(name: object) -> bool:
+    """Whether an id is that of a result that was rendered where none came: it is no turn, now or later."""
+    found = identity_in(name)
+    return found is not None and found.part > 0
+
+
 def says_the_same(form: Form, turn: Turn, record: Any) -> bool:
     """Whether a record is its turn, unchanged. Reasoning of another framework does not count: each reader gets its own."""
-    found = identity_in(_id_of(form, record))
-    if found is not None and found.part:
-        return True
     rendered = records_of(form, turn) or [None]
     if is_own(form, turn):
         return rendered == [record]

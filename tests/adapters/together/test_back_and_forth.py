@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import os
 import sys
+import tempfile
 import uuid
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from speakers import SPEAKERS, missing
 
 import perdure
 from perdure.adapters.conversing import plain_text
+from perdure.adapters.forms import langchain_messages as langchain
 from perdure.handles.listing import every
 
 NEEDS = {each.name: each for each in SPEAKERS}
@@ -65,53 +67,79 @@ def facts_of(step):
 
 def transcript_of(steps):
     """The transcript that a reader expects, in the form of OpenAI."""
-    facts = []
     for step in steps:
-        facts += [
+        yield from (
             ("user", step.user),
             ("call", step.call),
             ("result", step.call, step.result),
             ("assistant", step.answer),
-        ]
-    return facts
+        )
 
 
 def read_transcript(session):
-    found = []
     for message in session.transcript("openai"):
-        calls = [("call", call["id"]) for call in message.get("tool_calls") or ()]
         if message["role"] == "tool":
-            found.append(("result", message["tool_call_id"], message["content"]))
+            yield "result", message["tool_call_id"], message["content"]
         elif message.get("content"):
-            found.append((message["role"], plain_text(message["content"])))
-        found += calls
-    return found
-
-
-def words_of(step):
-    return (step.user, step.sought, step.result, step.answer)
+            yield message["role"], plain_text(message["content"])
+        yield from (("call", call["id"]) for call in message.get("tool_calls") or ())
 
 
 def is_shown_once(shown, step):
     """Whether a model was shown a step, once. What was sought stands in the call, and in its result."""
-    return [shown.count(each) for each in words_of(step)] == [1, 2, 1, 1]
+    return [shown.count(each) for each in (step.user, step.sought, step.result, step.answer)] == [1, 2, 1, 1]
 
 
-def check(store, name, steps, shown):
+def fault_of(store, name, steps, shown):
+    """What is wrong after the last of these steps, in which its speaker was shown this; nothing if all is as a reader expects."""
     session = store.session(name)
-    assert [*said_in(session)] == [fact for step in steps for fact in facts_of(step)]
-    assert read_transcript(session) == transcript_of(steps)
-    assert session.transcript("anthropic")
-    assert [step for step in steps[:-1] if not is_shown_once(shown, step)] == []
-    assert store.verify().ok
+    found, expected = [*said_in(session)], [fact for step in steps for fact in facts_of(step)]
+    if found != expected:
+        return f"{len(found)} turns and calls for {len(expected)}"
+    if [*read_transcript(session)] != [*transcript_of(steps)] or not session.transcript("anthropic"):
+        return "another transcript"
+    unseen = [step.user for step in steps[:-1] if not is_shown_once(shown, step)]
+    return f"was not shown once: {unseen}" if unseen else "" if store.verify().ok else "verify"
+
+
+def back_and_forth(store, first, second):
+    """Let the first one begin, the second one continue and the first one go on; the first fault that shows, or nothing."""
+    name, steps = first.begin(store), []
+    for number, player in enumerate((first, second, first)):
+        steps.append(step_of(player.name, number))
+        if fault := fault_of(store, name, steps, player.play(store, name, steps[-1])):
+            return f"{player.name}, step {number}: {fault}"
+    return ""
 
 
 @pytest.mark.parametrize(("first", "second"), PAIRS, ids=[f"{one.name}-{two.name}" for one, two in PAIRS])
 def test_a_conversation_goes_to_another_framework_and_back(store, first, second):
     need(first, second)
-    name = first.begin(store)
-    steps = []
-    for number, player in enumerate((first, second, first)):
-        steps.append(step_of(player.name, number))
-        shown = player.play(store, name, steps[-1])
-        check(store, name, steps, shown)
+    assert back_and_forth(store, first, second) == ""
+
+
+def test_control_a_reader_that_gives_back_messages_of_no_turn_doubles_them(store, monkeypatch):
+    first, second = PLAYERS[1], PLAYERS[0]
+    need(first, second)
+    monkeypatch.setattr(langchain, "FORM", langchain.FORM._replace(id_path=()))
+    monkeypatch.setattr("perdure.adapters.langgraph.turns.FORM", langchain.FORM)
+    assert back_and_forth(store, first, second) == "langgraph, step 1: 12 turns and calls for 8"
+
+
+def main():
+    """Print the table: a line for each framework that begins, a column for each that continues."""
+    faults = {}
+    for first, second in PAIRS:
+        with tempfile.TemporaryDirectory() as folder, perdure.open(f"sqlite:///{folder}/agent.db") as store:
+            faults[first, second] = back_and_forth(store, first, second)
+    lines = ["".join(f"{name:16}" for name in ("", *(each.name for each in PLAYERS)))]
+    for first in PLAYERS:
+        cells = ["-" if first is each else "differs" if faults[first, each] else "equal" for each in PLAYERS]
+        lines.append("".join(f"{cell:16}" for cell in (first.name, *cells)))
+    lines += [f"{first.name}-{second.name}: {fault}" for (first, second), fault in faults.items() if fault]
+    lines.append(f"{sum(not fault for fault in faults.values())} of {len(PAIRS)} equal")
+    sys.stdout.write("\n".join([*lines, ""]))
+
+
+if __name__ == "__main__":
+    main()

@@ -15,7 +15,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage, message_to_dict, messages_from_dict
 from pydantic_core import to_jsonable_python
 
-from perdure.adapters.conversing import identity_in, keep, says_the_same, show, turn_named
+from perdure.adapters.conversing import is_missing_result, keep, says_the_same, show, turn_named
 from perdure.adapters.forms.langchain_messages import FORM
 from perdure.adapters.langgraph import threads
 from perdure.adapters.langgraph.layout import KeptChannel
@@ -80,7 +80,10 @@ class ChangedMessages:
         session.retract(*doomed, because="removed from the thread")
         changed = len(doomed)
         for key, record in self.new.items():
-            stands = session.said(key) or turn_named(session, key.removeprefix(PREFIX))
+            name = key.removeprefix(PREFIX)
+            if is_missing_result(name):
+                continue
+            stands = session.said(key) or turn_named(session, name)
             if stands is not None and says_the_same(FORM, stands, record):
                 continue
             if stands is not None:
@@ -98,8 +101,7 @@ class ChangedMessages:
 def _removed(session: Session, key: str) -> Turn | None:
     """The turn of a message that was removed. A result that only said that it is missing is none."""
     name = key.removeprefix(PREFIX)
-    identity = identity_in(name)
-    return session.said(key) or (None if identity is not None and identity.part else turn_named(session, name))
+    return None if is_missing_result(name) else session.said(key) or turn_named(session, name)
 
 
 def own(session: Session) -> list[Any]:

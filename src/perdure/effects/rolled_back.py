@@ -11,6 +11,7 @@ import logging
 from perdure.effects import ledger
 from perdure.stores import schema_upgrade
 from perdure.stores.core import Core
+from perdure.stores.store import WHOLE_STORE
 
 log = logging.getLogger("perdure.store")
 
@@ -20,7 +21,7 @@ def notice(core: Core) -> bool:
     processes, and after a crash: the epoch may then be raised once more, which does no harm.
     """
     with core.rollback_guard.held() as noted:
-        unknown = [each for each in noted if not core.read(ledger.knows, *each, tenant=0)]
+        unknown = [each for each in noted if not core.read(ledger.knows, *each, tenant=WHOLE_STORE)]
         if not unknown:
             return False
         core.epoch = schema_upgrade.raise_epoch(core.engine)

@@ -152,8 +152,12 @@ def listed(reads: Reads, tenant: str | None = None) -> list[TokenRecord]:
     if stream is None:
         return []
     now_us = store_now(reads)
-    entries = values.entries(reads, stream, limit=LISTED_MAX)
-    uses = {} if used is None else {each.name: each.value for each in values.entries(reads, used, limit=LISTED_MAX)}
+    entries = values.entries(reads, stream, limit=LISTED_MAX).whole()
+    uses = (
+        {}
+        if used is None
+        else {each.name: each.value for each in values.entries(reads, used, limit=LISTED_MAX).whole()}
+    )
     found = [
         _record(each.name, _kept(each.value, each.name), each.actor, uses.get(each.name), now_us) for each in entries
     ]

@@ -16,13 +16,12 @@ from perdure.model.limits import KEY_MAX_CHARS, check_name, check_question
 from perdure.model.records.runs import ENDED, RunStatus, WaitKind, WaitRecord
 from perdure.model.values import digest, to_plain
 from perdure.planes import subjects
+from perdure.planes.audit import imported
 from perdure.planes.execution import runs, waits
 from perdure.planes.memory import values
 from perdure.planes.reading.durations import Duration
-from perdure.planes.tables import RUNS, SESSIONS, SIGNALS
+from perdure.planes.tables import ENTRIES, RUNS, SESSIONS, SIGNALS
 from perdure.stores.tx import Tx
-
-SCOPE = "requests/"
 
 
 class Answered(NamedTuple):
@@ -32,11 +31,16 @@ class Answered(NamedTuple):
 
 
 def answered(tx: Tx, stream: Stream, key: str, asked: Any) -> Answered | None:
-    """The answer that stands under a key; None if there is none. KeyReused if something else was asked."""
+    """The answer that stands under a key; None if there is none. KeyReused if something else was asked, Imported
+    if it came by import.
+    """
     name = check_name(key, "key", KEY_MAX_CHARS)
-    found = values.entry(tx, _marks(tx, stream), name)
+    marks = _marks(tx, stream)
+    found = values.entry(tx, marks, name)
     if found is None:
         return None
+    if imported.is_copy(tx, marks, (tx.row(ENTRIES, marks, name) or {}).get("seq")):
+        imported.check_taken_over(tx, stream, key)
     stored, given = found.value["asked"], _digest(asked)
     if stored != given:
         raise KeyReused(
@@ -61,7 +65,7 @@ def keep(tx: Tx, stream: Stream, key: str, asked: Any, answer: Any, about: Itera
 
 
 def _marks(tx: Tx, stream: Stream) -> Stream:
-    return values.open_scope(tx, f"{SCOPE}{stream.uid.hex()}")
+    return values.open_scope(tx, f"{imported.REQUESTS}{stream.uid.hex()}")
 
 
 def _digest(asked: Any) -> str:

@@ -123,7 +123,7 @@ def retry(stream: Stream) -> RouteRequest:
 
 @answers(operator_verbs.unpark)
 def unpark(stream: Stream) -> RouteRequest:
-    return RouteRequest("POST", path_of(stream, "unpark"), RunRecord)
+    return RouteRequest("POST", path_of(stream, "unpark"), RunRecord if stream.kind == "run" else Any)
 
 
 @answers(runs.pin)

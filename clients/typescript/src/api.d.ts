@@ -238,6 +238,7 @@ export interface components {
     "what_if"?: boolean;
     "outcome_at"?: string | null;
     "copy"?: boolean;
+    "sagas"?: string[] | null;
     "id": string;
     "settled": boolean;
     "left"?: boolean;
@@ -714,6 +715,7 @@ export interface components {
     "hint"?: string;
     "outcome_at"?: string | null;
     "copy"?: boolean;
+    "numbering"?: number;
     "ended": boolean;
   };
   "RunAskInput": {

@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 import perdure
 from perdure.errors import Unavailable
 from perdure.evaluation.conformance.outside import Arrivals, JsonConnection, LocalServer, Severed, outside
+from perdure.model.http_client import PlainConnection
 from perdure.planes.access import tokens
 from perdure.planes.access.tokens import CONTROL, TokenRole
 
@@ -105,7 +106,7 @@ class ServedStore:
 
     def send(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> ServerAnswer:
         """One request, on a connection of its own. OSError if the server is away."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_SECONDS)
+        connection = PlainConnection("127.0.0.1", self.port, timeout=PATIENCE_SECONDS)
         try:
             connection.request(method, path, body or None, dict(headers))
             found = connection.getresponse()

@@ -84,7 +84,8 @@ def http_tool(
         if only is not None and origin_of(_url(url)) != only:
             raise Invalid(f"this tool sends to {only} only", path="url")
         hidden = {} if secrets is None else _headers(secrets(), "secrets", forbidden=_OURS)
-        return _answered(_request(method, url, key, body, headers, hidden), limit)
+        outgoing = _request(method, url, key, body, headers, hidden)
+        return _result(_sent(outgoing, limit), safe=method in SAFE_METHODS)
 
     declared = tool(
         kind="keyed" if probe is None else None, name=name, probe=probe, timeout=TIMEOUT_MAX_SECONDS + 30,
@@ -119,7 +120,7 @@ def http_probe(
         try:
             answer = _sent(_request("GET", _filled(url, {**args, "key": key}), None, None, None, hidden), limit)
             if not answer.has_length or answer.is_longer:
-                return Unknown("the whole answer is longer than is read, or of unknown length")
+                return Unknown("the answer is too long to be read whole, or its length is unknown")
             if answer.status in _GONE:
                 return Absent(_refusal(answer).message)
             result = _result(answer, safe=True)
@@ -204,11 +205,6 @@ def _body(body: Any) -> tuple[bytes | None, dict[str, str]]:
 # What comes back ---------------------------------------------------------------------------------------------
 
 
-def _answered(request: urllib.request.Request, limit: float) -> dict[str, Any]:
-    """Send it once and read the answer as a yes, a no, or doubt."""
-    return _result(_sent(request, limit), safe=request.get_method() in SAFE_METHODS)
-
-
 def _sent(request: urllib.request.Request, limit: float) -> HttpAnswer:
     """The whole answer. Unavailable if nothing was sent, InDoubt for anything less."""
     try:
@@ -220,6 +216,7 @@ def _sent(request: urllib.request.Request, limit: float) -> HttpAnswer:
 
 
 def _result(answer: HttpAnswer, *, safe: bool) -> dict[str, Any]:
+    """A whole answer as a yes; any other raises what it means."""
     status, headers = answer.status, answer.headers
     is_moved = safe and 300 <= status < 400
     if is_moved or not (200 <= status < 300 or status == 303):

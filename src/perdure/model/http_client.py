@@ -193,7 +193,8 @@ class _Http(urllib.request.HTTPHandler):
 
 class _Https(urllib.request.HTTPSHandler):
     def __init__(self, wire: _Wire) -> None:
-        super().__init__()
+        # Newer Pythons would load the trusted roots here, for every request; `https_open` has its own context.
+        super().__init__(context=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
         self._wire = wire
 
     def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:

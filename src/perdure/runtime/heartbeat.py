@@ -58,10 +58,6 @@ class Heartbeat:
         self.attended.pop(stream.id, None)
         self.spoken.discard(stream.id)
 
-    def after_commit(self, note: Callable[[], None]) -> None:
-        """Do what may be done only when what was written before is durable: it is."""
-        note()
-
     def hold(self, claim: Hashable) -> None:
         """Keep the heartbeat up for a claim, which was made with `presence.touch_holder` in the same commit."""
         self._claims.add(claim)
@@ -82,11 +78,13 @@ class Heartbeat:
         nothing more.
         """
         streams = list(self.attended.values())
+        note_newest = self.core.read(self.core.continuity.look_ahead, tenant=self._tenant)
         try:
             self.core.write(presence.beat, self.core.holder, streams, actor=self._actor, tenant=self._tenant)
         except NewerSchema as newer:
             self.core.lane.refuse(newer)
             raise
+        note_newest()
         self.begun = self._seen = True
 
     def close(self) -> None:
@@ -173,10 +171,6 @@ class HeldBack(Heartbeat):
     def release(self, claim: Hashable) -> None:
         """To be told later."""
         self._notes.append(partial(self._heartbeat.release, claim))
-
-    def after_commit(self, note: Callable[[], None]) -> None:
-        """To be done later."""
-        self._notes.append(note)
 
     def tell(self) -> None:
         """The commit is done: tell the heartbeat."""

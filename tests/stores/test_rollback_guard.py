@@ -11,7 +11,7 @@ import pytest
 
 from perdure.model.ids import new_uid
 from perdure.stores import rollback_guard
-from perdure.stores.rollback_guard import SLOTS, Mark, RollbackGuard
+from perdure.stores.rollback_guard import SLOTS, NotedEvent, RollbackGuard
 
 UID = "ab" * 16
 
@@ -21,8 +21,8 @@ def holder(number: int) -> str:
     return f"{number:08x}" + "0" * 24
 
 
-def mark(number: int) -> Mark:
-    return Mark(1, bytes(15) + b"\1", number, bytes([100 + number]) * 32)
+def mark(number: int) -> NotedEvent:
+    return NotedEvent(1, bytes(15) + b"\1", number, bytes([100 + number]) * 32)
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def second(tmp_path: Path) -> Iterator[RollbackGuard]:
         yield guard
 
 
-def noted(guard: RollbackGuard) -> list[Mark]:
+def noted(guard: RollbackGuard) -> list[NotedEvent]:
     with guard.held() as found:
         return found
 

@@ -10,7 +10,7 @@ import logging
 
 from perdure.stores import schema_upgrade
 from perdure.stores.core import Core, Reader
-from perdure.stores.rollback_guard import Mark
+from perdure.stores.rollback_guard import NotedEvent
 from perdure.stores.tx import LOG
 
 log = logging.getLogger("perdure.store")
@@ -35,11 +35,11 @@ def notice(core: Core) -> bool:
     return True
 
 
-def _is_missing(core: Core, mark: Mark) -> bool:
+def _is_missing(core: Core, mark: NotedEvent) -> bool:
     """Whether the store should have this event. One of an older epoch may be gone with a restore, which was noticed."""
     return mark.epoch > core.epoch or (mark.epoch == core.epoch and not core.read(_has, mark, tenant=0))
 
 
-def _has(reads: Reader, mark: Mark) -> bool:
+def _has(reads: Reader, mark: NotedEvent) -> bool:
     reads.connection.tenants = [number for (number,) in reads.query(LOG.tenant_numbers)]
     return bool(reads.query(LOG.event_known, uid=mark.stream, seq=mark.seq, hash=mark.hash))

@@ -3,8 +3,8 @@
 Point-in-time recovery, or a failover to a standby that lacked commits, takes a PostgreSQL database back without a word, and
 external calls since then would be made again. The server says of which history it is (system identifier and time line), and
 `meta` keeps what it said. Each new connection is compared with that, and with the last event that this process saw committed.
-Where a loss cannot be excluded the epoch is raised, as after a restore (docs/decisions/0038). What was put back while no process
-ran is noticed by the mark that each one leaves outside (`rollback_guard`).
+Where a loss cannot be excluded the epoch is raised, as after a restore (docs/decisions/0038). A store that was put
+back while no process ran is noticed by the mark that each one leaves outside (`rollback_guard`).
 
 Callers: the core, when it is opened and for its readers, and the lane, before anything is written. Keeps P3, P4.
 """
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from perdure.stores import migrate, schema_upgrade
 from perdure.stores.clocks import Epochs
 from perdure.stores.migrate import SERVER, Q
-from perdure.stores.rollback_guard import Mark, RollbackGuard
+from perdure.stores.rollback_guard import NotedEvent, RollbackGuard
 from perdure.stores.tx import LOG
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Continuity(Epochs):
     def committed(self, stream: Stream, event: NewEvent) -> None:
         """This event is durable: the database must have it from here on, and what lies outside of it says so."""
         self.last = event
-        self._guard.note(Mark(self.epoch, stream.uid, event.seq, event.hash))
+        self._guard.note(NotedEvent(self.epoch, stream.uid, event.seq, event.hash))
 
     def look_ahead(self, reads: Reader) -> Callable[[], None]:
         """Look for the newest event, whoever made it. Gives the function that notes it, to be called after a commit that waited
@@ -60,7 +60,7 @@ class Continuity(Epochs):
 
         def note() -> None:
             if found and self._guard.count == count:  # else a newer one was noted meanwhile
-                self._guard.note(Mark(self.epoch, bytes(found[0][0]), found[0][1], bytes(found[0][2])))
+                self._guard.note(NotedEvent(self.epoch, bytes(found[0][0]), found[0][1], bytes(found[0][2])))
 
         return note
 

@@ -34,7 +34,7 @@ _SLOT_BYTES = _SLOT.size + _CHECK.size
 _UID_BYTES = 16
 
 
-class Mark(NamedTuple):
+class NotedEvent(NamedTuple):
     """One durable event, by the uid of its stream, and the epoch in which it was noted."""
 
     epoch: int
@@ -57,7 +57,7 @@ class RollbackGuard:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def note(self, mark: Mark) -> None:
+    def note(self, mark: NotedEvent) -> None:
         """Say that this event is durable. A file that cannot be written keeps nobody from working."""
         if self.path is None:
             return
@@ -99,7 +99,7 @@ class RollbackGuard:
         return fd
 
     @contextlib.contextmanager
-    def held(self) -> Iterator[list[Mark]]:
+    def held(self) -> Iterator[list[NotedEvent]]:
         """The marks, while nobody else looks. Nothing where there is no file of this store."""
         try:
             if self.path is None:
@@ -160,11 +160,11 @@ def _empty(fd: int, uid: bytes) -> None:
     os.pwrite(fd, uid + bytes(SLOTS * _SLOT_BYTES), 0)
 
 
-def _noted(data: bytes, uid: bytes) -> Iterator[Mark]:
+def _noted(data: bytes, uid: bytes) -> Iterator[NotedEvent]:
     """The slots that are whole: one that is being written, or was torn by a power loss, says nothing."""
     if data[:_UID_BYTES] != uid:
         return
     for at in range(_UID_BYTES, len(data) - _SLOT_BYTES + 1, _SLOT_BYTES):
         body, check = data[at : at + _SLOT.size], data[at + _SLOT.size : at + _SLOT_BYTES]
         if any(body) and check == _CHECK.pack(zlib.crc32(body)):
-            yield Mark(*_SLOT.unpack(body))
+            yield NotedEvent(*_SLOT.unpack(body))

@@ -43,7 +43,9 @@ def main() -> None:
         held_files._hear = lambda *_: None  # type: ignore[assignment] - installed with the first file
         held_files.enter = lambda *_: None  # type: ignore[assignment]
         held_files.lost = lambda *_: None  # type: ignore[assignment]
-        held_files.WalLook = lambda _: lambda: None  # type: ignore[assignment,misc] - it never sees which WAL it writes to
+        whole_look = held_files.FileLook.__call__
+        # It never sees which WAL it writes to.
+        held_files.FileLook.__call__ = lambda self: None if self._file.endswith("-wal") else whole_look(self)  # type: ignore[method-assign]
     store = perdure.open(url)
     session = store.session(f"s{first}")
     if what == "inside":

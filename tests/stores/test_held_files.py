@@ -164,10 +164,10 @@ def test_a_wal_is_known_by_the_same_place_whoever_looks(tmp_path, monkeypatch, s
     if not statx:
         monkeypatch.setattr(held_files, "_statx_call", lambda: None)
     file = tmp_path / "é.db-wal"
-    assert held_files.WalLook(str(file))() is None
+    assert held_files.FileLook(str(file))() is None
     file.touch()
-    first = held_files.WalLook(str(file))()
+    first = held_files.FileLook(str(file))()
     assert first == held_files.place_of(str(file)) == (file.stat().st_dev, file.stat().st_ino)
     (tmp_path / "other").touch()
     (tmp_path / "other").rename(file)
-    assert held_files.WalLook(str(file))() != first
+    assert held_files.FileLook(str(file))() != first

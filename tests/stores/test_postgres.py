@@ -161,7 +161,8 @@ def test_a_terminated_backend_is_not_noticed(fixture, count, request):
 
 def kill_backends(admin: Any, core: Any) -> None:
     """End every backend of this store, and nobody else's: the server is shared with other tests."""
-    connections = [connection for connection in (core.lane._connection, *core._idle) if connection is not None]
+    readers = [reader for reader, _ in core._idle]
+    connections = [connection for connection in (core.lane._connection, *readers) if connection is not None]
     pids = [connection.raw.info.backend_pid for connection in connections if not connection.raw.closed]
     admin.execute("SELECT pg_terminate_backend(pid, 5000) FROM unnest(%s::int[]) AS pid", (pids,)).fetchall()
 

@@ -26,7 +26,7 @@ from perdure.handles.working import tree
 from perdure.stores.postgres import PostgresConnection
 from perdure.stores.postgres_wall import names_tenants
 from perdure.stores.statements import Statements
-from stores.test_wall import Walled, walled
+from stores.walled_store import Walled, walled
 
 __all__ = ["walled"]
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
-from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 import pytest
@@ -17,52 +14,11 @@ from doors.http.serving_kit import bearer, make_token
 from perdure.doors.cli.main import cli
 from perdure.doors.http.app import make_app
 from perdure.doors.http.serving import Serving
-from perdure.model.ids import new_uid
-from perdure.stores.postgres_wall import SETTING, Roles, WallState, check_wall, look, names_tenants, raise_wall
+from perdure.stores.postgres_wall import SETTING, WallState, check_wall, look, names_tenants
 from perdure.upkeep import health
+from stores.walled_store import SCHEMA, walled
 
-SCHEMA = "perdure"
-
-
-class Walled(NamedTuple):
-    """A store with a wall: the URLs of a superuser, of the application and of the keeper."""
-
-    root: str
-    app: str
-    keeper: str
-    roles: Roles
-
-    def connect(self, url: str) -> psycopg.Connection:
-        return psycopg.connect(url.partition("?")[0], autocommit=True, options=f"-c search_path={SCHEMA}")
-
-    def look(self, url: str) -> WallState:
-        with self.connect(url) as raw:
-            return look(raw, SCHEMA)
-
-
-def url_as(url: str, role: str, password: str) -> str:
-    parts = urlsplit(url)
-    return urlunsplit(parts._replace(netloc=f"{role}:{password}@{parts.netloc.rpartition('@')[2]}"))
-
-
-@pytest.fixture
-def walled(postgres_store) -> Iterator[Walled]:
-    mark = new_uid().hex()[:10]
-    roles = Roles(f"own_{mark}", f"app_{mark}", f"keep_{mark}")
-    for tenant in ("acme", "globex"):
-        with perdure.open(postgres_store, tenant=tenant) as store:
-            store.session("s").say("user", f"a secret of {tenant}")
-    with psycopg.connect(postgres_store.partition("?")[0], autocommit=True) as raw:
-        raise_wall(raw, SCHEMA, roles)
-        for role in (roles.app, roles.keeper):
-            raw.execute(f"ALTER ROLE {role} PASSWORD 'p'")
-    urls = [url_as(postgres_store, role, "p") for role in (roles.app, roles.keeper)]
-    yield Walled(postgres_store, *urls, roles)
-    with psycopg.connect(postgres_store.partition("?")[0], autocommit=True) as raw:
-        raw.execute(f"REASSIGN OWNED BY {roles.owner} TO CURRENT_USER")
-        for role in roles:
-            raw.execute(f"DROP OWNED BY {role}")
-            raw.execute(f"DROP ROLE {role}")
+__all__ = ["walled"]
 
 
 def test_the_application_works_behind_the_wall(walled) -> None:

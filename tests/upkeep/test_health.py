@@ -9,6 +9,7 @@ import apsw
 import pytest
 
 import perdure
+from perdure.stores import mounts
 from perdure.stores.files.layout import Layout
 from perdure.stores.store import Fault, FaultKind, History
 from perdure.upkeep import health
@@ -217,7 +218,7 @@ def test_the_wal_reset_fix(version, fixed) -> None:
     ],
 )
 def test_network_file_systems(path, kind) -> None:
-    assert health.filesystem_of(Path(path), MOUNTS) == kind
+    assert mounts.filesystem_of(Path(path), MOUNTS) == kind
     local = kind in ("ext4", "tmpfs")
     assert (health.network(Path(path), MOUNTS).severity is Severity.OK) == local
 

@@ -11,6 +11,7 @@ import logging
 from perdure.stores import schema_upgrade
 from perdure.stores.core import Core, Reader
 from perdure.stores.rollback_guard import NotedEvent
+from perdure.stores.store import NO_TENANT
 from perdure.stores.tx import LOG
 
 log = logging.getLogger("perdure.store")
@@ -37,7 +38,7 @@ def notice(core: Core) -> bool:
 
 def _is_missing(core: Core, mark: NotedEvent) -> bool:
     """Whether the store should have this event. One of an older epoch may be gone with a restore, which was noticed."""
-    return mark.epoch > core.epoch or (mark.epoch == core.epoch and not core.read(_has, mark, tenant=0))
+    return mark.epoch > core.epoch or (mark.epoch == core.epoch and not core.read(_has, mark, tenant=NO_TENANT))
 
 
 def _has(reads: Reader, mark: NotedEvent) -> bool:

@@ -32,7 +32,7 @@ from perdure.stores.core import Core, open_core
 from perdure.stores.moved_away import Departure
 from perdure.stores.replay import Seen, Slice, adopt, find, pages, place
 from perdure.stores.statements import Statements
-from perdure.stores.store import Head, Reads
+from perdure.stores.store import WHOLE_STORE, Head, Reads
 from perdure.stores.tx import LOG, Tx
 
 Q = Statements("perdure.interchange", "move.sql")
@@ -108,6 +108,7 @@ def _same() -> Invalid:
 def _opened(where: str) -> Iterator[Core]:
     core = open_core(where, moving=True)
     try:
+        core.read(_tenants, tenant=WHOLE_STORE)  # refused now, and not when the source is sealed already
         yield core
     finally:
         core.close()
@@ -118,7 +119,7 @@ def _opened(where: str) -> Iterator[Core]:
 
 def holding(core: Core) -> list[Held]:
     """The leases that living processes hold. A process that is proved dead holds nothing, whatever its heartbeat says."""
-    rows = core.read(lambda reads: reads.query(Q.leases_held, limit=1_000), tenant=0)
+    rows = core.read(lambda reads: reads.query(Q.leases_held, limit=1_000), tenant=WHOLE_STORE)
     return [Held(what, holder) for what, holder in rows if not core.liveness.is_dead(holder)]
 
 
@@ -174,7 +175,7 @@ def _own(tx: Tx) -> Stream:
 
 def _first_tenant(core: Core) -> int:
     """The owner of the store's own stream: the first tenant, as for anchors."""
-    tenants = core.read(_tenants, tenant=0)
+    tenants = core.read(_tenants, tenant=WHOLE_STORE)
     return tenants[0][0] if tenants else core.tenant_id("default")
 
 
@@ -217,7 +218,7 @@ class _Carrier:
         self._origin = origin
         self._target = target
         self._progress = progress
-        tenants = origin.read(_tenants, tenant=0)
+        tenants = origin.read(_tenants, tenant=WHOLE_STORE)
         self._tenants = {number: target.tenant_id(name) for number, name in tenants}
         self._copied = {number: origin.read(imported.of_tenant, number, tenant=number) for number, _ in tenants}
         self._placed: dict[int, _Placed] = {}
@@ -229,7 +230,7 @@ class _Carrier:
         for page in self._blob_pages():
             self._carry_blobs(page)
             reach("move.blobs")
-        done, total = (core.read(_count, tenant=0) for core in (self._target, self._origin))
+        done, total = (core.read(_count, tenant=WHOLE_STORE) for core in (self._target, self._origin))
         for page in self._event_pages(max(0, done - SLACK_EVENTS)):
             done += self._carry_events(page)
             if self._progress:
@@ -240,7 +241,7 @@ class _Carrier:
 
     def _blob_pages(self) -> Iterator[list[tuple[Any, ...]]]:
         after = 0
-        while page := self._origin.read(_blobs_after, after, tenant=0):
+        while page := self._origin.read(_blobs_after, after, tenant=WHOLE_STORE):
             yield page
             after = page[-1][0]
 
@@ -263,9 +264,9 @@ class _Carrier:
 
     def _event_pages(self, number: int) -> Iterator[list[Event]]:
         """In the order of the feed, after so many."""
-        pos, xid = self._origin.read(_nth, number, tenant=0)
+        pos, xid = self._origin.read(_nth, number, tenant=WHOLE_STORE)
         while True:
-            rows = self._origin.read(_next, pos, xid, tenant=0)
+            rows = self._origin.read(_next, pos, xid, tenant=WHOLE_STORE)
             if not rows:
                 return
             pos, xid = rows[-1][11], rows[-1][13]
@@ -301,13 +302,17 @@ class _Carrier:
     def _look_up(self, numbers: Iterable[int]) -> None:
         """Streams that were not met before, with their parents."""
         for number in sorted(set(numbers) - self._placed.keys()):
-            rows = self._origin.read(lambda reads, wanted=number: reads.query(LOG.stream_by_id, id=wanted), tenant=0)
+            rows = self._origin.read(
+                lambda reads, wanted=number: reads.query(LOG.stream_by_id, id=wanted), tenant=WHOLE_STORE
+            )
             here = Stream(*rows[0])
             there, have = self._target.read(find, here, tenant=self._tenants[here.tenant])
             copied = self._copied[here.tenant].get(here.uid.hex())
             self._placed[number] = _Placed(here, there, copied.seen if copied else None)
             self._have[number] = have
-            self._pruned[number] = self._origin.read(_pruned, number, have, tenant=0) if there else frozenset()
+            self._pruned[number] = (
+                self._origin.read(_pruned, number, have, tenant=WHOLE_STORE) if there else frozenset()
+            )
             if here.parent is not None:
                 self._look_up([here.parent])
 
@@ -319,7 +324,7 @@ class _Carrier:
             if here.parent is not None and self._have[here.parent] < here.fork_seq:
                 parent = self._placed[here.parent].here
                 yield from self._with_parents(
-                    self._origin.read(_upto, parent, self._have[parent.id], here.fork_seq, tenant=0)
+                    self._origin.read(_upto, parent, self._have[parent.id], here.fork_seq, tenant=WHOLE_STORE)
                 )
             yield event
 
@@ -381,7 +386,7 @@ def _bring(
 
 def _prove(origin: Core, target: Core) -> None:
     """Every chain ends where it did, so every event is the same; and the target's rows are what its log gives."""
-    ours, theirs = (core.read(_heads, tenant=0) for core in (origin, target))
+    ours, theirs = (core.read(_heads, tenant=WHOLE_STORE) for core in (origin, target))
     for tenant, uid in sorted(ours.keys() | theirs.keys()):
         if ours.get((tenant, uid)) != theirs.get((tenant, uid)):
             raise Damaged("a chain does not end in both stores with the same event", path=f"stream {uid.hex()}")
@@ -399,4 +404,4 @@ def _counts(reads: Reads) -> tuple[int, int, int]:
 
 def _report(core: Core, target: str, held: list[Held], *, fenced: bool = False, dry_run: bool = False) -> Moved:
     source, to = url.without_password(core.engine.url), url.without_password(target)
-    return Moved(source, to, *core.read(_counts, tenant=0), held, fenced=fenced, dry_run=dry_run)
+    return Moved(source, to, *core.read(_counts, tenant=WHOLE_STORE), held, fenced=fenced, dry_run=dry_run)

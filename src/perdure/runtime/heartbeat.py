@@ -22,6 +22,7 @@ from perdure.log.change import Stream
 from perdure.model import threads
 from perdure.planes.recovery import presence
 from perdure.stores.core import Core
+from perdure.stores.tx import Tx
 
 log = logging.getLogger("perdure.heartbeat")
 
@@ -77,10 +78,9 @@ class Heartbeat:
         """Renew the heartbeat now. Raises as any write does. A store that hears that a newer Perdure has migrated it writes
         nothing more.
         """
-        streams = list(self.attended.values())
-        note_newest = self.core.read(self.core.continuity.look_ahead, tenant=self._tenant)
+        about = (self.core.holder, list(self.attended.values()), self.core.continuity.look_ahead)
         try:
-            self.core.write(presence.beat, self.core.holder, streams, actor=self._actor, tenant=self._tenant)
+            note_newest = self.core.write(_beat, *about, actor=self._actor, tenant=self._tenant)
         except NewerSchema as newer:
             self.core.lane.refuse(newer)
             raise
@@ -142,6 +142,13 @@ class Heartbeat:
             self.is_late = isinstance(error, Unavailable)
             log.warning("the heartbeat was not renewed: %s", error)
         return not self._stop.is_set()
+
+
+def _beat(
+    tx: Tx, holder: str, attended: list[Stream], look_ahead: Callable[[Tx], Callable[[], None]]
+) -> Callable[[], None]:
+    presence.beat(tx, holder, attended)
+    return look_ahead(tx)
 
 
 class HeldBack(Heartbeat):

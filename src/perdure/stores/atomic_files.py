@@ -21,6 +21,7 @@ import apsw
 from perdure.artifacts.descriptors import flush
 from perdure.errors import Conflict, Error, Full, Invalid, NotFound, ReadOnly, Refused, Unavailable
 from perdure.model.crash_points import reach
+from perdure.stores.one_path import unfinished_copy
 from perdure.stores.sqlite import fault_of
 from perdure.stores.statements import Statements
 
@@ -104,7 +105,7 @@ def unfinished(target: Path, *, blobs: bool = False, wait_seconds: float = 0.0) 
     takes them away first. Conflict when somebody else is still at it after `wait_seconds`; OSError, for `disk_errors`
     around it.
     """
-    folder = target.with_name(f".{target.name}.unfinished")
+    folder = unfinished_copy(target).parent
     lock = _locked(folder, target, time.monotonic() + wait_seconds)
     try:
         _take_away(folder, target)
@@ -203,7 +204,7 @@ def publish(partial: Path, target: Path) -> None:
     except BaseException:  # not durable, so not done: who calls clears up what belongs to it
         target.unlink(missing_ok=True)
         raise
-    partial.unlink()
+    partial.unlink(missing_ok=True)  # a process that opens the target by now may have been quicker (`one_path`)
     reach("copy.published")
 
 

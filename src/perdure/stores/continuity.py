@@ -24,8 +24,7 @@ from perdure.stores.tx import LOG
 
 if TYPE_CHECKING:
     from perdure.log.change import Stream
-    from perdure.stores.core import Reader
-    from perdure.stores.store import Engine, History, NewEvent
+    from perdure.stores.store import Engine, History, NewEvent, Reads
 
 log = logging.getLogger("perdure.store")
 
@@ -51,16 +50,18 @@ class Continuity(Epochs):
         self.last = event
         self._guard.note(NotedEvent(self.epoch, stream.uid, event.seq, event.hash))
 
-    def look_ahead(self, reads: Reader) -> Callable[[], None]:
+    def look_ahead(self, reads: Reads) -> Callable[[], None]:
         """Look for the newest event, whoever made it. Gives the function that notes it, to be called after a commit that waited
         for all who must have it.
         """
         count = self._guard.count
-        found = [] if getattr(reads.connection, "walled", False) else reads.query(LOG.event_newest)
+        newest = [
+            NotedEvent(self.epoch, bytes(uid), seq, bytes(digest)) for uid, seq, digest in reads.query(LOG.event_newest)
+        ]
 
         def note() -> None:
-            if found and self._guard.count == count:  # else a newer one was noted meanwhile
-                self._guard.note(NotedEvent(self.epoch, bytes(found[0][0]), found[0][1], bytes(found[0][2])))
+            if newest and self._guard.count == count:  # else a newer one was noted meanwhile
+                self._guard.note(newest[0])
 
         return note
 

@@ -16,13 +16,13 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from perdure.artifacts.place import Place, ReadOnlyPlace
-from perdure.errors import Damaged, Error, NotFound, ReadOnly, Refused
+from perdure.errors import Damaged, Error, NotFound, ReadOnly, Refused, TimedOut
 from perdure.log.change import Stream
 from perdure.log.table import Row, Table
 from perdure.model.ids import new_uid
 from perdure.model.instants import SECOND_US, Clock, system_clock
 from perdure.model.limits import KEEP_SECONDS, LEASE_TTL_SECONDS
-from perdure.stores import artifact_places, moved_away, schema_upgrade, url
+from perdure.stores import artifact_places, migrate, moved_away, one_path, schema_upgrade, url
 from perdure.stores.blobs import BlobRow, Blobs
 from perdure.stores.clocks import Clocks
 from perdure.stores.continuity import Continuity
@@ -32,20 +32,33 @@ from perdure.stores.in_flight import InFlight
 from perdure.stores.job import Job
 from perdure.stores.lane import Lane, pause
 from perdure.stores.liveness import Liveness, folder_for, marks_folder
+from perdure.stores.mounts import network_kind
 from perdure.stores.rollback_guard import RollbackGuard
 from perdure.stores.sqlite import SqliteEngine
 from perdure.stores.statements import Statement
-from perdure.stores.store import RETRYABLE, Connection, Engine, Fault, FaultKind, Rows
+from perdure.stores.store import (
+    NO_TENANT,
+    RETRYABLE,
+    WHOLE_STORE,
+    Connection,
+    Engine,
+    Fault,
+    FaultKind,
+    Rows,
+    check_sees_all,
+)
 from perdure.stores.tool_limits import Slots
-from perdure.stores.tx import LOG, blob_rows, known_blobs
+from perdure.stores.tx import LOG, Tx, blob_rows, known_blobs
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
+    from pathlib import Path
 
 T = TypeVar("T")
 log = logging.getLogger("perdure.store")
 
-READERS_IDLE_MAX = 8
+READERS_MAX = 8  # connections that read: more would not read quicker, and a server has only so many
+READER_IDLE_SECONDS = 10.0  # after which one is let go
 READ_THREADS = 4
 
 
@@ -173,9 +186,10 @@ class Core:
         self.on_close: Callable[[], None] | None = None  # called when everything is committed, and can still be read
         # Called when what was emptied must leave what lies beside the store.
         self.on_purge: Callable[[], None] | None = None
-        self._idle: list[Connection] = []
+        self._idle: list[tuple[Connection, float]] = []  # readers, each with the time of its last use, the oldest first
+        self._readers_out = 0
         self._glances = Glances(engine, self._reader, time.monotonic)
-        self._mutex = threading.Lock()
+        self._mutex = threading.Condition(threading.Lock())
         self._threads: ThreadPoolExecutor | None = None
         self._closed = False
         self._pid = os.getpid()
@@ -211,7 +225,10 @@ class Core:
         """Nobody tells of news here: a store on this machine is looked at again (`runtime.patience`)."""
 
     def read(self, verb: Callable[..., T], *args: Any, tenant: int, **kwargs: Any) -> T:
-        """Run a read verb on a connection of its own; tried again, within the store's timeout, if the database is away."""
+        """Run a read verb on a connection of its own; tried again, within the store's timeout, if the database is away.
+
+        tenant: WHOLE_STORE is Refused for a role that does not see all of it.
+        """
         if self.engine.one_connection:
             return self.lane.borrow(lambda connection: verb(self._reader(connection, tenant), *args, **kwargs))
         deadline = 0.0
@@ -223,7 +240,7 @@ class Core:
                 if fault.kind not in RETRYABLE or time.monotonic() > deadline:
                     raise fault.as_error("store") from fault
                 if fault.kind is FaultKind.LOST:
-                    self._drop_idle()  # a fault that lost one connection has mostly lost them all
+                    self.close_idle(0)  # a fault that lost one connection has mostly lost them all
             pause(attempt)
         raise AssertionError
 
@@ -232,12 +249,15 @@ class Core:
         connection.tenants = (tenant,)
         reader = self._reader(connection, tenant)
         try:
+            if tenant == WHOLE_STORE:
+                check_sees_all(connection)
             try:
                 result = verb(reader, *args, **kwargs)
             except Damaged:  # unless others pruned and collected what it was about to read: that is no damage
                 result = _in_snapshot(reader, verb, *args, **kwargs)
         except BaseException:
             connection.close()
+            self._give_back(None)
             raise
         self._give_back(connection)
         return result
@@ -249,6 +269,14 @@ class Core:
     async def aread(self, verb: Callable[..., T], *args: Any, tenant: int, **kwargs: Any) -> T:
         """Read for async callers, on a thread of the store."""
         return await self.awork(lambda: self.read(verb, *args, tenant=tenant, **kwargs))
+
+    async def aborrow(self, verb: Callable[..., T], *args: Any, tenant: int) -> T:
+        """Read something quick where a server's lane is idle: on its connection, so that an idle process has no other."""
+        if not self.engine.is_server:
+            return await self.aread(verb, *args, tenant=tenant)
+        self.close_idle()
+        read = lambda connection: verb(self._reader(connection, tenant), *args)  # noqa: E731
+        return await self.lane.submit(Job(read, (), {}, "", tenant, reads=True))
 
     async def aglance(self, verb: Callable[..., T], *args: Any, tenant: int) -> T:
         """Read something small by its key, for async callers: where it was read a moment ago and the engine reads quickly, on
@@ -299,40 +327,55 @@ class Core:
     def _take(self) -> Connection:
         self.lane.check_process()
         with self._mutex:
+            if not self._mutex.wait_for(lambda: self._readers_out < READERS_MAX or self._closed, self.timeout_seconds):
+                hint = "try again later, or open the store with a longer timeout"
+                raise TimedOut(f"{READERS_MAX} reads took {self.timeout_seconds:g} s", path="store", hint=hint)
             if self._closed:
                 raise Refused("the store is closed", path="store")
+            self._readers_out += 1
             if self._idle:
-                return self._idle.pop()
-        connection = self.engine.reader()
+                return self._idle.pop()[0]
+        connection = None
         try:
+            connection = self.engine.reader()
             self.continuity.met(connection)
         except BaseException:
-            connection.close()
+            if connection is not None:
+                connection.close()
+            self._give_back(None)
             raise
         return connection
 
-    def _drop_idle(self) -> None:
+    def close_idle(self, for_seconds: float = READER_IDLE_SECONDS) -> None:
+        """Close the readers that nobody has used for so long."""
+        oldest = time.monotonic() - for_seconds
         with self._mutex:
-            idle, self._idle = self._idle, []
+            idle = [connection for connection, used in self._idle if used <= oldest]
+            del self._idle[: len(idle)]
         for connection in idle:
             connection.close()
 
-    def _give_back(self, connection: Connection) -> None:
+    def _give_back(self, connection: Connection | None) -> None:
+        """Let another caller read. None: the reader was closed."""
         with self._mutex:
-            if len(self._idle) < READERS_IDLE_MAX and not self._closed:
-                self._idle.append(connection)
-                return
-        connection.close()
+            self._readers_out -= 1
+            self._mutex.notify()
+            if connection is not None and not self._closed:
+                self._idle.append((connection, time.monotonic()))
+                connection = None
+        if connection is not None:
+            connection.close()
+        self.close_idle()
 
     # -- opening and closing ---------------------------------------------------------------------------------------------------
 
     def tenant_id(self, name: str) -> int:
         """The number of a tenant in this store; the tenant is made if it is new."""
-        found = self.read(_find_tenant, name, tenant=0)
+        found = self.read(_find_tenant, name, tenant=NO_TENANT)
         if found is not None:
             return found
         try:
-            return self.lane.run(Job(_make_tenant, (name,), {}, "", 0))
+            return self.lane.run(Job(_make_tenant, (name,), {}, "", NO_TENANT))
         except ReadOnly:
             hint = "check the name; opening the store for writing with this tenant creates it"
             raise NotFound(f"this store has no tenant {name!r}", path="tenant", hint=hint) from None
@@ -347,7 +390,7 @@ class Core:
             on_close()
         with self._mutex:
             self._closed = True
-        self._drop_idle()
+        self.close_idle(0)
         self._glances.close()
         if self._threads is not None:
             self._threads.shutdown(wait=False)
@@ -401,6 +444,9 @@ def open_core(
             moved_away.check_open(core.facts, read_only=read_only)
         given, write = artifacts or address.artifacts, not (read_only or moving)
         artifact_places.look_up(core.lane, core.facts, address, given, core.blobs, write=write)
+        if address.links_ignored and write and one_path.FACT not in core.facts:
+            core.write(_remember_links, actor="", tenant=NO_TENANT)
+        _tell_of_network(core.liveness.folder)
         return core
     except Fault as fault:
         engine.close()
@@ -408,6 +454,16 @@ def open_core(
     except Error:
         engine.close()
         raise
+
+
+def _remember_links(tx: Tx) -> None:
+    tx.query(migrate.Q.meta_put, name=one_path.FACT, value=one_path.ignored_since())
+
+
+def _tell_of_network(locks: Path | None) -> None:
+    kind = network_kind(locks) if locks else ""
+    if kind:
+        log.warning("the locks that prove which processes live (%s) lie on a network file system: %s", locks, kind)
 
 
 def _naming(fault: Fault, address: url.Address) -> Fault:
@@ -428,9 +484,13 @@ def engine_for(address: url.Address, timeout_seconds: float = 30.0, *, read_only
         from perdure.stores.files.engine import FilesEngine  # noqa: PLC0415 - it replays, and a replay has a core
 
         assert address.path is not None
-        return FilesEngine(address.url, address.path, timeout_seconds, read_only=read_only)
+        links_ignored = address.links_ignored
+        return FilesEngine(address.url, address.path, timeout_seconds, read_only=read_only, links_ignored=links_ignored)
     if address.scheme in ("sqlite", "memory"):
-        return SqliteEngine(address.url, address.path, timeout_seconds, read_only=read_only)
+        links_ignored = address.links_ignored
+        return SqliteEngine(
+            address.url, address.path, timeout_seconds, read_only=read_only, links_ignored=links_ignored
+        )
     kind = kind_of(address.scheme)
     assert kind is not None, "its URL was read by it"
     return kind.engine(address, timeout_seconds, read_only=read_only)

@@ -31,8 +31,10 @@ Place = tuple[int, int]  # device and inode
 _PATIENCE_SECONDS = 1.0  # how long a connection that is in use is waited for, each time
 _PAUSE_SECONDS = 0.005
 _WHY = "its WAL was removed by another SQLite library in this process"
-_AT_FDCWD, _STATX_INO, _STATX_BYTES = -100, 0x100, 256
-_INODE_AND_DEVICE = struct.Struct("32xQ96xII")  # in what statx gives: the inode, and the two numbers of its device
+_AT_FDCWD, _STATX_NLINK_AND_INO, _STATX_BYTES = -100, 0x104, 256
+_MOUNT_ROOT = 0x2000  # the attribute of a mount point; kernels before 5.8 do not know it
+# Parts of a statx: attributes, links, inode, the attributes that the kernel knows, and the two numbers of the device.
+_PARTS = struct.Struct("=8xQI12xQ16xQ72xII")
 HINT = "ask with store.query(…), or from another process; or close the store first"
 
 
@@ -64,41 +66,52 @@ _is_watching = False
 
 def place_of(file: str) -> Place | None:
     """Which file has this name now; None when none has, and for a database in memory, which has no name."""
+    status = _status_of(file) if file else None
+    return None if status is None else (status.st_dev, status.st_ino)
+
+
+def _status_of(file: str) -> os.stat_result | None:
     try:
-        found = os.stat(file) if file else None  # noqa: PTH116 - thrice in every commit: a Path costs more than the call
+        return os.stat(file)  # noqa: PTH116 - thrice in every commit: a Path costs more than the call
     except OSError:
         return None
-    return None if found is None else (found.st_dev, found.st_ino)
 
 
-class WalLook:
-    """`place_of` for the file that every commit writes to: its times are not asked for, and nothing is allocated for a look.
+class FileLook:
+    """`place_of` for the files that every commit asks about: their times are not asked for, and nothing is allocated for a look.
+    links, is_mount_point: whether it has another path, as of the last look; the second is None where that was not told.
 
     From Linux 6.13 on a file whose times were read gets new ones at its next write, and each sync has to write those too: 25 µs a
     commit, measured. Where there is no statx, or it fails, the ordinary look is taken. Not for two threads at once.
     """
 
-    __slots__ = ("_file", "_found", "_look", "_place", "_seen")
+    __slots__ = ("_file", "_look", "_parts", "_place", "_seen", "is_mount_point", "links")
 
     def __init__(self, file: str) -> None:
         self._file = file
-        self._found = bytearray(_STATX_BYTES)
-        self._look = _statx(file.encode(), self._found)
-        self._seen = (0, 0, 0)
+        self._parts = bytearray(_STATX_BYTES)
+        self._look = _statx(os.fsencode(file), self._parts)
+        self._seen: tuple[int, ...] = ()
         self._place: Place | None = None
+        self.links = 1
+        self.is_mount_point: bool | None = None
 
     def __call__(self) -> Place | None:
         """Which file it is now; None if there is none."""
         if self._look is None or self._look() != 0:
-            return place_of(self._file)
-        seen = _INODE_AND_DEVICE.unpack_from(self._found)
-        if seen != self._seen:
-            inode, major, minor = self._seen = seen
+            status = _status_of(self._file)
+            self.links = 1 if status is None else status.st_nlink
+            return None if status is None else (status.st_dev, status.st_ino)
+        parts = _PARTS.unpack_from(self._parts)
+        if parts != self._seen:
+            self._seen = parts
+            attributes, self.links, inode, known, major, minor = parts
             self._place = (os.makedev(major, minor), inode)
+            self.is_mount_point = bool(attributes & _MOUNT_ROOT) if known & _MOUNT_ROOT else None
         return self._place
 
 
-def _statx(file: bytes, found: bytearray) -> Callable[[], int] | None:
+def _statx(file: bytes, parts: bytearray) -> Callable[[], int] | None:
     """The system call that looks at a file and is told what to look for, ready to be made; None where there is none."""
     call = _statx_call()
     if call is None:
@@ -106,8 +119,11 @@ def _statx(file: bytes, found: bytearray) -> Callable[[], int] | None:
     import ctypes  # noqa: PLC0415 - only who writes to a file pays for it
 
     # Converted once: each look would convert them anew.
-    where, mask = (ctypes.c_int(_AT_FDCWD), ctypes.c_char_p(file)), (ctypes.c_int(0), ctypes.c_uint(_STATX_INO))
-    return partial(call, *where, *mask, ctypes.byref((ctypes.c_char * _STATX_BYTES).from_buffer(found)))
+    where, mask = (
+        (ctypes.c_int(_AT_FDCWD), ctypes.c_char_p(file)),
+        (ctypes.c_int(0), ctypes.c_uint(_STATX_NLINK_AND_INO)),
+    )
+    return partial(call, *where, *mask, ctypes.byref((ctypes.c_char * _STATX_BYTES).from_buffer(parts)))
 
 
 @cache

@@ -264,7 +264,7 @@ def folder_for(path: Path | None, store_uid: str, *, remote: bool) -> Path | Non
     else could put another folder in its place.
     """
     if path is not None:
-        return beside(path)
+        return beside(path.resolve())  # one folder, under all symbolic links to the file
     if not remote:
         return None
     from tempfile import gettempdir  # noqa: PLC0415 - slow to load, and needed for databases elsewhere only

@@ -39,9 +39,10 @@ SELECT 1 FROM streams s JOIN events e ON e.stream = s.id WHERE s.uid = :uid AND 
 -- event_newest: the newest event, by the uid of its stream.
 SELECT s.uid, e.seq, e.hash FROM (SELECT stream, seq, hash FROM events ORDER BY pos DESC LIMIT 1) e JOIN streams s ON s.id = e.stream
 
--- event_newest @postgres: the order of the feed begins with the transaction.
-SELECT s.uid, e.seq, e.hash FROM (SELECT stream, seq, hash FROM events ORDER BY xid DESC, pos DESC LIMIT 1) e
-JOIN streams s ON s.id = e.stream
+-- event_newest @postgres: of the last 10,000 transactions: behind the wall the events of other tenants are gone through.
+SELECT s.uid, e.seq, e.hash FROM (SELECT stream, seq, hash FROM events
+  WHERE xid >= greatest(pg_snapshot_xmin(pg_current_snapshot())::text::bigint - 10000, 0)::text::xid8
+  ORDER BY xid DESC, pos DESC LIMIT 1) e JOIN streams s ON s.id = e.stream
 
 -- tenant_numbers: every tenant.
 SELECT id FROM tenants
@@ -91,6 +92,12 @@ SELECT actor FROM actors WHERE tenant = :tenant AND name = :name ORDER BY stream
 
 -- actor_named: the actor behind a random name.
 SELECT name FROM actors WHERE tenant = :tenant AND actor = :actor ORDER BY stream LIMIT 1
+
+-- every_tenant: name every tenant, for a look in this transaction that tells nothing of them: only a server walls them off.
+SELECT 1
+
+-- every_tenant @postgres: row-level security lets rows of named tenants through.
+SELECT set_config('perdure.tenants', (SELECT string_agg(id::text, ',') FROM tenants), true)
 
 -- tenant_by_name: a tenant.
 SELECT id FROM tenants WHERE name = :name

@@ -210,13 +210,13 @@ class PostgresConnection:
         text = statement.text("postgres", params)
         if _LOCKS in text:
             self._begin_now()
-        return self._fetch(text, params)
+        return self._fetch(text, params, prepare=False if statement.spans else None)
 
-    def _fetch(self, text: str, params: Any) -> Rows:
+    def _fetch(self, text: str, params: Any, *, prepare: bool | None = None) -> Rows:
         if self.brought:
             return self._fetch_inside(text, params)
         try:
-            return self.raw.execute(text, params).fetchall()
+            return self.raw.execute(text, params, prepare=prepare).fetchall()
         except psycopg.Error as error:
             raise fault_of(error) from error
 

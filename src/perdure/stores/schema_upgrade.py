@@ -41,7 +41,8 @@ from perdure.stores.sqlite import (
     opened_to_read,
 )
 from perdure.stores.statements import Statement
-from perdure.stores.store import Engine, Fault, FaultKind, History, Writes
+from perdure.stores.store import Engine, Fault, FaultKind, History, Writes, check_sees_all
+from perdure.stores.tx import LOG
 from perdure.stores.url import NOT_YET, no_folder, without_password
 
 _MAKING_SECONDS = 30.0  # how long somebody else may take to make the same store
@@ -127,6 +128,7 @@ def looking_at(engine: Engine) -> Iterator[SqliteScript | PostgresScript | None]
     elif not _has_content(engine.path):
         yield None
     else:
+        engine.check_path(engine.path)
         connection = _opened_to_look(engine.path, engine.busy_wait_ms, read_only=engine.read_only)
         script = SqliteScript(connection)
         try:
@@ -241,6 +243,7 @@ def _using(engine: Engine) -> Iterator[SqliteScript | PostgresScript]:
 
 def _check_cluster(script: Any) -> None:
     """The feed is in the order of transaction ids, and waits for those that this cluster has not given out yet."""
+    script.query(LOG.every_tenant)
     if script.connection.is_from_another_cluster():
         raise Refused(
             "the events carry transaction ids of another cluster, so the feed would stay silent: was it moved by pg_dump?",
@@ -386,6 +389,9 @@ def bring_up_to_date(
         if made:
             return made
     with changing(engine) as script:
+        # A step that changes rows would change none of those that the role does not see.
+        if found:
+            check_sees_all(script.connection)
         reach("migrate.locked")
         found = migrate.current(script)
         if keep_copy and 0 < found < migrate.latest(steps):

@@ -20,7 +20,7 @@ import apsw
 from perdure.log.table import Table
 from perdure.model.crash_points import reach
 from perdure.model.limits import BLOB_IN_DATABASE_MAX_BYTES
-from perdure.stores import held_files
+from perdure.stores import held_files, one_path
 from perdure.stores.dialect import BLOB_COLUMNS, EVENT_COLUMNS, STREAM_COLUMNS, conflict_key, listed, upsert_tail
 from perdure.stores.held_files import place_of
 from perdure.stores.statements import Statement
@@ -118,6 +118,7 @@ class SqliteConnection:
     dialect = "sqlite"
     is_server = False
     tenants: Sequence[int] = ()
+    walled = False
     is_cache = False  # whether what it keeps can be made again, so that nothing of others belongs into it
 
     def __init__(self, connection: apsw.Connection, still: Path | None = None) -> None:
@@ -125,10 +126,12 @@ class SqliteConnection:
         self._seen = _look_of(still) if still else None
         self.raw = connection
         self.file = connection.filename
+        self._look_at_file = held_files.FileLook(self.file)
         self._place = place_of(self.file)  # which file that is: who deletes or replaces it must not be answered "kept"
+        self.links_ignored = True  # unless it is a store's own file
         self._cursor = connection.cursor()  # for what is read at once: making one costs as much as a small read
         self._given_id = 0  # the last stream id that was given out in this transaction
-        self._look_at_wal = held_files.WalLook(f"{self.file}-wal")
+        self._look_at_wal = held_files.FileLook(f"{self.file}-wal")
         self._wal: held_files.Place | None = (
             None  # which WAL it writes to, if it does: others may take that away (`held`)
         )
@@ -260,15 +263,17 @@ class SqliteConnection:
             raise self._fault(error) from error
 
     def _check_place(self) -> None:
-        """Refuse to write when the file is not the one that was opened: deleted, moved away or replaced. Costs a stat."""
+        """Refuse to write when the file is not the one that was opened: deleted, moved away or replaced. Costs a stat.
+
+        LOST when it has another path by now: a new connection is refused (`one_path`), and says why.
+        """
         if self._place is None:
             return
-        try:
-            found = os.stat(self.file)  # noqa: PTH116 - twice in every commit: a Path costs more than the call
-        except OSError:
-            found = None
-        if found is None or (found.st_dev, found.st_ino) != self._place:
+        look = self._look_at_file
+        if look() != self._place:
             raise Fault(FaultKind.DAMAGED, f"{self.file} was deleted, moved or replaced while it was open", _GONE)
+        if look.is_mount_point or (look.links > 1 and not self.links_ignored):
+            raise Fault(FaultKind.LOST, f"{self.file} has another path by now")
 
     def _flush(self, writes: Writes) -> None:
         many = self._cursor.executemany
@@ -360,10 +365,19 @@ class SqliteEngine(WithoutLines, WithoutRoles):
     is_server = False
     joins_transactions = False
 
-    def __init__(self, url: str, path: Path | None, timeout_seconds: float = 30.0, *, read_only: bool = False) -> None:
+    def __init__(
+        self,
+        url: str,
+        path: Path | None,
+        timeout_seconds: float = 30.0,
+        *,
+        read_only: bool = False,
+        links_ignored: bool = False,
+    ) -> None:
         self.url = url
         self.path = path
         self.read_only = read_only
+        self.links_ignored = links_ignored
         self.busy_wait_ms = min(BUSY_WAIT_MS, max(1, int(timeout_seconds * 1000)))
         self.one_connection = path is None
         self.quick_reads = path is not None  # nobody who writes to a WAL keeps its readers waiting
@@ -414,9 +428,16 @@ class SqliteEngine(WithoutLines, WithoutRoles):
             looked.close()
 
     def _open(self, path: Path) -> SqliteConnection:
+        self.check_path(path)
         if self.read_only:
             return opened_to_read(path, self.busy_wait_ms)
-        return _opened(path, apsw.SQLITE_OPEN_READWRITE, self.busy_wait_ms, wal=True)
+        connection = _opened(path, apsw.SQLITE_OPEN_READWRITE, self.busy_wait_ms, wal=True)
+        connection.links_ignored = self.links_ignored
+        return connection
+
+    def check_path(self, path: Path) -> None:
+        """Refuse a file that has another path, before anything is opened. Raises Fault."""
+        one_path.check(path, links_ignored=self.links_ignored)
 
     def close(self) -> None:
         """Let the database in memory go, and the reader that nobody asked for."""

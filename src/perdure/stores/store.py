@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 Params = Mapping[str, Any]
 Rows = list[tuple[Any, ...]]
 Head = tuple[int, bytes]  # sequence and hash
+# In place of a tenant's number: the reader looks at all of them; or at no tenant's rows, but at names and facts of the store.
+WHOLE_STORE, NO_TENANT = 0, -1
 
 
 class FaultKind(enum.StrEnum):
@@ -157,6 +159,7 @@ class Connection(Protocol):
     """One connection. Every method raises Fault and nothing else when the database fails.
 
     tenants: whose rows the next transaction may see and write, for a database that has a wall of its own around tenants.
+    walled: whether that wall holds for this connection's role, so that it sees these tenants alone.
     """
 
     dialect: str
@@ -164,6 +167,7 @@ class Connection(Protocol):
     file: str  # of the database; "" where there is none
     is_cache: bool  # whether all in it can be made again: then nothing of the user's belongs into it
     tenants: Sequence[int]
+    walled: bool
 
     def query(self, statement: Statement, params: Params) -> Rows:
         """Run one read; inside `begin` it sees the transaction."""
@@ -335,6 +339,17 @@ class WithoutLines:
     def look_back(self, connection: Any, event: tuple[int, int]) -> tuple[str | None, str | None, bytes | None]:
         """Never asked: there is no history."""
         raise AssertionError(connection, event)
+
+
+def check_sees_all(connection: Connection) -> None:
+    """Refuse a role that row-level security leaves blind: a store looks empty to it. Every reader of a whole store comes by here
+    before it reads or changes anything.
+    """
+    if connection.walled:
+        raise Refused(
+            "row-level security hides tenants from this role, so it would not see the whole store", path="store",
+            hint="connect as the keeper (perdure_keeper): docs/deploy.md says which role is for which command",
+        )  # fmt: skip
 
 
 class WithoutRoles:

@@ -30,16 +30,19 @@ _WORD = re.compile(r"[A-Za-z][A-Za-z0-9_.+-]{0,39}")
 # Options of libpq, and ours, that say nothing secret.
 _SHOWN = {
     "application_name", "channel_binding", "client_encoding", "connect_timeout", "dbname", "fallback_application_name",
-    "gssencmode", "gsslib", "host", "hostaddr", "keepalives", "keepalives_count", "keepalives_idle", "keepalives_interval",
-    "krbsrvname", "load_balance_hosts", "options", "passfile", "port", "require_auth", "requirepeer", "schema", "service",
-    "ssl_max_protocol_version", "ssl_min_protocol_version", "sslcert", "sslcompression", "sslcrl", "sslcrldir", "sslkey",
-    "sslmode", "sslnegotiation", "sslrootcert", "sslsni", "target_session_attrs", "tcp_user_timeout", "user",
+    "gssencmode", "gsslib", "host", "hostaddr", "keepalives", "keepalives_count", "keepalives_idle",
+    "keepalives_interval", "krbsrvname", "links", "load_balance_hosts", "options", "passfile", "port", "require_auth",
+    "requirepeer", "schema", "service", "ssl_max_protocol_version", "ssl_min_protocol_version", "sslcert", "sslcompression",
+    "sslcrl", "sslcrldir", "sslkey", "sslmode", "sslnegotiation", "sslrootcert", "sslsni", "target_session_attrs",
+    "tcp_user_timeout", "user",
 }  # fmt: skip
 
 
 class Address(msgspec.Struct, frozen=True):
     """A parsed store URL. `path` is absolute: a program that changes its folder keeps its store, and no name means
     something else to SQLite (`:memory:`). `artifacts` is where large blobs go; None for the default place.
+
+    links_ignored: the caller's word that no program opens the file by another of its links.
 
     Stores differ before one is opened in these: `lasts`, whether it outlives its process; `log_folder`, the folder of a files
     store; `holds_tenants`, whether several tenants may be served from it, because its database can wall them off.
@@ -54,6 +57,7 @@ class Address(msgspec.Struct, frozen=True):
     lasts: bool = True
     log_folder: Path | None = None
     holds_tenants: bool = False
+    links_ignored: bool = False
 
 
 def parse(url: str) -> Address:
@@ -143,13 +147,17 @@ def _on_disk(url: str, scheme: str) -> Address:
         name = "agent.db" if scheme == "sqlite" else "folder"
         shown = f"{scheme}:///{name}, or {scheme}:////srv/{name} for an absolute one"
         raise Invalid(f"expected a path: {shown}", path="store")
-    options = _options(query, ("artifacts",), "store")
+    options = _options(query, ("artifacts", "links"), "store")
+    if options.get("links", "ignore") != "ignore":
+        raise Invalid("the only word about links is links=ignore", path="store.links")
     named = unquote(place[1:])
     if "\0" in named:
         raise Invalid("no file has a NUL (%00) in its name", path="store")
     path = Path(named).absolute()
-    log_folder = path if scheme == "files" else None
-    return Address(url, scheme, path=path, artifacts=options.get("artifacts"), log_folder=log_folder)
+    return Address(
+        url, scheme, path=path, artifacts=options.get("artifacts"), log_folder=path if scheme == "files" else None,
+        links_ignored="links" in options,
+    )  # fmt: skip
 
 
 def _postgres(url: str) -> Address:

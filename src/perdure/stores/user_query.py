@@ -26,7 +26,7 @@ from perdure.model.limits import check_text
 from perdure.stores.core import Core, Reader
 from perdure.stores.expected_schema import own_names, own_views
 from perdure.stores.sqlite import SqliteConnection, SqliteEngine, fault_of, opened_to_read
-from perdure.stores.store import Fault, FaultKind
+from perdure.stores.store import WHOLE_STORE, Fault, FaultKind
 from perdure.stores.tx import LOG
 from perdure.stores.user_sql import is_hidden
 
@@ -101,7 +101,7 @@ def _tenant_name(reads: Reader) -> str:
 def _connected(core: Core) -> SqliteConnection:
     """A connection of its own to the same state; to a copy of a database in memory, which has only one."""
     if core.engine.one_connection:
-        copy = core.read(lambda reads: reads.connection.raw.serialize("main"), tenant=0)
+        copy = core.read(lambda reads: reads.connection.raw.serialize("main"), tenant=WHOLE_STORE)
         raw = apsw.Connection(":memory:")
         raw.deserialize("main", copy)
         return SqliteConnection(raw)

@@ -35,6 +35,7 @@ from perdure.stores.dialect import copy_out
 from perdure.stores.migrate import Q
 from perdure.stores.schema_upgrade import PostgresScript, SqliteScript, told
 from perdure.stores.sqlite import opened_to_read
+from perdure.stores.store import WHOLE_STORE
 from perdure.stores.tx import LOG
 from perdure.upkeep import archive
 
@@ -81,7 +82,7 @@ def _copy(core: Core, partial: Path, progress: Progress | None) -> tuple[dict[st
     if core.engine.one_connection:
         _write_memory(core, partial)
     else:
-        core.read(lambda reader: fill_copy(reader.connection.raw, partial, progress), tenant=0)
+        core.read(lambda reader: fill_copy(reader.connection.raw, partial, progress), tenant=WHOLE_STORE)
     with opened_copy(partial) as script:
         return migrate.facts_of(script), [*script.query(Q.blobs_outside)]  # type: ignore[list-item]
 
@@ -89,7 +90,7 @@ def _copy(core: Core, partial: Path, progress: Progress | None) -> tuple[dict[st
 def _write_memory(core: Core, partial: Path) -> None:
     """A borrowed lane is inside a transaction, where SQLite copies nothing: its pages are written out
     instead."""
-    pages = core.read(lambda reader: reader.connection.raw.serialize("main"), tenant=0)
+    pages = core.read(lambda reader: reader.connection.raw.serialize("main"), tenant=WHOLE_STORE)
     with disk_errors(partial):
         partial.write_bytes(pages)
 
@@ -123,7 +124,7 @@ def _archive(core: Core, partial: Path, progress: Progress | None) -> tuple[dict
         counted.end()
         return facts, script.query(Q.blobs_outside)  # type: ignore[return-value]
 
-    return core.snapshot(verb, tenant=0)
+    return core.snapshot(verb, tenant=WHOLE_STORE)
 
 
 def _tables(script: PostgresScript) -> list[tuple[str, list[str]]]:

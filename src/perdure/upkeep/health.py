@@ -16,16 +16,16 @@ from typing import Any
 import apsw
 import msgspec
 
-from perdure.errors import Error
-from perdure.stores import migrate, schema_upgrade, url
+from perdure.errors import Error, Refused
+from perdure.stores import migrate, mounts, one_path, schema_upgrade, url
 from perdure.stores.core import engine_for
 from perdure.stores.files.layout import Layout
 from perdure.stores.files.other_side import in_conflict
 from perdure.stores.files.page_digest import edited
-from perdure.stores.liveness import marks_folder
+from perdure.stores.liveness import folder_for, marks_folder
 from perdure.stores.sqlite import fault_of
 from perdure.stores.statements import Statements
-from perdure.stores.store import Connection, Engine, Fault, FaultKind, History
+from perdure.stores.store import Connection, Engine, Fault, FaultKind, History, check_sees_all
 from perdure.stores.tx import LOG
 from perdure.upkeep import load
 from perdure.upkeep.findings import MIB, Finding, Findings, Severity, ok, warning, wrong
@@ -39,19 +39,6 @@ HEADS_SHOWN = 20
 QUICK_CHECK_OK = "ok"
 # The WAL-reset bug (two checkpoints racing a commit could corrupt the file) is fixed from these on.
 WAL_RESET_FIXED = ((3, 44, 6), (3, 50, 7), (3, 51, 3))
-NETWORK_KINDS = (
-    "nfs",
-    "cifs",
-    "smb",
-    "fuse.sshfs",
-    "9p",
-    "afs",
-    "ceph",
-    "glusterfs",
-    "lustre",
-    "fuse.s3fs",
-    "fuse.rclone",
-)
 POSTGRES_OLDEST = 15
 
 
@@ -153,6 +140,7 @@ def _around(address: url.Address, engine: Engine) -> Findings:
         except OSError as error:
             says = f"cannot look at {address.path}: {error.strerror}"
             yield wrong("file", says, way_in(address.path, is_read_only(address.path)))
+    yield from _locks(folder_for(getattr(engine, "path", None), "", remote=engine.is_server))
 
 
 def _beside(path: Path) -> Findings:
@@ -160,7 +148,15 @@ def _beside(path: Path) -> Findings:
         yield from _file(path)
     if path.exists():
         yield space(path, shutil.disk_usage(path.absolute().parent).free)
-        yield network(path, _mounts())
+        yield network(path, mounts.table())
+
+
+def _locks(folder: Path | None) -> Findings:
+    """Whether a process that lives can be taken for dead: a network file system lets its locks go when it is cut off."""
+    kind = mounts.network_kind(folder) if folder else ""
+    if kind:
+        says = f"the locks that prove which processes live ({folder}) lie on a network file system: {kind}"
+        yield warning("locks", says, "put the store, or for PostgreSQL TMPDIR, on a disk of this machine")
 
 
 def _inside(engine: Engine, advice: Remedy) -> Findings:
@@ -184,8 +180,16 @@ def _inside(engine: Engine, advice: Remedy) -> Findings:
 
 
 def _checks(connection: Connection, advice: Remedy) -> Findings:
-    """All of them: one that fails on a damaged page says so, and the others still look."""
-    for name, check in CHECKS.items():
+    """All of them: one that fails on a damaged page says so, and the others still look. A role that does not see the whole store
+    is told so, and nothing is said of what it cannot see.
+    """
+    checks = CHECKS
+    try:
+        check_sees_all(connection)
+    except Refused as error:
+        yield wrong("role", error.message, error.hint or "")
+        checks = {name: CHECKS[name] for name in SEEN_BY_ALL}
+    for name, check in checks.items():
         try:
             yield from check(connection, advice)
         except Fault as fault:
@@ -231,33 +235,16 @@ def space(path: Path, free_bytes: int) -> Finding:
     )
 
 
-def network(path: Path, mounts: str) -> Finding:
+def network(path: Path, table: str) -> Finding:
     """Whether the file lies on a network file system, where SQLite's locks cannot be trusted."""
-    kind = filesystem_of(path.absolute(), mounts)
-    if kind.startswith(NETWORK_KINDS):
+    kind = mounts.filesystem_of(path.absolute(), table)
+    if kind.startswith(mounts.NETWORK_KINDS):
         return wrong(
             "filesystem",
             f"{kind} is a network file system: its locks cannot be trusted",
             "perdure move STORE sqlite:////LOCAL/DISK/agent.db, or to PostgreSQL",
         )
     return ok("filesystem", kind or "unknown")
-
-
-def filesystem_of(path: Path, mounts: str) -> str:
-    """The kind of the file system that a path lies on, by the system's list of mounts."""
-    best, kind = "", ""
-    for line in mounts.splitlines():
-        parts = line.split(" ")
-        if len(parts) > 2 and len(parts[1]) >= len(best) and path.is_relative_to(parts[1]):
-            best, kind = parts[1], parts[2]
-    return kind
-
-
-def _mounts() -> str:
-    try:
-        return Path("/proc/self/mounts").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
 
 
 # -- the database -----------------------------------------------------------------------------------
@@ -393,6 +380,16 @@ def mark(folder: Path | None) -> Finding:
     )
 
 
+def _links(connection: Connection, advice: Remedy) -> Findings:
+    since = dict(connection.query(migrate.Q.meta_facts, {})).get(one_path.FACT)
+    if since is not None:
+        says = (
+            f"opened with links=ignore since {since}: a program that opens another link of the file takes writes away"
+        )
+        fix = "copy by `perdure backup`, remove the other links, and open it without links=ignore"
+        yield warning("links", says, fix) if advice.address.links_ignored else ok("links", says)
+
+
 def _structure(connection: Connection, advice: Remedy) -> Findings:
     if not connection.is_server:
         found = _pragma(connection, "quick_check", 10)
@@ -428,8 +425,10 @@ def _counts(connection: Connection, _advice: Remedy) -> Findings:
     )
 
 
+SEEN_BY_ALL = ("settings", "guards")  # checks that read no row of a tenant
 CHECKS: dict[str, Callable[[Connection, Remedy], Findings]] = {
     "settings": _settings,
+    "links": _links,
     "structure": _structure,
     "guards": _guards,
     "heads": _heads,

@@ -47,7 +47,7 @@ from perdure.stores.dialect import copy_in
 from perdure.stores.migrate import Q, Script
 from perdure.stores.schema_upgrade import PostgresScript, SqliteScript, bring_up_to_date, changing, told
 from perdure.stores.sqlite import SqliteEngine
-from perdure.stores.store import Engine, Fault, FaultKind
+from perdure.stores.store import WHOLE_STORE, Engine, Fault, FaultKind
 from perdure.stores.url import without_password
 from perdure.upkeep import archive
 from perdure.upkeep.backup import OutsideBlob, columns_of, opened_copy
@@ -232,7 +232,7 @@ def _checked_file(
     try:
         _put_blobs(core.blobs, outside, source)
         reach("restore.loaded")
-        report = check(lambda verb, *args: core.snapshot(verb, *args, tenant=0))
+        report = check(lambda verb, *args: core.snapshot(verb, *args, tenant=WHOLE_STORE))
         _refuse_unclean(report)
         return report, core.uid, core.epoch
     finally:

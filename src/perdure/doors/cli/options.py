@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 DEFAULT_STORE = "sqlite:///agent.db"
 DEFAULT_TENANT = "default"
 DEFAULT_LIMIT = 50
-NO_TENANT = 0
 EVERYWHERE = {"PERDURE_STORE", "PERDURE_TENANT", "PERDURE_ACTOR", "--json", "--log-level", "--log-json", "--help"}
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
@@ -92,10 +91,11 @@ class StoreOptions:
         from perdure.handles.sync.store import Store  # noqa: PLC0415
         from perdure.runtime.callers import Caller  # noqa: PLC0415 - as above
         from perdure.stores.core import open_core  # noqa: PLC0415
+        from perdure.stores.store import WHOLE_STORE  # noqa: PLC0415
 
         self.check_exists()
         core = open_core(self.store, read_only=not self.actor)
-        return Store(Caller(core, self.actor or "me", NO_TENANT), owner=True)
+        return Store(Caller(core, self.actor or "me", WHOLE_STORE), owner=True)
 
     def check_exists(self) -> None:
         """Never make a store by looking at it."""

@@ -31,7 +31,7 @@ from perdure.stores.files.folder_access import Within
 from perdure.stores.files.layout import Layout
 from perdure.stores.files.page_digest import content, is_untouched, sealed, was_page
 from perdure.stores.statements import Statements
-from perdure.stores.store import Reads
+from perdure.stores.store import WHOLE_STORE, Reads
 from perdure.stores.url import parse
 
 Q = Statements("perdure.interchange.views", "views.sql")
@@ -257,7 +257,7 @@ class Keeper:
 
     def _keep(self, *, whole: bool = False) -> None:
         try:
-            for tenant in self._core.read(_tenants, tenant=0):
+            for tenant in self._core.read(_tenants, tenant=WHOLE_STORE):
                 keep(self._core, tenant, whole=whole)
         except (Error, OSError) as error:
             log.warning("the views are behind, `perdure views` brings them up to date: %s", error)

@@ -37,7 +37,7 @@ from perdure.planes.reading.body_reading import doc_of
 from perdure.planes.tables import ANCHORS
 from perdure.stores.core import Core, Reader
 from perdure.stores.statements import Statements
-from perdure.stores.store import Reads
+from perdure.stores.store import WHOLE_STORE, Reads
 from perdure.stores.tx import LOG, Tx
 
 Q = Statements("perdure.planes.audit", "verify.sql")
@@ -71,7 +71,7 @@ def verify_store(
     """Verify an open store; see `verify`."""
 
     def snapshots(verb: Callable[..., Any], *args: Any) -> Any:
-        return core.snapshot(verb, *args, tenant=0)
+        return core.snapshot(verb, *args, tenant=WHOLE_STORE)
 
     report = verify(snapshots, anchor=anchor, public_key=public_key, progress=progress, blobs=blobs)
     lost = [_set_aside(each) for each in core.engine.asides() if each.lost]
@@ -517,9 +517,9 @@ def anchor_store(core: Core, private_key: bytes | None, actor: str) -> Anchor:
     The record (root, count and signature, not the heads) is an event of the store's own stream; keep the
     anchor elsewhere.
     """
-    _, tenant = core.snapshot(_all_heads, tenant=0)
+    _, tenant = core.snapshot(_all_heads, tenant=WHOLE_STORE)
     core.write(tenant_names.record, actor=actor, tenant=tenant)  # before the heads are taken: the anchor covers it
-    heads, tenant = core.snapshot(_all_heads, tenant=0)
+    heads, tenant = core.snapshot(_all_heads, tenant=WHOLE_STORE)
     anchor = make_anchor(core.uid, core.epoch, core.clocks.now(), heads, private_key)
     core.write(record_anchor, anchor, actor=actor, tenant=tenant)
     return anchor
@@ -533,7 +533,7 @@ def quarantine_stream(core: Core, stream: str, because: str, actor: str, *, appl
     report = verify_store(core)
     found = quarantine.select(report, stream)
     if apply:
-        (tenant,) = core.snapshot(_first_tenant, tenant=0)
+        (tenant,) = core.snapshot(_first_tenant, tenant=WHOLE_STORE)
         core.write(quarantine.record, found, because, actor=actor, tenant=tenant)
     return found
 

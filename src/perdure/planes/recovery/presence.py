@@ -22,11 +22,11 @@ from perdure.planes.recovery import epochs
 from perdure.planes.tables import ATTENDANCE, HOLDERS
 from perdure.stores import migrate
 from perdure.stores.statements import Statements
-from perdure.stores.store import Reads
-from perdure.stores.tx import Tx
+from perdure.stores.store import NO_TENANT, Reads
+from perdure.stores.tx import LOG, Tx
 
 if TYPE_CHECKING:
-    from perdure.stores.core import Core
+    from perdure.stores.core import Core, Reader
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -161,9 +161,11 @@ def leave(tx: Tx, holder: str, attended: Iterable[Stream]) -> None:
 # -- lock files ------------------------------------------------------------------------------------------------
 
 
-def needed(reads: Reads) -> set[str] | None:
+def needed(reads: Reader) -> set[str] | None:
     """The holders, of all tenants, whose deaths somebody may yet have to prove. None: too many to tell."""
-    rows = reads.query(Q.holders_needed, limit=NEEDED_MAX)
+    with reads.snapshot():
+        reads.query(LOG.every_tenant)
+        rows = reads.query(Q.holders_needed, limit=NEEDED_MAX)
     return None if len(rows) == NEEDED_MAX else {holder for (holder,) in rows}
 
 
@@ -188,7 +190,7 @@ def tidy(core: Core, actor: str, tenants: Iterable[int]) -> int:
     try:
         for tenant in tenants:
             core.write(forget_lapsed, actor=actor, tenant=tenant)
-        return core.liveness.tidy(lambda: core.read(needed, tenant=0))
+        return core.liveness.tidy(lambda: core.read(needed, tenant=NO_TENANT))
     except (Error, OSError) as error:
         log.warning("signs of life of the dead could not be looked through: %s", error)
         return 0

@@ -20,7 +20,7 @@ from perdure.errors import Damaged, NewerSchema, NotFound, Refused
 from perdure.log.written import encode
 from perdure.model.instants import system_clock
 from perdure.model.records.integrity import Aside
-from perdure.stores import migrate, schema_upgrade
+from perdure.stores import migrate, one_path, schema_upgrade
 from perdure.stores.atomic_files import disk_errors, sync
 from perdure.stores.files import cache_check, damage, purge, set_aside
 from perdure.stores.files.connection import CacheReader, FilesConnection, mark_of, put_mark, raised
@@ -51,10 +51,11 @@ class FilesEngine(SqliteEngine):
         timeout_seconds: float = 30.0,
         *,
         read_only: bool = False,
+        links_ignored: bool = False,
         segment_max_bytes: int = SEGMENT_MAX_BYTES,
     ) -> None:
         self.layout = Layout(folder)
-        super().__init__(url, self.layout.cache, timeout_seconds, read_only=read_only)
+        super().__init__(url, self.layout.cache, timeout_seconds, read_only=read_only, links_ignored=links_ignored)
         self.quick_reads = False  # a reader may have to load lines of others first
         self._segment_max_bytes = segment_max_bytes
         self._unkept: list[Aside] = []  # pieces that a reader without a cache of its own could not load
@@ -90,7 +91,7 @@ class FilesEngine(SqliteEngine):
 
     def journal(self) -> LineLog:
         """The log, for a connection or a merge of its own."""
-        return LineLog(self.layout, self._segment_max_bytes)
+        return LineLog(self.layout, self._segment_max_bytes, links_ignored=self.links_ignored)
 
     def asides(self) -> list[Aside]:
         """The parts of the log that are not in the cache, and why: as it was when it was read, and as it is now. Reads the whole
@@ -140,6 +141,7 @@ class FilesEngine(SqliteEngine):
             if self.read_only:
                 return self._prepare_to_read()
             self.layout.make()
+            self._check_paths()
             self.path = self.layout.cache
             journal = self.journal()
             journal.lock(self.busy_wait_ms / 1000)
@@ -150,6 +152,13 @@ class FilesEngine(SqliteEngine):
             finally:
                 journal.close()
         return None
+
+    def _check_paths(self) -> None:
+        """Refuse a folder whose log, or whose lock, has another path. (A lock is the same file under all its links.)"""
+        for part in (self.layout.log, self.layout.own, self.layout.lock):
+            one_path.check(part, links_ignored=True)
+        for number in self.layout.numbers()[-1:]:
+            self.check_path(self.layout.segment(number))
 
     def _settle(self, journal: LineLog) -> None:
         """Under the lock: whatever became of log and cache, they belong together after this."""
@@ -168,6 +177,9 @@ class FilesEngine(SqliteEngine):
     def _cached(self) -> tuple[LogMark, WrittenStore] | None:
         """How far the cache is, and of which store; None when there is none that can be used."""
         if not self.layout.cache.exists():
+            return None
+        if one_path.has_links(self.layout.cache):  # a copy of the folder may have them, and nothing rests on a cache
+            log.warning("the cache has another link, and is made again", extra={"cache": str(self.layout.cache)})
             return None
         engine = SqliteEngine(self.url, self.layout.cache)
         try:
@@ -226,6 +238,7 @@ class FilesEngine(SqliteEngine):
     def _prepare_to_read(self) -> None:
         """Use the cache if it is at the end of the log; else read the log into memory: nothing may be changed."""
         self.layout.check_regular()
+        self._check_paths()
         journal, mark = self.journal(), self._readable_mark()
         damage.check(journal, [journal.noted(), mark])
         if not self.layout.numbers():

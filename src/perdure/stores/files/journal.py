@@ -37,6 +37,7 @@ from perdure.stores.files.line import (
     written,
 )
 from perdure.stores.lane import CommitUnknown
+from perdure.stores.one_path import linked
 from perdure.stores.store import Fault, FaultKind
 
 _PAUSES = (0.0, 0.0002, 0.0005, 0.001, 0.002, 0.005)
@@ -85,8 +86,11 @@ class _Opened(NamedTuple):
 class LineLog:
     """The log of one store, for one connection."""
 
-    def __init__(self, layout: Layout, segment_max_bytes: int = SEGMENT_MAX_BYTES) -> None:
+    def __init__(
+        self, layout: Layout, segment_max_bytes: int = SEGMENT_MAX_BYTES, *, links_ignored: bool = False
+    ) -> None:
         self.layout = layout
+        self._links_ignored = links_ignored
         self._segment_max_bytes = segment_max_bytes
         self._lock: int | None = None
         self._locked = False
@@ -247,7 +251,7 @@ class LineLog:
         reach("files.before_append")
         self._append(file.fd, path, data, mark.scanned)
         reach("files.synced")
-        _check_kept(file.place, path, after.scanned)
+        self._check_kept(file.place, path, after.scanned)
         return after
 
     def _append(self, fd: int, path: Path, data: bytes, size: int) -> None:
@@ -264,10 +268,30 @@ class LineLog:
                 raise CommitUnknown(fault) from error
             raise fault from error
 
+    def _check_kept(self, place: tuple[int, int], path: Path, size: int) -> None:
+        """Check that the appended lines stand in the file that has this name now, where they should. Unknown when somebody else
+        changed the file, or can by another link.
+        """
+        try:
+            found = os.stat(path, follow_symlinks=False)  # noqa: PTH116 - in every commit: a Path costs more than the call
+        except OSError as error:
+            raise replaced(path) from error
+        if (found.st_dev, found.st_ino) != place:
+            raise replaced(path)
+        if found.st_size != size:
+            raise CommitUnknown(replaced(path))
+        if found.st_nlink > 1 and not self._links_ignored:
+            raise CommitUnknown(linked(path))
+
     def _opened_segment(self, number: int) -> _Opened | None:
         """The segment that is written to; None when there is no such file."""
-        if self._file is not None and self._file.number == number:
-            return self._file
+        if self._file is None or self._file.number != number:
+            self._file = self._reopened(number)
+        if self._file is not None and os.fstat(self._file.fd).st_nlink > 1 and not self._links_ignored:
+            raise linked(self.layout.segment(number))
+        return self._file
+
+    def _reopened(self, number: int) -> _Opened | None:
         self.let_go()
         path = self.layout.segment(number)
         try:
@@ -277,8 +301,7 @@ class LineLog:
         except OSError as error:
             raise fault_of(error, path) from error
         found = os.fstat(fd)
-        self._file = _Opened(number, fd, (found.st_dev, found.st_ino))
-        return self._file
+        return _Opened(number, fd, (found.st_dev, found.st_ino))
 
     def let_go(self) -> None:
         """Open the segment anew when it is written to next: it may be another file by now."""
@@ -383,20 +406,6 @@ def _after(mark: LogMark, number: int, scanned: int, entries: list[Entry]) -> Lo
     if found:
         return LogMark(number, found[-1].end, found[-1].check, scanned)
     return LogMark(number, mark.end if number == mark.segment else 0, mark.check, scanned)
-
-
-def _check_kept(place: tuple[int, int], path: Path, size: int) -> None:
-    """Check that the appended lines stand in the file that has this name now, where they should. Unknown when somebody else
-    changed the file.
-    """
-    try:
-        found = os.stat(path, follow_symlinks=False)  # noqa: PTH116 - in every commit: a Path costs more than the call
-    except OSError as error:
-        raise replaced(path) from error
-    if (found.st_dev, found.st_ino) != place:
-        raise replaced(path)
-    if found.st_size != size:
-        raise CommitUnknown(replaced(path))
 
 
 @contextlib.contextmanager

@@ -62,10 +62,13 @@ class RollbackGuard:
         if self.path is None:
             return
         body = _SLOT.pack(*mark)
-        with self._mutex, contextlib.suppress(OSError):
-            if self._fd is None:
-                self._fd = self._opened(self.path)
-            os.pwrite(self._fd, body + _CHECK.pack(zlib.crc32(body)), self._place)
+        with self._mutex:
+            try:
+                if self._fd is None:
+                    self._fd = self._opened(self.path)
+                os.pwrite(self._fd, body + _CHECK.pack(zlib.crc32(body)), self._place)
+            except OSError:
+                return
             self.count += 1
             self._unsynced = True
             if self._thread is None and not self._stop.is_set():

@@ -234,11 +234,6 @@ class Lives:
         return self._world.near and holder not in self._world.dead
 
 
-class Notes:
-    def note(self, dispatch: Any) -> None:
-        pass
-
-
 class Process:
     """One process that has claimed the run: steps the engine until it rests, dies or is paused."""
 
@@ -247,7 +242,7 @@ class Process:
     def __init__(self, world: World, number: int) -> None:
         self.world = world
         self.holder = f"{number:032x}"
-        self.liveness, self.in_flight, self.slots, self.rollback_guard = Lives(world), InFlight(), Slots(), Notes()
+        self.liveness, self.in_flight, self.slots = Lives(world), InFlight(), Slots()
         world.token += 1
         self.token = world.token
         acting = Acting(self, STREAM, "worker", 1, in_run=True, token=self.token)  # type: ignore[arg-type]

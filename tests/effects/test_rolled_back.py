@@ -124,6 +124,43 @@ def test_a_second_attempt_that_the_store_does_not_know_is_noticed(url: str, tmp_
     assert epoch(url) == 2
 
 
+def test_what_was_said_is_noted_too(url: str, tmp_path: Path) -> None:
+    """No effect was sent since: turns that were acknowledged are gone all the same."""
+    with perdure.open(url) as store:
+        store.session("s").say("user", "one")
+    put_back = copied(tmp_path, "a.db")
+    with perdure.open(url) as store:
+        store.session("s").say("user", "two")
+    put_back()
+    assert epoch(url) == 2
+
+
+def test_an_event_that_another_process_made_is_noted_with_a_heartbeat(url: str, tmp_path: Path) -> None:
+    with perdure.open(url) as idle:
+        with perdure.open(url) as store:
+            store.session("s").say("user", "one")
+        put_back = copied(tmp_path, "a.db")
+        with perdure.open(url) as store:
+            store.session("s").say("user", "two")
+        (tmp_path / "a.db.live" / "tide").unlink()  # its own note is lost
+        idle.beat()
+    put_back()
+    assert epoch(url) == 2
+
+
+def test_a_note_of_an_older_epoch_says_nothing(url: str, tmp_path: Path) -> None:
+    """A restore began another epoch: what came after the backup is gone, and that is known."""
+    with perdure.open(url) as store:
+        store.session("s").say("user", "one")
+    put_back = copied(tmp_path, "a.db")
+    with perdure.open(url) as store:
+        store.session("s").say("user", "two")
+    put_back()
+    with perdure.open(url, read_only=True) as store:
+        assert schema_upgrade.raise_epoch(engine_for(parse(url)), 1) == 2
+    assert epoch(url) == 2
+
+
 def test_reading_changes_nothing(url: str, tmp_path: Path) -> None:
     waiting(url)
     put_back = copied(tmp_path, "a.db")
@@ -269,7 +306,7 @@ def test_put_back_twice_it_knows_from_when_on_it_is_not_known(url: str, tmp_path
         with pytest.raises(perdure.Waiting):
             store.drive(twice, key="k")  # the step is worked anew, and what follows is asked about
         store.effects(state="in_doubt")[0].settle(perdure.Happened("done"), by="ann")
-    schema_upgrade.raise_epoch(engine_for(parse(url)))  # that step is not known any better now
+    schema_upgrade.raise_epoch(engine_for(parse(url)), 2)  # that step is not known any better now
     with perdure.open(url) as store, pytest.raises(perdure.Waiting):
         store.drive(twice, key="k")
     assert len(SENT) == 2

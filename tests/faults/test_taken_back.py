@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import random
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -20,10 +21,13 @@ from typing import Any
 
 import pytest
 
+import perdure
 from conftest import quick_folder
 from faults import errands
 from faults.taking_back import Recovery, Rewinding, Standby, SynchronousStandby, taking_back
 from perdure.stores.continuity import Continuity
+from perdure.stores.rollback_guard import RollbackGuard
+from perdure.testing.postgres import PostgresServer
 from perdure.testing.witness import Witness
 
 pytest.importorskip("psycopg")
@@ -168,6 +172,33 @@ def test_without_the_look_it_is_repeated(play, monkeypatch, kind, lives):
     log.info("control %s: %s, epoch %d, repeated %s", kind.__name__, lives, epoch, dict(twice))
     assert epoch == 1
     assert twice
+
+
+def put_back_while_nothing_runs(server: PostgresServer, copy: Path) -> int:
+    """The data of a server is put back as it was, like the snapshot of a volume. Gives the epoch of who comes next."""
+    url = server.url(schema="s")
+    with perdure.open(url) as store:
+        store.session("s").say("user", "one")
+    server.kill()
+    subprocess.run(["cp", "-a", server.data, copy], check=True)
+    server.restart()
+    with perdure.open(url) as store:
+        store.session("s").say("user", "two")
+    server.kill()
+    shutil.rmtree(server.data)
+    subprocess.run(["cp", "-a", copy, server.data], check=True)
+    server.restart()
+    with perdure.open(url) as store:
+        assert len(store.session("s").turns()) == 1
+        return store._caller.core.epoch
+
+
+@pytest.mark.parametrize(("marks", "epoch"), [(True, 2), (False, 1)], ids=["noticed", "control: without a mark"])
+def test_a_volume_that_is_put_back_while_nothing_runs_is_noticed(private_postgres, tmp_path, monkeypatch, marks, epoch):
+    """The server says nothing of it: its time line is the same."""
+    if not marks:
+        monkeypatch.setattr(RollbackGuard, "note", lambda *_: None)
+    assert put_back_while_nothing_runs(private_postgres, tmp_path / "copy") == epoch
 
 
 def test_a_standby_that_has_everything_takes_over_without_doubt(play):

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import perdure
-from effects.stepping import STREAM, Books, Choices, Died, Notes, ways
+from effects.stepping import STREAM, Books, Choices, Died, ways
 from perdure.effects import ledger
 from perdure.effects.commands import (
     CallFunction,
@@ -147,7 +147,7 @@ class Core:
 
     def __init__(self, world: World, number: int) -> None:
         self.holder = f"{number:032x}"
-        self.in_flight, self.slots, self.rollback_guard = InFlight(), Slots(), Notes()
+        self.in_flight, self.slots = InFlight(), Slots()
         self.clocks = SimpleNamespace(now=lambda: world.books.now)
         self.liveness = SimpleNamespace(
             begin=lambda: None, is_dead=world.dead.__contains__, is_held=lambda holder: holder not in world.dead

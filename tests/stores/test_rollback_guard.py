@@ -3,89 +3,115 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from perdure.model.ids import new_uid
 from perdure.stores import rollback_guard
-from perdure.stores.rollback_guard import SLOTS, Dispatch, RollbackGuard
+from perdure.stores.rollback_guard import SLOTS, NotedEvent, RollbackGuard
 
 UID = "ab" * 16
 
 
-def stream(number: int) -> bytes:
-    """Streams of different slots, as long as there are any."""
-    return number.to_bytes(4) + bytes(11) + b"\1"
+def holder(number: int) -> str:
+    """Holders of different slots, as long as there are any."""
+    return f"{number:08x}" + "0" * 24
+
+
+def mark(number: int) -> NotedEvent:
+    return NotedEvent(1, bytes(15) + b"\1", number, bytes([100 + number]) * 32)
 
 
 @pytest.fixture
-def guard(tmp_path: Path) -> RollbackGuard:
-    return RollbackGuard(tmp_path, UID)
+def guard(tmp_path: Path) -> Iterator[RollbackGuard]:
+    with closing(RollbackGuard(tmp_path, UID, holder(1))) as guard:
+        yield guard
 
 
-def noted(guard: RollbackGuard) -> list[Dispatch]:
+@pytest.fixture
+def second(tmp_path: Path) -> Iterator[RollbackGuard]:
+    """Another process's."""
+    with closing(RollbackGuard(tmp_path, UID, holder(2))) as guard:
+        yield guard
+
+
+def noted(guard: RollbackGuard) -> list[NotedEvent]:
     with guard.held() as found:
         return found
 
 
-def test_the_last_dispatch_of_each_stream_is_noted(guard: RollbackGuard, tmp_path: Path) -> None:
-    for attempt in (1, 2):
-        guard.note(Dispatch(stream(1), 7, attempt))
-    guard.note(Dispatch(stream(2), 9, 1))
+def test_the_last_event_of_each_process_is_noted(guard: RollbackGuard, second: RollbackGuard, tmp_path: Path) -> None:
+    for number in (1, 2):
+        guard.note(mark(number))
+    second.note(mark(3))
     guard.close()
-    assert noted(RollbackGuard(tmp_path, UID)) == [Dispatch(stream(1), 7, 2), Dispatch(stream(2), 9, 1)]
+    assert noted(RollbackGuard(tmp_path, UID)) == [mark(2), mark(3)]
 
 
-def test_streams_that_share_a_slot_leave_the_last_one(guard: RollbackGuard) -> None:
-    for number in (1, 1 + SLOTS):
-        guard.note(Dispatch(stream(number), number, 1))
-    assert noted(guard) == [Dispatch(stream(1 + SLOTS), 1 + SLOTS, 1)]
+def test_processes_that_share_a_slot_leave_the_last_one(guard: RollbackGuard, tmp_path: Path) -> None:
+    guard.note(mark(1))
+    with closing(RollbackGuard(tmp_path, UID, holder(1 + SLOTS))) as other:
+        other.note(mark(2))
+    assert noted(guard) == [mark(2)]
 
 
-def test_what_was_forgotten_is_noted_anew_by_those_who_had_it_open(guard: RollbackGuard, tmp_path: Path) -> None:
-    guard.note(Dispatch(stream(1), 7, 1))
-    other = RollbackGuard(tmp_path, UID)
-    with other.held() as found:
+def test_what_was_forgotten_is_noted_anew_by_those_who_had_it_open(guard: RollbackGuard, second: RollbackGuard) -> None:
+    guard.note(mark(1))
+    with second.held() as found:
         assert len(found) == 1
-        other.forget()
+        second.forget()
     assert noted(guard) == []
-    guard.note(Dispatch(stream(2), 9, 1))
-    assert noted(other) == [Dispatch(stream(2), 9, 1)]
+    guard.note(mark(2))
+    assert noted(second) == [mark(2)]
 
 
 def test_another_stores_file_says_nothing_and_is_made_anew(guard: RollbackGuard, tmp_path: Path) -> None:
-    other = RollbackGuard(tmp_path, new_uid().hex())
-    other.note(Dispatch(stream(1), 7, 1))
+    with closing(RollbackGuard(tmp_path, new_uid().hex())) as other:
+        other.note(mark(1))
     assert noted(guard) == []
-    guard.note(Dispatch(stream(2), 9, 1))
-    assert noted(guard) == [Dispatch(stream(2), 9, 1)]
+    guard.note(mark(2))
+    assert noted(guard) == [mark(2)]
 
 
-def test_a_torn_slot_says_nothing_and_the_others_do(guard: RollbackGuard, tmp_path: Path) -> None:
-    guard.note(Dispatch(stream(1), 7, 1))
-    guard.note(Dispatch(stream(2), 9, 1))
+def test_a_torn_slot_says_nothing_and_the_others_do(
+    guard: RollbackGuard, second: RollbackGuard, tmp_path: Path
+) -> None:
+    guard.note(mark(1))
+    second.note(mark(2))
     whole = (tmp_path / "tide").read_bytes()
-    at = whole.index(stream(2))
-    for byte in range(32):
+    at = whole.index(mark(2).hash) - 28
+    for byte in range(64):
         torn = bytearray(whole)
         torn[at + byte] ^= 1
         (tmp_path / "tide").write_bytes(torn)
-        assert noted(guard) == [Dispatch(stream(1), 7, 1)]
+        assert noted(guard) == [mark(1)]
     for length in range(at):
         (tmp_path / "tide").write_bytes(whole[:length])
         assert len(noted(guard)) <= 1
 
 
+def test_what_was_noted_is_brought_to_the_disk_at_the_end(guard: RollbackGuard, monkeypatch) -> None:
+    synced = []
+    monkeypatch.setattr(rollback_guard.os, "fdatasync", synced.append)
+    guard.note(mark(1))
+    guard.close()
+    assert synced
+    assert not guard.sync()
+
+
 def test_git_is_told_to_leave_it_where_it_is(guard: RollbackGuard, tmp_path: Path) -> None:
     (tmp_path / ".gitignore").touch()
-    guard.note(Dispatch(stream(1), 7, 1))
+    guard.note(mark(1))
     assert (tmp_path / ".gitignore").read_text() == "*\n"
 
 
 def test_without_a_folder_or_a_file_nothing_is_noted_and_nothing_fails(tmp_path: Path) -> None:
-    for nowhere in (RollbackGuard(None, UID), RollbackGuard(tmp_path / "none", UID)):
-        nowhere.note(Dispatch(stream(1), 7, 1))
+    (tmp_path / "file").touch()
+    for nowhere in (RollbackGuard(None, UID), RollbackGuard(tmp_path / "file", UID)):
+        nowhere.note(mark(1))
         assert noted(nowhere) == []
         nowhere.close()
 
@@ -93,7 +119,7 @@ def test_without_a_folder_or_a_file_nothing_is_noted_and_nothing_fails(tmp_path:
 def test_a_link_is_not_followed(guard: RollbackGuard, tmp_path: Path) -> None:
     (tmp_path / "mine").write_bytes(b"my own")
     (tmp_path / "tide").symlink_to(tmp_path / "mine")
-    guard.note(Dispatch(stream(1), 7, 1))
+    guard.note(mark(1))
     assert (tmp_path / "mine").read_bytes() == b"my own"
     assert noted(guard) == []
 
@@ -109,7 +135,7 @@ def test_a_full_disk_leaves_no_lock_on_the_file(tmp_path, monkeypatch):
     monkeypatch.setattr(rollback_guard, "_empty", full)
     guard = RollbackGuard(tmp_path, "00" * 16)
     for seq in (1, 2):
-        guard.note(Dispatch(bytes(16), seq, 1))
+        guard.note(mark(seq))
     with guard.held() as noted:
-        assert [each.effect for each in noted] == [2]
+        assert noted == [mark(2)]
     guard.close()

@@ -268,3 +268,10 @@ def test_the_history_of_a_server(history, severity, word) -> None:
     found = health.history(history)
     assert found.severity is severity
     assert word in found.says
+
+
+def test_whether_data_that_is_put_back_would_be_noticed(tmp_path: Path) -> None:
+    assert health.mark(None).severity is Severity.WARNING
+    assert health.mark(tmp_path).severity is Severity.WARNING
+    (tmp_path / "tide").touch()
+    assert health.mark(tmp_path).severity is Severity.OK

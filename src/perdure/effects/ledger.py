@@ -562,11 +562,6 @@ def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> EffectRecord:
     )  # fmt: skip
 
 
-def knows(reads: Reads, stream: bytes, seq: int, attempt: int) -> bool:
-    """Whether this store knows of a dispatch, by the uid of its stream."""
-    return bool(reads.query(Q.dispatch_known, uid=stream, seq=seq, attempt=attempt))
-
-
 def error_of(error: BaseException) -> EffectError:
     """An exception as it is kept: its name, or the code that it gives, and what it says."""
     return EffectError(error.code if isinstance(error, (Cancelled, Failed)) else type(error).__name__, _said(error))

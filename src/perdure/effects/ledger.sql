@@ -10,9 +10,6 @@ WHERE f.stream = :stream
   AND f.seq = :seq --? seq
   AND f.key = :key --? key
 
--- dispatch_known: an effect by the uid of its stream, if it was dispatched so many times.
-SELECT 1 FROM effects f JOIN streams s ON s.id = f.stream WHERE s.uid = :uid AND f.seq = :seq AND f.attempt >= :attempt
-
 -- effects_of_stream: the effects of a session or run, oldest first; `after` is a sequence number.
 SELECT f.seq, f.state, f.tool, f.kind, f.key, f.digest, f.place, f.call, f.undoes, f.attempt, f.epoch, f.holder, f.actor, f.at,
   f.dispatched_at, f.deadline_at, f.quiet_at, f.mishaps, f.first_dispatched_at, e.body, o.body, o.at, copied(f)

@@ -8,26 +8,39 @@ from __future__ import annotations
 
 import logging
 
-from perdure.effects import ledger
 from perdure.stores import schema_upgrade
-from perdure.stores.core import Core
-from perdure.stores.store import WHOLE_STORE
+from perdure.stores.core import Core, Reader
+from perdure.stores.rollback_guard import NotedEvent
+from perdure.stores.store import NO_TENANT
+from perdure.stores.tx import LOG
 
 log = logging.getLogger("perdure.store")
 
 
 def notice(core: Core) -> bool:
-    """Raise the epoch if the store does not know a dispatch that was made from it. Gives whether it was raised. Safe beside other
-    processes, and after a crash: the epoch may then be raised once more, which does no harm.
+    """Raise the epoch if the store lacks an event that was noted outside of it. Gives whether it was raised. Safe beside other
+    processes, of which one raises it, and after a crash.
     """
-    with core.rollback_guard.held() as noted:
-        unknown = [each for each in noted if not core.read(ledger.knows, *each, tenant=WHOLE_STORE)]
-        if not unknown:
+    with core.rollback_guard.held() as marks:
+        missing = [mark for mark in marks if _is_missing(core, mark)]
+        if not missing:
             return False
-        core.epoch = schema_upgrade.raise_epoch(core.engine)
+        newest = max(mark.epoch for mark in missing)
+        with schema_upgrade.told():
+            core.epoch = schema_upgrade.raise_epoch(core.engine, newest)
         core.rollback_guard.forget()
     log.warning(
         "the store is older than what was done from it: it was put back without a restore, and is treated as restored",
-        extra={"store": core.uid, "epoch": core.epoch, "dispatches": len(unknown)},
+        extra={"store": core.uid, "epoch": core.epoch, "events": len(missing)},
     )
     return True
+
+
+def _is_missing(core: Core, mark: NotedEvent) -> bool:
+    """Whether the store should have this event. One of an older epoch may be gone with a restore, which was noticed."""
+    return mark.epoch > core.epoch or (mark.epoch == core.epoch and not core.read(_has, mark, tenant=NO_TENANT))
+
+
+def _has(reads: Reader, mark: NotedEvent) -> bool:
+    reads.connection.tenants = [number for (number,) in reads.query(LOG.tenant_numbers)]
+    return bool(reads.query(LOG.event_known, uid=mark.stream, seq=mark.seq, hash=mark.hash))

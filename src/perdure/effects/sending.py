@@ -52,7 +52,6 @@ from perdure.model.records.effects import EffectError, EffectRecord, EffectState
 from perdure.stores.in_flight import Attempt, InFlight
 from perdure.stores.liveness import Liveness
 from perdure.stores.revocable import RevocableVerb
-from perdure.stores.rollback_guard import Dispatch, RollbackGuard
 from perdure.stores.tool_limits import Slots
 from perdure.stores.tx import Tx
 
@@ -74,7 +73,6 @@ class SendingStore(ResultKeeper, Protocol):
     liveness: Liveness
     in_flight: InFlight
     slots: Slots
-    rollback_guard: RollbackGuard
 
     @property
     def epoch(self) -> int:
@@ -262,7 +260,6 @@ class Sending:
         """
         try:
             yield CHECK_LEASE
-            self._here.rollback_guard.note(Dispatch(self._stream.uid, record.seq, record.attempt))
             reach("effect.call.before")
         except BaseException as error:
             self._give_slot(tool)

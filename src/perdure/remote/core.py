@@ -68,7 +68,6 @@ class RemoteCore:
         self.lane = RemoteLane(self)
         self.liveness = RemoteLiveness()
         self.blobs = RemoteBlobs()
-        self.rollback_guard = RemoteRollbackGuard()
         self.keep_seconds = KEEP_SECONDS
         self.kept_since: list[float] = []
         self._news = StoreNews(connections)
@@ -197,13 +196,6 @@ class RemoteLiveness:
         return False
 
 
-class RemoteRollbackGuard:
-    """The notes beside a store of what was dispatched: the server writes them."""
-
-    def note(self, _dispatch: object) -> None:
-        """Nothing: as above."""
-
-
 class RemoteBlobs:
     """The content of artifacts goes to the server with them; whatever else is done with it is done where the store lies."""
 
@@ -238,9 +230,6 @@ class RemoteHeartbeat(Heartbeat):
 
     def hold(self, claim: Hashable) -> None:
         """Nothing: what the server holds for a client lasts for its own time."""
-
-    def after_commit(self, note: Callable[[], None]) -> None:
-        """Nothing: the server notes it beside its store."""
 
     def beat(self) -> None:
         """Nothing: the server beats."""

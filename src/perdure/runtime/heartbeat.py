@@ -22,6 +22,7 @@ from perdure.log.change import Stream
 from perdure.model import threads
 from perdure.planes.recovery import presence
 from perdure.stores.core import Core
+from perdure.stores.tx import Tx
 
 log = logging.getLogger("perdure.heartbeat")
 
@@ -58,10 +59,6 @@ class Heartbeat:
         self.attended.pop(stream.id, None)
         self.spoken.discard(stream.id)
 
-    def after_commit(self, note: Callable[[], None]) -> None:
-        """Do what may be done only when what was written before is durable: it is."""
-        note()
-
     def hold(self, claim: Hashable) -> None:
         """Keep the heartbeat up for a claim, which was made with `presence.touch_holder` in the same commit."""
         self._claims.add(claim)
@@ -81,12 +78,13 @@ class Heartbeat:
         """Renew the heartbeat now. Raises as any write does. A store that hears that a newer Perdure has migrated it writes
         nothing more.
         """
-        streams = list(self.attended.values())
+        about = (self.core.holder, list(self.attended.values()), self.core.continuity.look_ahead)
         try:
-            self.core.write(presence.beat, self.core.holder, streams, actor=self._actor, tenant=self._tenant)
+            note_newest = self.core.write(_beat, *about, actor=self._actor, tenant=self._tenant)
         except NewerSchema as newer:
             self.core.lane.refuse(newer)
             raise
+        note_newest()
         self.begun = self._seen = True
 
     def close(self) -> None:
@@ -146,6 +144,13 @@ class Heartbeat:
         return not self._stop.is_set()
 
 
+def _beat(
+    tx: Tx, holder: str, attended: list[Stream], look_ahead: Callable[[Tx], Callable[[], None]]
+) -> Callable[[], None]:
+    presence.beat(tx, holder, attended)
+    return look_ahead(tx)
+
+
 class HeldBack(Heartbeat):
     """Attendance and claims of an atomic function: the heartbeat hears of them after the commit, and never if there is none."""
 
@@ -173,10 +178,6 @@ class HeldBack(Heartbeat):
     def release(self, claim: Hashable) -> None:
         """To be told later."""
         self._notes.append(partial(self._heartbeat.release, claim))
-
-    def after_commit(self, note: Callable[[], None]) -> None:
-        """To be done later."""
-        self._notes.append(note)
 
     def tell(self) -> None:
         """The commit is done: tell the heartbeat."""

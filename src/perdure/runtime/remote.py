@@ -43,7 +43,6 @@ from perdure.runtime.places import Branch
 from perdure.runtime.stopping import Suspended
 from perdure.stores.core import Core
 from perdure.stores.in_flight import InFlight
-from perdure.stores.rollback_guard import Dispatch
 from perdure.stores.store import Reads
 from perdure.stores.tool_limits import Slots
 from perdure.stores.tx import Tx
@@ -72,8 +71,8 @@ class Next(enum.StrEnum):
 class RequestResult(NamedTuple):
     """The result of a request. value: the record at its place, if there is one. why: the reason of a rest or an end.
 
-    sent: dispatches to note once this is committed. seq: the head before the request. news: marks of the places that were taken
-    up to there, as far as the server did not know them.
+    seq: the head before the request. news: marks of the places that were taken up to there, as far as the server did not know
+    them.
     """
 
     next: Next
@@ -84,7 +83,6 @@ class RequestResult(NamedTuple):
     wake_us: int | None = None
     awaited: tuple[int, ...] = ()
     cancelling: bool = False
-    sent: tuple[Dispatch, ...] = ()
     pause_seconds: float = 0.0
 
 
@@ -160,10 +158,7 @@ class _Senders(InFlight):
 
 
 class RemoteSender:
-    """The sending side of an effect (`sending.SendingStore`), where the sender is a remote worker.
-
-    Dispatches are noted in the tide after the commit: inside the transaction nothing is durable yet.
-    """
+    """The sending side of an effect (`sending.SendingStore`), where the sender is a remote worker."""
 
     def __init__(self, core: Core, holder: str) -> None:
         self._core = core
@@ -173,14 +168,8 @@ class RemoteSender:
         self.liveness = core.liveness
         self.in_flight: InFlight = _Senders()
         self.slots = Slots()
-        self.rollback_guard: Any = self
-        self.noted: list[Dispatch] = []
         self.keep_seconds = core.keep_seconds
         self.kept_since = core.kept_since
-
-    def note(self, dispatch: Dispatch) -> None:
-        """Keep a dispatch for the time after the commit."""
-        self.noted.append(dispatch)
 
     @property
     def epoch(self) -> int:
@@ -349,7 +338,6 @@ class RemoteRequest:
         """The result of this request."""
         return RequestResult(
             next=following, value=value, seq=self.seq, news=self.marks, cancelling=self.lease.cancelling,
-            sent=tuple(self.side.noted),
         )  # fmt: skip
 
     @property

@@ -3,8 +3,8 @@
 Point-in-time recovery, or a failover to a standby that lacked commits, takes a PostgreSQL database back without a word, and
 external calls since then would be made again. The server says of which history it is (system identifier and time line), and
 `meta` keeps what it said. Each new connection is compared with that, and with the last event that this process saw committed.
-Where a loss cannot be excluded the epoch is raised, as after a restore (docs/decisions/0038). Files have `rollback_guard`
-for this.
+Where a loss cannot be excluded the epoch is raised, as after a restore (docs/decisions/0038). A store that was put
+back while no process ran is noticed by the mark that each one leaves outside (`rollback_guard`).
 
 Callers: the core, when it is opened and for its readers, and the lane, before anything is written. Keeps P3, P4.
 """
@@ -13,15 +13,18 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from perdure.stores import migrate, schema_upgrade
 from perdure.stores.clocks import Epochs
 from perdure.stores.migrate import SERVER, Q
+from perdure.stores.rollback_guard import NotedEvent, RollbackGuard
+from perdure.stores.tx import LOG
 
 if TYPE_CHECKING:
-    from perdure.stores.store import Engine, History, NewEvent
+    from perdure.log.change import Stream
+    from perdure.stores.store import Engine, History, NewEvent, Reads
 
 log = logging.getLogger("perdure.store")
 
@@ -31,13 +34,36 @@ NOTHING = (0, 0)  # no stream has this number
 class Continuity(Epochs):
     """The knowledge of one open store about its database, and the epoch that it believes in. Threads may share it."""
 
-    def __init__(self, engine: Engine, epoch: int, history: History | None, *, keeps: bool) -> None:
+    def __init__(
+        self, engine: Engine, epoch: int, history: History | None, guard: RollbackGuard, *, keeps: bool
+    ) -> None:
         super().__init__(epoch)
-        self.last: NewEvent | None = None  # the last event that was acknowledged here; the lane sets it
+        self.last: NewEvent | None = None  # the last event that was acknowledged here
         self._engine = engine
+        self._guard = guard
         self._history = history
         self._keeps = keeps  # whether it may raise the epoch: not for who only reads
         self._mutex = threading.Lock()
+
+    def committed(self, stream: Stream, event: NewEvent) -> None:
+        """This event is durable: the database must have it from here on, and what lies outside of it says so."""
+        self.last = event
+        self._guard.note(NotedEvent(self.epoch, stream.uid, event.seq, event.hash))
+
+    def look_ahead(self, reads: Reads) -> Callable[[], None]:
+        """Look for the newest event, whoever made it. Gives the function that notes it, to be called after a commit that waited
+        for all who must have it.
+        """
+        count = self._guard.count
+        newest = [
+            NotedEvent(self.epoch, bytes(uid), seq, bytes(digest)) for uid, seq, digest in reads.query(LOG.event_newest)
+        ]
+
+        def note() -> None:
+            if newest and self._guard.count == count:  # else a newer one was noted meanwhile
+                self._guard.note(newest[0])
+
+        return note
 
     def begin(self, facts: Mapping[str, str]) -> None:
         """The store is being opened: this process knows only what the store says of itself."""

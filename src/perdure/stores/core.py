@@ -31,7 +31,7 @@ from perdure.stores.glances import Glances
 from perdure.stores.in_flight import InFlight
 from perdure.stores.job import Job
 from perdure.stores.lane import Lane, pause
-from perdure.stores.liveness import Liveness, folder_for
+from perdure.stores.liveness import Liveness, folder_for, marks_folder
 from perdure.stores.mounts import network_kind
 from perdure.stores.rollback_guard import RollbackGuard
 from perdure.stores.sqlite import SqliteEngine
@@ -156,13 +156,14 @@ class Core:
         self.engine = engine
         identity = schema_upgrade.identity_of(engine)
         self.uid, self.facts = identity.uid, identity.facts
-        self.continuity = Continuity(engine, identity.epoch, identity.history, keeps=keeps)
-        self.continuity.begin(identity.facts)
         self.holder = new_uid().hex()
         self.liveness = Liveness(
             folder_for(getattr(engine, "path", None), self.uid, remote=engine.is_server), self.holder
         )
-        self.rollback_guard = RollbackGuard(None if engine.is_server else self.liveness.folder, self.uid)
+        marks = marks_folder(self.uid) if engine.is_server else self.liveness.folder
+        self.rollback_guard = RollbackGuard(marks if keeps else None, self.uid, self.holder)
+        self.continuity = Continuity(engine, identity.epoch, identity.history, self.rollback_guard, keeps=keeps)
+        self.continuity.begin(identity.facts)
         database_clock = clock is None and engine.is_server
         self.lease_seconds = lease_seconds  # how long others take this store for alive after its last heartbeat
         self.clocks = Clocks(

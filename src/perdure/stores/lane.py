@@ -407,8 +407,8 @@ class Lane:
                 hints.move_to_end(stream)
             while len(hints) > HINTS_MAX:
                 hints.popitem(last=False)
-            if self._continuity is not None and batch.trail:
-                self._continuity.last = batch.trail[-1][1]
+        if self._continuity is not None and batch.trail:
+            self._continuity.committed(*batch.trail[-1])
         if batch.named:
             if len(self.actors) >= ACTORS_MAX:
                 self.actors.clear()

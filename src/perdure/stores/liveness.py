@@ -283,3 +283,21 @@ def keeps_folders(above: Path) -> bool:
     found = above.stat()
     trusted = found.st_uid in (0, os.geteuid())
     return trusted and (not found.st_mode & _OTHERS_WRITE or bool(found.st_mode & stat.S_ISVTX))
+
+
+def marks_folder(store_uid: str) -> Path | None:
+    """Where this user's programs note how far a database on a server had come (`rollback_guard`): it must outlast the machine's
+    temporary folder. None without a home.
+    """
+    above = state_folder()
+    return None if above is None else above / "perdure" / "marks" / store_uid
+
+
+def state_folder() -> Path | None:
+    """The folder of this user for what programs must keep: $XDG_STATE_HOME, or ~/.local/state. None without a home."""
+    state = os.environ.get("XDG_STATE_HOME") or ""
+    if state.startswith("/"):
+        return Path(state)
+    with suppress(RuntimeError):
+        return Path.home() / ".local" / "state"
+    return None

@@ -33,6 +33,20 @@ SELECT DISTINCT tbl FROM events WHERE stream = :stream AND seq <= :upto AND body
 -- event_tx: which transaction wrote this event; resolves a COMMIT whose reply was lost.
 SELECT tx FROM events WHERE stream = :stream AND seq = :seq
 
+-- event_known: whether there is this event, by the uid of its stream.
+SELECT 1 FROM streams s JOIN events e ON e.stream = s.id WHERE s.uid = :uid AND e.seq = :seq AND e.hash = :hash
+
+-- event_newest: the newest event, by the uid of its stream.
+SELECT s.uid, e.seq, e.hash FROM (SELECT stream, seq, hash FROM events ORDER BY pos DESC LIMIT 1) e JOIN streams s ON s.id = e.stream
+
+-- event_newest @postgres: of the last 10,000 transactions: behind the wall the events of other tenants are gone through.
+SELECT s.uid, e.seq, e.hash FROM (SELECT stream, seq, hash FROM events
+  WHERE xid >= greatest(pg_snapshot_xmin(pg_current_snapshot())::text::bigint - 10000, 0)::text::xid8
+  ORDER BY xid DESC, pos DESC LIMIT 1) e JOIN streams s ON s.id = e.stream
+
+-- tenant_numbers: every tenant.
+SELECT id FROM tenants
+
 -- feed_end: the position after everything that is committed now.
 SELECT 0, coalesce(max(pos), 0) FROM events
 

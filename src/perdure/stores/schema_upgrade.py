@@ -288,10 +288,11 @@ def changing(engine: Engine) -> Iterator[SqliteScript | PostgresScript]:
                 yield _prepared(PostgresScript(connection), engine)
 
 
-def raise_epoch(engine: Engine) -> int:
-    """Begin the next epoch: whatever was under way is in doubt from now on. Returns it. Atomic."""
+def raise_epoch(engine: Engine, least: int) -> int:
+    """Be in an epoch above this one: whatever was under way is in doubt from then on. Returns it. Of many, one raises it."""
     with changing(engine) as script:
-        return migrate.next_epoch(script)
+        epoch = migrate.number_in(migrate.facts_of(script), "epoch")
+        return epoch if epoch > least else migrate.next_epoch(script, least)
 
 
 def _prepared(script: PostgresScript, engine: Engine) -> PostgresScript:

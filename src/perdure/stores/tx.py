@@ -100,7 +100,9 @@ class Batch:
         self.locked: set[int] = set()  # streams whose heads this transaction holds
         self.read: set[int] = set()  # streams by whose state absorbed jobs decided
         self.buffer = _EMPTY
-        self.trail: list[tuple[Stream, NewEvent]] = []  # events that were sent to the database; of a page that was adopted its ends
+        self.trail: list[
+            tuple[Stream, NewEvent]
+        ] = []  # events that were sent to the database; of a page that was adopted its ends
 
     def head(self, stream: int) -> Head:
         """The head of a stream as the database has it (or, where heads are verified at the flush, had it last)."""

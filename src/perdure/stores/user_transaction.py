@@ -112,9 +112,9 @@ class JoinedConnection(PostgresConnection):
         self._check(mark)
         return path, timeout
 
-    def _fetch(self, text: str, params: Any) -> list[tuple[Any, ...]]:
+    def _fetch(self, text: str, params: Any, *, prepare: bool | None = None) -> list[tuple[Any, ...]]:
         with self._our_settings():
-            return super()._fetch(text, params)
+            return super()._fetch(text, params, prepare=prepare)
 
     def _begin_now(self, then: str = "") -> None:
         """The transaction is there. A lock of ours is named after our schema: under another name it would keep nobody away."""

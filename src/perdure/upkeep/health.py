@@ -22,10 +22,11 @@ from perdure.stores.core import engine_for
 from perdure.stores.files.layout import Layout
 from perdure.stores.files.other_side import in_conflict
 from perdure.stores.files.page_digest import edited
-from perdure.stores.liveness import folder_for
+from perdure.stores.liveness import folder_for, marks_folder
 from perdure.stores.sqlite import fault_of
 from perdure.stores.statements import Statements
 from perdure.stores.store import Connection, Engine, Fault, FaultKind, History, check_sees_all
+from perdure.stores.tx import LOG
 from perdure.upkeep import load
 from perdure.upkeep.findings import MIB, Finding, Findings, Severity, ok, warning, wrong
 from perdure.upkeep.remedies import Remedy, is_read_only, way_in
@@ -287,6 +288,7 @@ def _settings(connection: Connection, _advice: Remedy) -> Findings:
         between: Any = connection
         yield pooler(pooled=between.pooled)
         yield history(between.history)
+        yield mark(marks_folder(connection.query(LOG.meta_get, {"name": "uid"})[0][0]))
         yield from _wall(between)
         return
     journal, synchronous = (_pragma(connection, name) for name in ("journal_mode", "synchronous"))
@@ -364,6 +366,18 @@ def history(found: History) -> Finding:
         else "commits wait for no standby (synchronous_standby_names is empty): a failover may lose some"
     )
     return ok("history", f"system {found.system}, time line {found.line}; {waits}")
+
+
+def mark(folder: Path | None) -> Finding:
+    """Whether data that was put back while no program ran would be noticed by the programs of this user on this machine."""
+    if folder is not None and (folder / "tide").is_file():
+        return ok("mark", f"programs of this user note in {folder} how far the store had come")
+    return warning(
+        "mark",
+        "no program of this user has noted on this machine how far the store had come: data that is put back on the same time"
+        " line while nothing runs would not be noticed here",
+        "set XDG_STATE_HOME of workers and servers to a folder that lasts (a volume)",
+    )
 
 
 def _links(connection: Connection, advice: Remedy) -> Findings:

@@ -301,7 +301,7 @@ def test_a_store_whose_log_is_gone_is_not_replaced_by_an_empty_one(url, folder, 
     (folder / "log").rename(folder / "elsewhere")
     if not cached:
         for path in Layout(folder).cache.parent.glob("cache.db*"):
-            path.unlink()
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
     with pytest.raises(perdure.NotFound, match="the log is gone") as caught:
         perdure.open(url, read_only=read_only)
     assert str(folder / ".perdure") in caught.value.hint

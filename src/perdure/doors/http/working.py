@@ -259,15 +259,13 @@ def _hold(call: HttpCall, body: HoldInput) -> RemoteClaim:
 
 
 async def _reach(call: HttpCall, body: Any, verb: Any, *args: Any, place: str = "") -> RequestResult:
-    """Run a verb at its place, in one transaction; what it dispatched is noted once that is committed."""
+    """Run a verb at its place, in one transaction."""
     stream, core = await _stream(call), call.caller.core
     known = call.serving.known_places(stream.uid, body.token, 0)
     heartbeat = call.caller.heartbeat
     about = (stream, core, heartbeat, _hold(call, body), known, place or getattr(body, "place", ""))
     reached: RequestResult = await call.caller.write(remote_verbs.within, *about, verb, *args)
     known.learn(reached)
-    for dispatch in reached.sent:
-        core.rollback_guard.note(dispatch)
     return reached
 
 

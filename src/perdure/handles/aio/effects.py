@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from typing import Any, TypeVar, overload
 
 from perdure.effects import ledger, operator_verbs, settling
@@ -42,7 +41,6 @@ from perdure.planes.recovery import checkpoints
 from perdure.planes.subjects import named
 from perdure.runtime.callers import AsyncCaller
 from perdure.runtime.shells import AsyncShell, acting_in
-from perdure.stores.rollback_guard import Dispatch
 
 T = TypeVar("T")
 
@@ -99,8 +97,6 @@ class AsyncEffect(EffectFacts, AsyncActing):
         if self._record.state is EffectState.IN_DOUBT:
             now_us = await self._caller.read(store_now)
             raise in_doubt(self._record, settling.advise(self._record, now_us, can_probe=False))
-        dispatch = Dispatch(self._stream.uid, self._record.seq, self._record.attempt)
-        self._caller.heartbeat.after_commit(partial(self._caller.core.rollback_guard.note, dispatch))
         return self
 
     async def commit(self, result: Any = None, *, checkpoint: Any = ..., about: Iterable[str] = ()) -> AsyncEffect:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from typing import Any, TypeVar, overload
 
 from perdure.effects import ledger, operator_verbs, settling
@@ -43,7 +42,6 @@ from perdure.planes.recovery import checkpoints
 from perdure.planes.subjects import named
 from perdure.runtime.callers import Caller
 from perdure.runtime.shells import Shell, acting_in
-from perdure.stores.rollback_guard import Dispatch
 
 T = TypeVar("T")
 
@@ -100,8 +98,6 @@ class Effect(EffectFacts, Acting):
         if self._record.state is EffectState.IN_DOUBT:
             now_us = self._caller.read(store_now)
             raise in_doubt(self._record, settling.advise(self._record, now_us, can_probe=False))
-        dispatch = Dispatch(self._stream.uid, self._record.seq, self._record.attempt)
-        self._caller.heartbeat.after_commit(partial(self._caller.core.rollback_guard.note, dispatch))
         return self
 
     def commit(self, result: Any = None, *, checkpoint: Any = ..., about: Iterable[str] = ()) -> Effect:

@@ -18,7 +18,7 @@ from pathlib import Path
 from perdure.artifacts.descriptors import NEW_FILE, flush
 from perdure.errors import Refused
 from perdure.model.ids import new_uid
-from perdure.stores.liveness import keeps_folders
+from perdure.stores.liveness import keeps_folders, state_folder
 
 _KEY_BYTES = 32
 _HINT = "set XDG_STATE_HOME to a folder of this user: a key lies there by which it knows its own caches"
@@ -54,11 +54,8 @@ def _key(*, make: bool) -> bytes | None:
 
 def _places() -> list[Path]:
     """Where a key may lie, best first."""
-    state = os.environ.get("XDG_STATE_HOME") or ""
-    places = [Path(state) / "perdure"] if state.startswith("/") else []
-    if not places:
-        with suppress(RuntimeError):
-            places = [Path.home() / ".local" / "state" / "perdure"]
+    state = state_folder()
+    places = [] if state is None else [state / "perdure"]
     from tempfile import gettempdir  # noqa: PLC0415 - slow to load, and needed where there is no home only
 
     above = Path(gettempdir())

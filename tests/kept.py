@@ -75,7 +75,7 @@ ENDED = pq.PGconn.connect_start(b"host=/nowhere")
 ENDED.finish()
 
 
-class KeptConnection(postgres._BoundedConnection):
+class KeptConnection(postgres.BoundedConnection):
     """A connection that is given back when it is closed."""
 
     asked: tuple[str, dict[str, Any]]
@@ -124,7 +124,7 @@ class KeptConnection(postgres._BoundedConnection):
 def keeping() -> Iterator[Kept]:
     """While this lasts, stores give back their connections to databases of which they are kept."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(postgres, "_BoundedConnection", KeptConnection)
+        patched.setattr(postgres, "BoundedConnection", KeptConnection)
         yield KEPT
 
 
@@ -132,5 +132,5 @@ def keeping() -> Iterator[Kept]:
 def not_keeping() -> Iterator[None]:
     """While this lasts, they get new ones, and close them."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(postgres, "_BoundedConnection", KeptConnection.__base__)
+        patched.setattr(postgres, "BoundedConnection", KeptConnection.__base__)
         yield

@@ -103,13 +103,16 @@ def _fill(raw: apsw.Connection, missing: int) -> None:
     stream, uid, tenant, seq, head = raw.execute(main).get
     tail = _Tail(stream, uid, tenant, seq, head, at)
     marks = ", ".join("?" * len(COLUMNS))
+    has_tenant = "tenant" in [row[1] for row in raw.execute("PRAGMA table_info(turns)")]
+    owner = f", {tenant} AS tenant" if has_tenant else ""
+    turn = f"INSERT INTO turns (stream, seq, role{', tenant' if has_tenant else ''}) SELECT ?, ?, 'user'{owner}"
     while missing > 0:
         events = [*_turns(tail, min(PAGE, missing))]
         missing -= len(events)
         tail = tail._replace(seq=events[-1][2], at=events[-1][6], head=events[-1][10])
         raw.execute("BEGIN")
         raw.executemany(f"INSERT INTO events ({', '.join(COLUMNS)}) VALUES ({marks})", events)
-        raw.executemany("INSERT INTO turns (stream, seq, role) VALUES (?, ?, 'user')", [each[1:3] for each in events])
+        raw.executemany(turn, [each[1:3] for each in events])
         raw.execute("UPDATE streams SET seq = ?, hash = ? WHERE id = ?", (tail.seq, tail.head, tail.stream))
         raw.execute("COMMIT")
 

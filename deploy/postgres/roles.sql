@@ -8,7 +8,7 @@ DO $$ BEGIN
   END IF;
 END $$;
 
--- perdure_app is the role of servers, workers and programs: rights on rows, three connections a process.
+-- perdure_app is the role of servers, workers and programs: rights on rows; two connections for an idle process, ten at most.
 DO $$ BEGIN
   IF NOT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = 'perdure_app') THEN
     CREATE ROLE "perdure_app" LOGIN;

@@ -31,6 +31,7 @@ if _typing.TYPE_CHECKING:
         Error,
         Failed,
         Full,
+        Imported,
         InDoubt,
         Invalid,
         KeyReused,
@@ -77,7 +78,7 @@ if _typing.TYPE_CHECKING:
     from perdure.log.anchor import Anchor
     from perdure.model.records.actors import ActorRecord
     from perdure.model.records.artifacts import ArtifactRecord, CollectReport
-    from perdure.model.records.bundles import Exported, Imported
+    from perdure.model.records.bundles import Exported, ImportedBundle
     from perdure.model.records.checkpoints import CheckpointRecord, PruneReport
     from perdure.model.records.checks import (
         Age,
@@ -150,8 +151,8 @@ if _typing.TYPE_CHECKING:
 _HOMES = {
     "perdure.errors": (
         "Cancelled", "Changed", "Failed", "Parked", "Waiting",
-        "Conflict", "Damaged", "Error", "Full", "InDoubt", "Invalid", "KeyReused", "Limited", "NewerSchema",
-        "NotFound", "ReadOnly", "Refused", "Stale", "TimedOut", "TooLarge", "Unauthenticated", "Unavailable",
+        "Conflict", "Damaged", "Error", "Full", "Imported", "InDoubt", "Invalid", "KeyReused", "Limited",
+        "NewerSchema", "NotFound", "ReadOnly", "Refused", "Stale", "TimedOut", "TooLarge", "Unauthenticated", "Unavailable",
     ),
     "perdure.handles.aio.artifacts": ("AsyncArtifact",),
     "perdure.handles.aio.decisions": ("AsyncDecision",),
@@ -177,7 +178,7 @@ _HOMES = {
     "perdure.log.anchor": ("Anchor",),
     "perdure.model.records.actors": ("ActorRecord",),
     "perdure.model.records.artifacts": ("ArtifactRecord", "CollectReport"),
-    "perdure.model.records.bundles": ("Exported", "Imported"),
+    "perdure.model.records.bundles": ("Exported", "ImportedBundle"),
     "perdure.model.records.checkpoints": ("CheckpointRecord", "PruneReport"),
     "perdure.model.records.checks": (
         "Age", "AtCommit", "CheckResult", "ClaimerAlive", "Command", "FileHash", "GitRef", "ModelOffered", "UrlEtag", "ValueIs",
@@ -289,6 +290,7 @@ __all__ = [
     "Hit",
     "How",
     "Imported",
+    "ImportedBundle",
     "InDoubt",
     "Invalid",
     "KeyReused",

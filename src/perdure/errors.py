@@ -7,6 +7,7 @@
     ├── Conflict               reload and try again: another caller was first
     │   ├── KeyReused          the same key came with other input: both digests are given
     │   └── Stale              a token, lease or cursor is out of date: nothing was written
+    ├── Imported               choose: the key belongs to a copy that came by import; it says both ways on
     ├── Unavailable            try later: the store cannot answer now; nothing was acknowledged
     │   ├── Full               ... because its disk is full
     │   ├── Limited            ... because a limit of the tenant is reached; it says when to come back
@@ -44,6 +45,11 @@ class Error(Exception):
         self.path = path
         self.hint = hint
         self.facts = facts
+
+    @property
+    def key(self) -> str | None:
+        """The key of a write that may have been carried out, though nobody answered it: repeated under it, it is done once."""
+        return self.facts.get("key")
 
     def __str__(self) -> str:
         where = f"{self.path}: " if self.path else ""
@@ -96,6 +102,17 @@ class KeyReused(Conflict):
 
 class Stale(Conflict):
     """The caller's token, lease or cursor is out of date: another caller took over. Nothing was written (P7)."""
+
+
+class Imported(Error):
+    """A copy that came by import holds the key, so neither its record nor a new attempt is the answer. Nothing was planned.
+
+    Take the copy over (`perdure unpark`), so that its record answers here, or let it give its keys up
+    (`perdure import --keys-apart`, `perdure delete`). `facts` has `key`, and `run` or `session`.
+    """
+
+    exit_code = 13
+    http_status = 409
 
 
 class Unavailable(Error):

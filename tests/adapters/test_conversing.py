@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 import perdure
-from perdure.adapters.conversing import for_provider, keep, show, thought, unanswered
+from perdure.adapters.conversing import for_provider, identity_in, identity_of, keep, show, thought, unanswered
+from perdure.adapters.forms import adk_events as adk
 from perdure.adapters.forms import claude_lines as claude
+from perdure.adapters.forms import langchain_messages as langchain
 from perdure.adapters.forms import openai_items as openai
 
 PNG = "data:image/png;base64,iVBORw0KGgo="
@@ -92,3 +94,73 @@ def test_an_item_that_comes_twice_under_a_key_is_one_turn(session):
     first = keep(session, claude.LINES, LINES[0], key="u1")
     assert keep(session, claude.LINES, LINES[0], key="u1") == first
     assert len(session.turns()) == 1
+
+
+# -- the identity of a turn ----------------------------------------------------------------------------------------
+
+BEARING = [adk.FORM, claude.LINES, langchain.FORM]  # forms whose records bear ids
+
+
+@pytest.mark.parametrize("form", BEARING, ids=lambda form: form.name)
+def test_a_record_that_comes_back_is_the_turn_that_it_was_rendered_of(session, form):
+    for item in ITEMS[:7]:
+        keep(session, openai.ITEMS, item)
+    turns = [*session.turns(after=0)]
+    records = show(form, turns).records
+    assert {keep(session, form, record).seq for record in records} <= {turn.seq for turn in turns}
+    assert [*session.turns(after=0)] == turns
+
+
+@pytest.mark.parametrize("form", BEARING, ids=lambda form: form.name)
+def test_a_result_that_only_says_that_it_is_missing_is_never_kept(session, form):
+    for item in ITEMS[:4]:
+        keep(session, openai.ITEMS, item)
+    turns = [*session.turns(after=0)]
+    missing = show(form, turns).records[-1]
+    assert "interrupted" in str(missing)
+    assert keep(session, form, missing) == turns[-1]
+    assert session.result_of("c1") is None
+
+
+def test_a_record_of_a_retracted_turn_or_of_another_session_is_new(session):
+    turn = session.say("user", "hello")
+    [record] = show(langchain.FORM, [turn]).records
+    session.retract(turn)
+    again = keep(session, langchain.FORM, record)
+    assert again.content == "hello"
+    assert again.seq > turn.seq
+    uid = "0" * 32
+    record["data"]["id"] = identity_of(turn).replace(turn.ref.uid, uid)
+    assert keep(session, langchain.FORM, record).seq > again.seq
+
+
+@pytest.mark.parametrize("name", ["", "m1", None, 7, "perdure:x:1", f"perdure:{'a' * 32}:", f"perdure:{'a' * 32}:1 "])
+def test_an_id_of_a_frameworks_own_is_no_identity(name):
+    assert identity_in(name) is None
+
+
+def test_an_id_that_another_framework_used_again_hides_no_result(session):
+    own = [
+        {"type": "assistant", "uuid": "u1", "message": {"content": [{"type": "tool_use", "id": "c1", "name": "a", "input": {}}]}},
+        {"type": "user", "uuid": "u2", "message": {"content": [{"type": "tool_result", "tool_use_id": "c1", "content": "1"}]}},
+    ]  # fmt: skip
+    for line in own:
+        keep(session, claude.LINES, line)
+    for item in ({"type": "function_call", "call_id": "c1", "name": "b", "arguments": "{}"},
+                 {"type": "function_call_output", "call_id": "c1", "output": "2"}):  # fmt: skip
+        keep(session, openai.ITEMS, item)
+    results = [
+        line["message"]["content"][0].get("content") for line in show(claude.LINES, [*session.turns(after=0)]).records
+    ]
+    assert results == [None, "1", None, "2"]
+
+
+def test_a_framework_that_resumes_is_shown_results_of_its_calls_when_another_one_has_spoken(session):
+    uses = [{"type": "tool_use", "id": each, "name": "a", "input": {}} for each in ("c1", "c2")]
+    call = {"type": "assistant", "uuid": "u1", "message": {"content": uses}}
+    keep(session, claude.LINES, call)
+    session.result("c1", "from the ledger")
+    assert show(claude.LINES, [*session.turns(after=0)], resumes=True).records == [call]
+    session.say("user", "go on")
+    shown = str(show(claude.LINES, [*session.turns(after=0)], resumes=True).records)
+    assert shown.count("from the ledger") == shown.count("interrupted") == 1

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import perdure
+from hostile_http import WHOLE, RawServer, cuts
 from perdure.boot import agents_md, stale
 from perdure.testing.clock import FakeClock
 
@@ -207,3 +208,17 @@ def test_a_page_that_never_answers_is_unknown_and_keeps_no_other_check(
         found = {each.name: each.standing.value for each in store.checked(urls=[f"{site}/"])}
         assert found.pop("file") == "holds"
         assert set(found.values()) == {"unknown"}
+
+
+@pytest.mark.parametrize("answer", [WHOLE["404"], b'HTTP/1.1 200 OK\r\nContent-Length: 9\r\nETag: "abcdef"\r\n\r\n'])
+def test_an_answer_that_is_cut_tells_nothing_about_a_page(answer: bytes) -> None:
+    """Half a 404 was a page that is gone, half an ETag one that has changed. Control: the whole answer."""
+    with RawServer() as server, perdure.open("memory://") as store:
+        store.session("s").set("page", 1, checks=[perdure.UrlEtag(f"{server.url}/page", etag='"abcdef"')])
+
+        def standing(sent: bytes) -> str:
+            server.answers = [sent]
+            return next(iter(store.checked(urls=[server.url]))).standing.value
+
+        assert {standing(each) for each in cuts(answer)} == {"unknown"}
+        assert standing(answer) == ("stale" if b"404" in answer else "holds")

@@ -6,6 +6,8 @@ Both begin with the same data as the primary, so no base backup is needed: they 
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -124,6 +126,36 @@ class SynchronousStandby(Standby):
     """A standby for which every commit waits: it has everything when it takes over."""
 
     synchronous = True
+
+
+class StalledStandby(SynchronousStandby):
+    """A standby for which every commit waits, and which takes nothing any more once it is stalled."""
+
+    _receiver = 0
+
+    def stall(self) -> None:
+        """Nothing is received from here on: commits wait until somebody cuts their wait."""
+        self._receiver = asked(self.standby, "SELECT pid FROM pg_stat_wal_receiver")
+        os.kill(self._receiver, signal.SIGSTOP)
+
+    def waiting(self) -> list[int]:
+        """The backends of commits that wait now."""
+        with psycopg.connect(self.primary.url(), autocommit=True) as connection:
+            found = connection.execute("SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep' ORDER BY pid")
+            return [pid for (pid,) in found.fetchall()]
+
+    def happen(self) -> PostgresServer:
+        """What lies unread in the receiver's socket goes with it; the server begins anew without it, and takes over."""
+        self.primary.kill()
+        os.kill(self._receiver, signal.SIGKILL)
+        until(lambda: not Path(f"/proc/{self._receiver}").exists())
+        until(self._is_promoted)
+        return self.standby
+
+    def _is_promoted(self) -> bool:
+        with contextlib.suppress(psycopg.OperationalError):  # it ends everybody before it begins anew
+            return asked(self.standby, "SELECT NOT pg_is_in_recovery() OR pg_promote(true, 60)")
+        return False
 
 
 @contextlib.contextmanager

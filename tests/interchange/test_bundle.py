@@ -430,7 +430,7 @@ def test_an_imported_run_is_parked_and_nobody_drives_it(source, target, bundle):
     copy = target.run(handle.record.id)
     assert (copy.record.status, copy.record.reason) == (RunStatus.PARKED, "imported")
     target.recover()
-    with pytest.raises(errors.Parked, match="unpark"):
+    with pytest.raises(errors.Imported, match="unpark"):
         target.drive(sender, key="k", session="a")
     for verb in (copy.resume, copy.retry, copy.cancel):
         with pytest.raises(errors.Conflict, match="copy"):
@@ -444,7 +444,7 @@ def test_an_imported_run_that_nobody_has_driven_yet_is_parked_too(source, target
     source.export(bundle, ["a"])
     target.import_(bundle)
     assert target.run(handle.id).record.reason == "imported"
-    with pytest.raises(errors.Parked):
+    with pytest.raises(errors.Imported):
         target.drive(sender, key="k", session="a")
 
 
@@ -555,6 +555,7 @@ def test_what_was_planned_or_under_way_in_a_session_is_doubt_in_the_copy(source,
     session.begin("pay", {"amount": 2}, kind="unsafe", key="sent").dispatch()
     source.export(bundle, ["a"])
     target.import_(bundle)
+    target.session("a").unpark()
     with pytest.raises(errors.Conflict, match="in_doubt"):
         target.session("a").begin("pay", {"amount": 1}, kind="unsafe", key="planned").dispatch()
     target.recover()

@@ -12,7 +12,6 @@ import json
 import random
 import stat
 import struct
-import tempfile
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator
@@ -24,6 +23,7 @@ import msgspec
 import pytest
 
 import perdure
+from forged import Members, exported, lines_of, manifest_of, packed, summed, with_lines, with_manifest
 from furnished import furnish
 from perdure import errors
 from perdure.interchange import bundle, bundle_in
@@ -32,7 +32,6 @@ from perdure.log.event import GENESIS, commit_to, hash_header
 from perdure.stores import replay
 from perdure.testing.contract.sync.history import lived_in
 
-Members = dict[str, bytes]
 Case = tuple[str, Callable[[Members], "bytes | Members"]]
 
 WRONG: tuple[Any, ...] = (
@@ -52,14 +51,6 @@ WRONG: tuple[Any, ...] = (
     "0" * 32,
     "f" * 64,
 )
-
-
-def exported(fill: Callable[[Any], Any], **chosen: Any) -> Members:
-    with tempfile.TemporaryDirectory() as folder, perdure.open("memory:", actor="alice") as store:
-        fill(store)
-        store.export(f"{folder}/x", **chosen)
-        with zipfile.ZipFile(f"{folder}/x") as archive:
-            return {name: archive.read(name) for name in archive.namelist()}
 
 
 @pytest.fixture(scope="module")
@@ -87,46 +78,6 @@ def empty() -> Iterator[Any]:
 
 
 # -- how forgers work ----------------------------------------------------------------------------------------------------------
-
-
-def packed(members: Members, how: Callable[[zipfile.ZipInfo], None] = lambda _: None, compression: int = 0) -> bytes:
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", compression) as archive, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for name, data in members.items():
-            info = zipfile.ZipInfo(name)
-            info.compress_type = compression
-            how(info)
-            archive.writestr(info, data)
-    return out.getvalue()
-
-
-def manifest_of(members: Members) -> dict[str, Any]:
-    return json.loads(members["manifest.json"])
-
-
-def with_manifest(members: Members, manifest: Any) -> Members:
-    rest = {name: data for name, data in members.items() if name != "manifest.json"}
-    return rest | {"manifest.json": json.dumps(manifest).encode()}
-
-
-def summed(members: Members) -> Members:
-    """With right sums, whatever is in it."""
-    manifest = manifest_of(members)
-    manifest["members"] = [
-        {"name": name, "size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-        for name, data in members.items()
-        if name != "manifest.json"
-    ]
-    return with_manifest(members, manifest)
-
-
-def lines_of(members: Members) -> list[bytes]:
-    return members["log.jsonl"].splitlines()
-
-
-def with_lines(members: Members, lines: list[bytes]) -> Members:
-    return summed(members | {"log.jsonl": b"\n".join(lines) + b"\n"})
 
 
 def first_event(members: Members, uid: str | None = None) -> int:

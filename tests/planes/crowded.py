@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 ROWS = 100_000
+READS = re.compile(r"(?:\s*--[^\n]*\n)*\s*(?:SELECT|WITH)\b")  # its sentence may go on in further lines
 FEWER = 4  # of sessions and runs there are so many times fewer
 T0 = 1_700_000_000_000_000
 SERIES = {
@@ -90,7 +91,8 @@ def fill(raw: Any, dialect: str, tenant: int, stream: int, rows: int = ROWS) -> 
 
 def variants(statement: Any, given: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """The parameters of a statement: without its optional lines, and with each of these alone. By its name and what is given."""
-    named = set(re.findall(r"(?<![:\w]):([a-z_]\w*)", statement.source)) - {"now"}
+    texts = [statement.source, *(text for _, text in statement.overrides.values())]
+    named = set(re.findall(r"(?<![:\w]):([a-z_]\w*)", "\n".join(texts))) - {"now"}
     named |= {"about"} if re.search(r"about_(whole|text)\(", statement.source) else set()
     lines = {tuple(found.split()) for found in re.findall(r"--\? ([\w ]+)$", statement.source, re.MULTILINE)}
     nothing = dict.fromkeys(name for line in lines for name in line)

@@ -75,7 +75,7 @@ def plan_of(database, statement, given=()):
         (
             tasks.Q.tasks_of_store,
             ("label", "after_at"),
-            "tags_by_tag (tenant=? AND thing=? AND tag=? AND at<?)",
+            "tags_by_tag (tenant=? AND thing=? AND tag=? AND (at,stream,id)<(?,?,?))",
         ),
         (decisions.Q.decisions_of_session, ("tag",), "SEARCH g USING PRIMARY KEY (stream=? AND thing=? AND tag=?)"),
         (decisions.Q.decisions_of_store, ("tag",), "tags_by_tag (tenant=? AND thing=? AND tag=?)"),
@@ -83,7 +83,7 @@ def plan_of(database, statement, given=()):
         (
             sessions.Q.sessions_page,
             ("label", "at", "id"),
-            "tags_by_tag (tenant=? AND thing=? AND tag=? AND at<?)",
+            "tags_by_tag (tenant=? AND thing=? AND tag=? AND (at,stream)<(?,?))",
         ),
         (across.Q.scopes_below, (), "(tenant=? AND kind=? AND name>? AND name<?)"),
         (across.Q.scopes_below, ("after",), "(tenant=? AND kind=? AND name>? AND name<?)"),
@@ -116,7 +116,9 @@ def test_a_statement_uses_its_index(database, statement, given, expected):
 )
 def test_a_page_comes_in_its_order_without_sorting(database, statement, given):
     plan = plan_of(database, statement, given)
-    assert not any("TEMP B-TREE FOR ORDER" in step for step in plan), plan  # terms that add nothing are no sort
+    chosen_before = any(step.startswith("CO-ROUTINE") for step in plan)  # then only the page itself is sorted, once
+    sorts = [step for step in plan if "TEMP B-TREE FOR ORDER" in step]  # terms that add nothing are no sort
+    assert len(sorts) <= chosen_before, plan
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ at everything by design (verification, retention, doctor) are named here, each w
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -62,6 +61,10 @@ WHOLE = {
     "wait_get name": "likewise",
     "texts_missing": "how many texts `perdure index` has yet to embed: it shows its progress",
     "texts_and_vectors": "how many there are, after `perdure index` has looked at all of them",
+    "subjects_page": "counts the records of each subject of a page; here half of all rows have one subject",
+    "subjects_page after": "likewise",
+    "sessions_page state": "whether an open session waits or crashed is worked out one by one, until a page is full",
+    "holders_needed": "of all runs and effects that somebody has",
     "memories_of_stream unread": "the report of what nobody reads looks whether each was read",
     "memories_of_store unread": "likewise",
 }
@@ -71,7 +74,7 @@ def read_statements() -> Iterator[Statement]:
     for package, file in sql_files():
         if file not in UPKEEP and "importers" not in package and "evaluation" not in package:
             for statement in Statements(package, file):
-                if re.match(r"\s*(SELECT|WITH)\b", statement.source):
+                if crowded.READS.match(statement.source):
                     yield statement
 
 

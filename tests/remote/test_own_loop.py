@@ -12,9 +12,11 @@ import pytest
 import perdure
 from doors.http.serving_kit import LiveServer
 from forked import Program
-from perdure.errors import Conflict, KeyReused, NotFound, Refused
+from hostile_http import ANSWER_IS_LOST, IS_LOST, PASSES, HostileProxy
+from perdure.errors import Conflict, KeyReused, NotFound, Refused, Unavailable
 from perdure.model.instants import SECOND_US, instant_us
-from remote.test_store import Cutting, address_of, make_token, server, url
+from perdure.runtime.callers import Caller
+from remote.test_store import address_of, make_token, port_of, server, url
 
 __all__ = ["server", "url"]
 
@@ -134,15 +136,11 @@ def test_the_death_of_the_server_proves_nothing_about_the_client(url) -> None:
         assert local.effect(effect.id).settle(perdure.Happened(1)).state == "committed"
 
 
-@pytest.mark.parametrize("answers", [True, False], ids=["answers", "requests"])
-def test_each_is_said_once_whatever_breaks(url, server, answers) -> None:
-    way = Cutting(int(address_of(server).rpartition(":")[2]), set(range(2, 40, 2)), answers=answers)
-    try:
-        with perdure.open(f"http://127.0.0.1:{way.port}", token=make_token(url)) as store:
-            session = store.session("s")
-            session.begin("send", key="k").dispatch().commit(1)
-    finally:
-        way.close()
+@pytest.mark.parametrize("trouble", [ANSWER_IS_LOST, IS_LOST], ids=["answers", "requests"])
+def test_each_is_said_once_whatever_breaks(url, server, trouble) -> None:
+    fates = HostileProxy(port_of(server), lambda number, _: PASSES if number % 2 else trouble)
+    with fates as way, perdure.open(way.url, token=make_token(url)) as store:
+        store.session("s").begin("send", key="k").dispatch().commit(1)
     with perdure.open(url, read_only=True) as store:
         made = [each.kind for each in store.feed(limit=1_000) if each.kind.startswith("effect.")]
     assert made == ["effect.planned", "effect.dispatched", "effect.committed"]
@@ -194,3 +192,32 @@ def test_a_run_is_forked_and_compared(store, url) -> None:
         assert run.diff(fork) == local.run(run.id).diff(local.run(fork.id))
     with pytest.raises(NotFound):
         run.fork("nowhere", 1)
+
+
+@pytest.mark.parametrize("verb", ["commit", "fail"])
+def test_an_outcome_in_hand_is_kept_while_the_server_is_away(url, server, verb, monkeypatch) -> None:
+    """It was refused as a thing that cannot be done over the network. Control: with nothing kept it is told as unavailable."""
+    is_away = False
+    way = HostileProxy(port_of(server), lambda *_: IS_LOST if is_away else PASSES)
+    pauses: list[float] = []
+
+    def pause(_caller: object, seconds: float, _check: object = None) -> None:
+        nonlocal is_away
+        pauses.append(seconds)
+        is_away = len(pauses) < 3
+
+    monkeypatch.setattr(Caller, "pause", pause)
+    token = make_token(url)
+    with way, perdure.open(way.url, token=token, timeout=0.1, keep=0) as store:
+        effect = store.session("s").begin("send", key="lost").dispatch()
+        is_away = True
+        with pytest.raises(Unavailable, match="does not answer"):
+            effect.commit(1)
+        is_away = False
+        assert pauses == []
+        store._caller.core.keep_seconds = 600.0
+        effect = store.session("s").begin("send", key="k").dispatch()
+        is_away = True
+        ended = effect.commit({"n": 1}) if verb == "commit" else effect.fail("no")
+        assert ended.state == ("committed" if verb == "commit" else "failed")
+    assert pauses == [0.1, 0.5, 1.0]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import socket
-import threading
 from collections.abc import Iterator
 
 import msgspec
@@ -12,56 +11,18 @@ import pytest
 
 import perdure
 from doors.http.serving_kit import LiveServer, make_token
+from hostile_http import ANSWER_IS_LOST, IS_LOST, PASSES, Fate, HostileProxy
 from perdure.doors.http.inputs import Input
 from perdure.errors import Conflict, Invalid, NotFound, Refused, Unauthenticated, Unavailable
+from perdure.model.ids import new_uid
 from perdure.model.records.effects import Declined
 from perdure.remote import asking, connection
 from perdure.remote import core as _core  # noqa: F401 - its modules enter what they answer
 from perdure.remote.asking import ANSWERED
 
 
-class Cutting:
-    """A way to the server that breaks: of the n-th connection the request, or its answer, is lost."""
-
-    def __init__(self, port: int, lost: set[int], *, answers: bool) -> None:
-        self._port, self._lost, self._answers = port, lost, answers
-        self._socket = socket.create_server(("127.0.0.1", 0))
-        self.port = self._socket.getsockname()[1]
-        self.count = 0
-        threading.Thread(target=self._serve, daemon=True).start()
-
-    def _serve(self) -> None:
-        while True:
-            try:
-                client, _ = self._socket.accept()
-            except OSError:
-                return
-            self.count += 1
-            with client, socket.create_connection(("127.0.0.1", self._port)) as server:
-                self._carry(client, server, is_lost=self.count in self._lost)
-
-    def _carry(self, client: socket.socket, server: socket.socket, *, is_lost: bool) -> None:
-        """One request and its answer: each exchange has a connection of its own, so that it can be told which is lost."""
-        request = client.recv(1 << 20)
-        while b"\r\n\r\n" not in request:
-            request += client.recv(1 << 20)
-        head, _, body = request.partition(b"\r\n\r\n")
-        length = next(
-            (int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")), 0
-        )
-        while len(body) < length:
-            body += client.recv(1 << 20)
-        if is_lost and not self._answers:
-            return
-        server.sendall(head.replace(b"\r\n", b"\r\nConnection: close\r\n", 1) + b"\r\n\r\n" + body)
-        answer = bytearray()
-        while piece := server.recv(1 << 20):
-            answer += piece
-        if not is_lost:
-            client.sendall(bytes(answer))
-
-    def close(self) -> None:
-        self._socket.close()
+def port_of(server: LiveServer) -> int:
+    return int(address_of(server).rpartition(":")[2])
 
 
 @pytest.fixture
@@ -101,17 +62,17 @@ def kinds(url: str) -> list[str]:
         return sorted(each.kind for each in store.feed(limit=1_000))
 
 
-@pytest.mark.parametrize("answers", [False, True], ids=["requests are lost", "answers are lost"])
-def test_every_write_is_done_once_whatever_breaks(url, tmp_path, server, answers) -> None:
+@pytest.mark.parametrize(
+    "trouble", [IS_LOST, ANSWER_IS_LOST, Fate(upto=60), Fate(status=502), Fate(arrives=False, status=503)]
+)
+def test_every_write_is_done_once_whatever_breaks(url, tmp_path, server, trouble) -> None:
     text = make_token(url)
     plain = f"sqlite:///{tmp_path}/plain.db"
     with LiveServer(plain) as other, perdure.open(address_of(other), token=make_token(plain)) as store:
         written(store)
-    lost = set(range(2, 200, 3))
-    way = Cutting(server.http.base_url.port, lost, answers=answers)
-    with perdure.open(f"http://127.0.0.1:{way.port}", token=text) as store:
+    fates = HostileProxy(port_of(server), lambda number, _: trouble if number % 3 == 2 else PASSES)
+    with fates as way, perdure.open(way.url, token=text) as store:
         written(store)
-    way.close()
     assert way.count > 15
     assert kinds(url) == kinds(plain)
 
@@ -122,18 +83,17 @@ def test_control_without_keys_a_lost_answer_writes_twice(url, server, monkeypatc
 
     def renewed(self, method, target, body, headers):
         if "Idempotency-Key" in headers:
-            headers = {**headers, "Idempotency-Key": connection.new_uid().hex()}
+            headers = {**headers, "Idempotency-Key": new_uid().hex()}
         return kept(self, method, target, body, headers)
 
     monkeypatch.setattr(connection.Connections, "_exchange", renewed)
     text = make_token(url)
-    way = Cutting(server.http.base_url.port, set(range(2, 200, 3)), answers=True)
-    with perdure.open(f"http://127.0.0.1:{way.port}", token=text) as store:
+    fates = HostileProxy(port_of(server), lambda number, _: ANSWER_IS_LOST if number % 3 == 2 else PASSES)
+    with fates as way, perdure.open(way.url, token=text) as store:
         session = store.session("s")
         for _ in range(6):
             session.emit("deploy.done")
         assert len(session.events(emitted=True)) > 6
-    way.close()
 
 
 def test_an_idle_connection_that_the_server_closed_is_replaced(url) -> None:

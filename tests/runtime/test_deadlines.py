@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -65,8 +64,7 @@ WAYS: dict[str, Callable[[perdure.AsyncRun, Slow, Any], Any]] = {
     "by wait_for": lambda _run, slow, verb: slow.within(asyncio.wait_for(verb, 60)),
     "in a group": beside,
 }
-# Since Python 3.12 `wait_for` waits in place, in the branch of its caller; before, it made a task.
-IN_PLACE = ("in place", "by wait_for") if sys.version_info >= (3, 12) else ("in place",)
+IN_PLACE = ("in place", "by wait_for")  # in the branch of its caller, whether or not this Python makes a task of it
 
 
 def hasty(slow: Slow, doing: str, way: str, kind: str = "idempotent") -> Any:

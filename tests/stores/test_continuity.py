@@ -47,7 +47,7 @@ def hang_up(store: perdure.Store) -> None:
     """The connections are lost, as they are when a server dies."""
     core = core_of(store)
     core.lane._disconnect()
-    core._drop_idle()
+    core.close_idle(0)
 
 
 def pretend(monkeypatch: pytest.MonkeyPatch, **says: Any) -> None:
@@ -241,7 +241,7 @@ def test_an_older_open_fails_as_the_database_does(postgres_store, monkeypatch):
             core.engine, "look_back", lambda *_: (_ for _ in ()).throw(Fault(FaultKind.BROKEN, "no meta"))
         )
         pretend(monkeypatch, line=2)
-        core._drop_idle()
+        core.close_idle(0)
         core.lane._disconnect()
         with pytest.raises(perdure.Invalid, match="no meta"):
             core.write(lambda tx: None, actor="me", tenant=0)

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,9 +20,24 @@ import perdure
 from perdure.errors import Conflict, Error, Invalid, Refused, TimedOut, Unavailable
 from perdure.model import crash_points
 from perdure.stores import lane as lanes
+from perdure.stores import postgres
+from perdure.stores.job import contended
 from perdure.stores.lane import Lane
 from perdure.stores.store import Fault, FaultKind
-from stores.verbs import Called, Gate, Opened, append, begin, begin_and_append, count_turns, impatient, opened, until
+from perdure.stores.tx import Batch
+from stores.verbs import (
+    Called,
+    Gate,
+    Opened,
+    append,
+    begin,
+    begin_and_append,
+    count_turns,
+    everything,
+    impatient,
+    opened,
+    until,
+)
 
 
 @pytest.fixture
@@ -358,6 +374,106 @@ def test_a_verb_that_raises_leaves_no_trace_and_its_neighbours_commit(any_store,
     assert store.write(count_turns, stream) == 2
 
 
+@contended
+def claim(tx: Any, stream: Any, who: str) -> str | None:
+    """Get what only one can have."""
+    if count_turns(tx, stream):
+        return None
+    append(tx, stream, who)
+    return who
+
+
+def claimed_beside_work(store: Opened, other: Opened, verb: Any, commits: list[int]) -> tuple[list[Any], int, int]:
+    """Claims of three streams in the queue with other work, one of them lost at the last moment: the outcomes, how often the
+    other work ran, and how many commits there were."""
+    free, lost, last, desk = (store.write(begin, name) for name in "abcd")
+    for stream in (free, lost, last, desk):
+        store.write(count_turns, stream)
+    ran: list[str] = []
+
+    def work(tx: Any, content: str) -> int:
+        ran.append(content)
+        if ran == ["x", "y"]:
+            other.write(append, lost, "theirs")
+        return append(tx, desk, content)
+
+    commits.clear()
+    jobs = [(work, "x"), (verb, free, "me"), (verb, lost, "me"), (work, "y"), (verb, last, "me")]
+    outcomes = in_one_batch(store, *jobs)
+    return outcomes, len(ran), len(commits) - 2  # the gate, and theirs
+
+
+def test_a_claim_that_is_lost_costs_nobody_else_anything(postgres_store, commits):
+    """It shared a commit with other work, and took that along: all of it was run twice."""
+    with opened(postgres_store) as store, opened(postgres_store) as other:
+        outcomes, ran, made = claimed_beside_work(store, other, claim, commits)
+        assert outcomes == [2, "me", None, 3, "me"]
+        assert ran == 2
+        assert made == 2
+
+
+def test_control_a_claim_beside_other_work_takes_it_along(postgres_store, commits):
+    def beside(tx: Any, stream: Any, who: str) -> str | None:
+        return claim(tx, stream, who)
+
+    with opened(postgres_store) as store, opened(postgres_store) as other:
+        outcomes, ran, _ = claimed_beside_work(store, other, beside, commits)
+        assert outcomes == [2, "me", None, 3, "me"]
+        assert ran > 2
+
+
+def locks_after_a_lost_race(store: Opened, other: Opened, monkeypatch) -> list[list[int]]:
+    """The streams whose heads were locked in each transaction of a verb that comes to a lower one when it is run again."""
+    low, high = store.write(begin, "low"), store.write(begin, "high")
+    store.write(count_turns, high)
+    tries: list[int] = []
+    locked: list[list[int]] = []
+
+    def begun(connection: Any) -> None:
+        locked.append([])
+        begin_connection(connection)
+
+    def heads(connection: Any, streams: Any, *, lock: bool) -> Any:
+        locked[-1] += streams if lock else ()
+        return read_heads(connection, streams, lock=lock)
+
+    def write(connection: Any, writes: Any, *, commit: bool) -> None:
+        locked[-1] += sorted({move.stream for move in writes.heads} - {*locked[-1]})
+        flush(connection, writes, commit=commit)
+
+    def wander(tx: Any) -> None:
+        tries.append(1)
+        append(tx, high, "mine")
+        if len(tries) == 1:
+            other.write(append, high, "theirs")
+        else:
+            append(tx, low, "mine")
+
+    kind = postgres.PostgresConnection
+    begin_connection, read_heads, flush = kind.begin, kind.heads, kind.write
+    own = store.core.lane._connection
+    monkeypatch.setattr(kind, "begin", lambda it: begun(it) if it is own else begin_connection(it))
+    monkeypatch.setattr(kind, "heads", lambda it, *a, **k: heads(it, *a, **k) if it is own else read_heads(it, *a, **k))
+    monkeypatch.setattr(kind, "write", lambda it, *a, **k: write(it, *a, **k) if it is own else flush(it, *a, **k))
+    store.write(wander)
+    assert store.contents(low) == ["mine"]
+    assert store.contents(high) == ["theirs", "mine"]
+    return locked
+
+
+def test_heads_are_locked_in_one_order_after_a_lost_race_too(postgres_store, monkeypatch):
+    """The heads of the failed attempt were locked, and then those that the verbs came to anew: two orders, so deadlocks."""
+    with opened(postgres_store) as store, opened(postgres_store) as other:
+        for streams in locks_after_a_lost_race(store, other, monkeypatch):
+            assert streams == sorted(streams)
+
+
+def test_control_locking_what_turns_up_is_a_second_order(postgres_store, monkeypatch):
+    monkeypatch.setattr(Batch, "_hold", lambda *_: None)
+    with opened(postgres_store) as store, opened(postgres_store) as other:
+        assert any(streams != sorted(streams) for streams in locks_after_a_lost_race(store, other, monkeypatch))
+
+
 def test_a_broken_constraint_hits_only_who_broke_it(any_store):
     store = any_store
     stream, other = store.write(begin, "a"), store.write(begin, "b")
@@ -512,6 +628,21 @@ class GuessingLane(Lane):
 def test_control_guessing_after_an_interrupt_doubles(store):
     with_lane(store, GuessingLane)
     assert written_around_an_interrupt(store, "lane.after_commit") == list("xyyzz")
+
+
+class InterruptedAsking(Lane):
+    """A second Ctrl-C comes while it is asked what became of a commit."""
+
+    def _was_committed(self, error, batch) -> bool:
+        raise KeyboardInterrupt
+
+
+def test_a_second_interrupt_lets_nobody_be_run_again(store):
+    """The commit took place: the others hear that nobody knows, and find theirs there."""
+    with_lane(store, InterruptedAsking)
+    with pytest.raises(Unavailable, match="may have been written"):
+        written_around_an_interrupt(store, "lane.after_commit")
+    assert everything(store.core.engine.url) == Counter("xyz")
 
 
 def test_a_real_interrupt_while_waiting_does_not_take_the_lane_along(store):

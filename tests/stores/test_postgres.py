@@ -24,10 +24,12 @@ from perdure.errors import Conflict, Invalid, ReadOnly, Refused, TimedOut, Unava
 from perdure.log.change import Change, Op, Stream
 from perdure.model import crash_points
 from perdure.planes.conversation import sessions, turns
+from perdure.stores import postgres
 from perdure.stores.core import open_core
 from perdure.stores.lane import Lane
 from perdure.stores.postgres import PostgresEngine
 from perdure.stores.postgres_faults import dial_fault
+from perdure.stores.url import parse
 from perdure.testing.faults import Cut, Proxy
 from stores.verbs import (
     Called,
@@ -159,7 +161,8 @@ def test_a_terminated_backend_is_not_noticed(fixture, count, request):
 
 def kill_backends(admin: Any, core: Any) -> None:
     """End every backend of this store, and nobody else's: the server is shared with other tests."""
-    connections = [connection for connection in (core.lane._connection, *core._idle) if connection is not None]
+    readers = [reader for reader, _ in core._idle]
+    connections = [connection for connection in (core.lane._connection, *readers) if connection is not None]
     pids = [connection.raw.info.backend_pid for connection in connections if not connection.raw.closed]
     admin.execute("SELECT pg_terminate_backend(pid, 5000) FROM unnest(%s::int[]) AS pid", (pids,)).fetchall()
 
@@ -644,7 +647,7 @@ def stopping(connection, text, *rest, **how):
         os.kill(os.getpid(), signal.SIGSTOP)
     return execute(connection, text, *rest, **how)
 psycopg.Connection.execute = stopping
-postgres._BoundedConnection.execute = stopping
+postgres.BoundedConnection.execute = stopping
 session.say("user", "stopped" + "x" * 9000, key="k")
 store.close()
 """
@@ -743,3 +746,55 @@ def test_a_database_moved_by_a_dump_is_not_written_to(postgres_store):
     assert "back it up" in caught.value.hint
     with opened(postgres_store, read_only=True) as store:
         assert store.read(count_turns, stream) == 1
+
+
+WARNS = """CREATE FUNCTION warn() RETURNS trigger LANGUAGE plpgsql AS
+  $$ BEGIN RAISE WARNING USING errcode = '57P01', message = 'Warten beendet'; RETURN NULL; END $$;
+CREATE TABLE warned (it int);
+CREATE CONSTRAINT TRIGGER warn AFTER INSERT ON warned DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION warn();
+CREATE CONSTRAINT TRIGGER warn AFTER INSERT ON turns DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION warn()"""
+NEVER_CONFIRMED = "INSERT INTO warned VALUES (1) RETURNING it"
+
+
+@pytest.fixture
+def warning_commits(postgres_store) -> str:
+    """A store in which each commit of a turn comes with a warning."""
+    perdure.open(postgres_store).close()
+    with psycopg.connect(parse(postgres_store).conninfo, options="-c search_path=perdure") as connection:
+        connection.execute(WARNS)
+    return postgres_store
+
+
+def test_a_commit_with_a_warning_is_asked_for_on_another_connection(warning_commits):
+    """Whatever the warning says: the server may have stopped waiting for a standby."""
+    with perdure.open(warning_commits) as store:
+        session = store.session("s")
+        before = store._caller.core.lane._connection
+        session.say("user", "one")
+        assert store._caller.core.lane._connection is not before
+        assert [turn.content for turn in session.turns()] == ["one"]
+
+
+def test_what_no_commit_of_ours_confirms_stays_unknown(warning_commits, monkeypatch):
+    with perdure.open(warning_commits, timeout=0.3) as store:
+        session = store.session("s")
+        session.say("user", "zero")
+        confirms = postgres.CONFIRM
+        monkeypatch.setattr(postgres, "CONFIRM", NEVER_CONFIRMED)
+        for _ in range(2):  # a repetition finds the turn, and is no success yet
+            with pytest.raises(Unavailable, match="may have been written"):
+                session.say("user", "one", key="k")
+        monkeypatch.setattr(postgres, "CONFIRM", confirms)
+        session.say("user", "one", key="k")
+        assert [turn.content for turn in session.turns()] == ["zero", "one"]
+
+
+def test_a_standby_is_not_asked_what_became_of_a_commit(warning_commits, monkeypatch):
+    with perdure.open(warning_commits, timeout=0.3) as store:
+        session = store.session("s")
+        history = store._caller.core.engine.history_of
+        monkeypatch.setattr(
+            store._caller.core.engine, "history_of", lambda each: history(each)._replace(recovers=True, line=None)
+        )
+        with pytest.raises(Unavailable, match="a standby answers"):
+            session.say("user", "one")

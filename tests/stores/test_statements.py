@@ -72,3 +72,16 @@ def test_every_statement_says_what_it_is(package, file):
 
 def test_the_files_are_found():
     assert ("perdure.stores", "log.sql") in sql_files()
+
+
+@pytest.mark.parametrize(
+    ("source", "spans"),
+    [
+        ("SELECT 1 WHERE a = :a AND b <> :b AND c > :now", False),
+        ("SELECT 1 WHERE a = :a LIMIT :limit", True),
+        ("SELECT 1 WHERE a >= :a", True),
+        ("SELECT 1 WHERE (a, b) < (:a, :b) --? a", True),
+    ],
+)
+def test_what_reads_a_range_is_told_from_what_looks_up_a_key(source, spans):
+    assert statement(source).spans is spans

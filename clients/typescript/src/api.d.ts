@@ -237,6 +237,7 @@ export interface components {
     "sent_key"?: string;
     "what_if"?: boolean;
     "outcome_at"?: string | null;
+    "copy"?: boolean;
     "id": string;
     "settled": boolean;
     "left"?: boolean;
@@ -711,6 +712,7 @@ export interface components {
     "what_if"?: components["WhatIf"] | null;
     "hint"?: string;
     "outcome_at"?: string | null;
+    "copy"?: boolean;
     "ended": boolean;
   };
   "RunAskInput": {
@@ -787,8 +789,9 @@ export interface components {
     "last_seq": number;
     "last_at": string;
     "archived_at": string | null;
-    "goal": string | null;
-    "pins": components["Pins"] | null;
+    "copy"?: boolean;
+    "goal"?: string | null;
+    "pins"?: components["Pins"] | null;
     "uid": string;
   };
   "SessionDiff": {
@@ -813,6 +816,7 @@ export interface components {
     "last_seq": number;
     "last_at": string;
     "archived_at": string | null;
+    "copy"?: boolean;
   };
   "SessionInput": {
     "about"?: string[];
@@ -1290,6 +1294,7 @@ export interface operations {
   tell_outcome: { path: { run: string | number, seq: string | number }; query: {  }; body: components["RunOutcomeInput"]; answer: components["ReachedAnswer"] };
   tell_probe: { path: { run: string | number, seq: string | number }; query: {  }; body: components["ProbeInput"]; answer: components["ReachedAnswer"] };
   unpark_run: { path: { run: string | number }; query: {  }; body: unknown; answer: components["RunAnswer"] };
+  unpark_session: { path: { session: string | number }; query: {  }; body: unknown; answer: components["DoneAnswer"] };
   unset_scope_value: { path: { scope: string | number, name: string | number }; query: {  }; body: unknown; answer: components["DoneAnswer"] };
   unset_value: { path: { session: string | number, name: string | number }; query: {  }; body: unknown; answer: components["DoneAnswer"] };
   unsubscribe: { path: { name: string | number }; query: {  }; body: unknown; answer: components["DoneAnswer"] };

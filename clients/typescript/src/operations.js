@@ -169,6 +169,7 @@ export const OPERATIONS = {
   tell_outcome: ["POST", "/v1/runs/{run}/effects/{seq}/outcome", "work"],
   tell_probe: ["POST", "/v1/runs/{run}/effects/{seq}/probe", "work"],
   unpark_run: ["POST", "/v1/runs/{run}/unpark", "operate"],
+  unpark_session: ["POST", "/v1/sessions/{session}/unpark", "operate"],
   unset_scope_value: ["DELETE", "/v1/scopes/{scope}/values/{name}", "write"],
   unset_value: ["DELETE", "/v1/sessions/{session}/values/{name}", "write"],
   unsubscribe: ["DELETE", "/v1/subscriptions/{name}", "write"],

@@ -4,12 +4,15 @@ A framework registers a `Form`: how one of its records is parsed into a neutral 
 records. One record is one turn. Where rendering the parsed message does not give the record back, the turn keeps the record as
 its native form, which only the same form reads. Reasoning that a provider signed goes back to that provider alone. A call
 without a result is rendered with one that says so (P14). No framework is imported here. Callers: the adapters.
+
+A record that is rendered bears the identity of its turn. A framework that gives it back says nothing new: `keep` finds the turn.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -52,6 +55,7 @@ class Form(NamedTuple):
     """The form of one framework. provider: whose signed reasoning its model takes; "" for none in particular.
 
     results: the results that a record carries besides what `parse` gives of it, as of parallel calls; each is a turn before it.
+    id_path: the fields in which a record bears its id; none where a framework gives no record back.
     """
 
     name: str
@@ -59,6 +63,7 @@ class Form(NamedTuple):
     parse: Callable[[Any], Message]
     render: Callable[[Message], list[Any]]
     results: Callable[[Any], list[Message]] = no_results
+    id_path: tuple[str, ...] = ()
 
 
 class ShownRecords(NamedTuple):
@@ -155,10 +160,14 @@ def keep(
 ) -> Turn:  # fmt: skip
     """Say a framework's record as one turn. session: a sync handle, mostly inside `store.atomic`, so that many are one commit.
 
-    A record that contradicts the conversation (a result without its call, a second result, an id that is still open) is kept as
-    it is, for its own framework alone: nothing is lost, and nothing that others read is wrong. usage: what the answer took that
-    this record is the last one of. parent: the turn that it follows, where that is not the newest one; a result follows that.
+    A record that was rendered of a turn of this session is that turn. A record that contradicts the conversation (a result
+    without its call, a second result, an id that is still open) is kept as it is, for its own framework alone: nothing is lost,
+    and nothing that others read is wrong. usage: what the answer took that this record is the last one of. parent: the turn that
+    it follows, where that is not the newest one; a result follows that.
     """
+    stands = turn_named(session, _id_of(form, record))
+    if stands is not None:
+        return stands
     message = _parsed(form, record)
     native = native_of(form, record, message)
     if parent is None:
@@ -176,11 +185,7 @@ def keep(
 
 def _keep_results(session: Session, form: Form, record: Any, key: str | None) -> None:
     """Say the results that a record carries besides its message. One that contradicts the conversation stands in the record."""
-    try:
-        carried = form.results(record)
-    except (KeyError, TypeError, ValueError, AttributeError):  # as below
-        return
-    for number, each in enumerate(carried):
+    for number, each in enumerate(_results_in(form, record)):
         own = None if key is None else f"{key}/{number}"
         try:
             session.result(
@@ -199,9 +204,16 @@ def _parsed(form: Form, record: Any) -> Message:
         return OPAQUE
 
 
+def _results_in(form: Form, record: Any) -> list[Message]:
+    try:
+        return form.results(record)
+    except (KeyError, TypeError, ValueError, AttributeError):  # as above
+        return []
+
+
 def native_of(form: Form, record: Any, message: Message) -> Native | None:
-    """The native form of a record, where rendering its message does not give it back."""
-    same = not message.opaque and form.render(message) == [record]
+    """The native form of a record, where rendering its message does not give it back, as where a record bears an id."""
+    same = not message.opaque and not form.id_path and form.render(message) == [record]
     return None if same else Native(form.name, record)
 
 
@@ -225,6 +237,77 @@ def _kept_as_it_is(session: Session, native: Native, key: str | None, parent: in
         )
 
 
+# -- the identity of a turn, whichever framework shows it --------------------------------------------------------
+
+_IDENTITY = re.compile(r"perdure:([0-9a-f]{32}):([0-9]{1,18})(?:/([0-9]{1,9}))?")
+
+
+class TurnIdentity(NamedTuple):
+    """The session and the number of a turn. part: 0 for the turn, N for the missing result of its Nth call."""
+
+    uid: str
+    seq: int
+    part: int = 0
+
+    def __str__(self) -> str:
+        return f"perdure:{self.uid}:{self.seq}" + (f"/{self.part}" if self.part else "")
+
+
+def identity_of(turn: Turn, part: int = 0) -> str:
+    """The id by which every framework knows a turn that it did not say itself."""
+    return str(TurnIdentity(turn.ref.uid, turn.seq, part))
+
+
+def identity_in(text: object) -> TurnIdentity | None:
+    """The identity that an id says; None for an id of a framework's own."""
+    found = _IDENTITY.fullmatch(text) if isinstance(text, str) else None
+    return None if found is None else TurnIdentity(found[1], int(found[2]), int(found[3] or 0))
+
+
+def turn_named(session: Session, name: object) -> Turn | None:
+    """The turn of this session that an id is the identity of; None for an id of a framework's own, or a retracted turn."""
+    found = identity_in(name)
+    if found is None:
+        return None
+    page = session.turns(after=found.seq - 1, limit=1)
+    return page[0] if page and (page[0].ref.uid, page[0].seq) == (found.uid, found.seq) else None
+
+
+def is_missing_result(name: object) -> bool:
+    """Whether an id is that of a result that was rendered where none came: it is no turn, now or later."""
+    found = identity_in(name)
+    return found is not None and found.part > 0
+
+
+def says_the_same(form: Form, turn: Turn, record: Any) -> bool:
+    """Whether a record is its turn, unchanged. Reasoning of another framework does not count: each reader gets its own."""
+    rendered = records_of(form, turn) or [None]
+    if is_own(form, turn):
+        return rendered == [record]
+    return _words(_parsed(form, rendered[0])) == _words(_parsed(form, record))
+
+
+def _words(message: Message) -> tuple[Any, ...]:
+    parts = parts_of(for_provider(message.content, "")) if message.content is not None else []
+    return message.role, parts, message.calls, message.call, message.error, message.opaque
+
+
+def _id_of(form: Form, record: Any) -> Any:
+    for name in form.id_path:
+        record = record.get(name) if isinstance(record, dict) else None
+    return record if form.id_path else None
+
+
+def _identified(form: Form, turn: Turn, records: list[Any], part: int = 0) -> list[Any]:
+    return [_with_id(record, form.id_path, identity_of(turn, at)) for at, record in enumerate(records, part)]
+
+
+def _with_id(record: Any, path: tuple[str, ...], identity: str) -> Any:
+    if not path:
+        return record
+    return {**record, path[0]: _with_id(record.get(path[0], {}), path[1:], identity) if path[1:] else identity}
+
+
 # -- turns become records ----------------------------------------------------------------------------------------
 
 
@@ -244,8 +327,8 @@ def records_of(
 
     provider: whose signed reasoning is taken; by default that of the form. tool: the tool that gave a result.
     """
-    if turn.native is not None and turn.native.form == form.name:
-        body = turn.native.body
+    if is_own(form, turn):
+        body = turn.native.body  # type: ignore[union-attr]
         return [json.loads(body) if isinstance(body, bytes) else body]
     if turn.native is not None and turn.native.form == form.name + PART:
         return []
@@ -253,27 +336,69 @@ def records_of(
     if message.opaque:
         return None
     content = for_provider(message.content, form.provider if provider is None else provider)
-    return form.render(msgspec.structs.replace(message, content=content, tool=tool))
+    return _identified(form, turn, form.render(msgspec.structs.replace(message, content=content, tool=tool)))
 
 
-def show(form: Form, turns: Sequence[Turn], *, whole: bool = True, provider: str | None = None) -> ShownRecords:
-    """Turns as records of a form, in order. whole: every call has a result, an interrupted one where none came.
+def is_own(form: Form, turn: Turn) -> bool:
+    """Whether a turn is a record of this form."""
+    return turn.native is not None and turn.native.form == form.name
 
+
+def show(
+    form: Form, turns: Sequence[Turn], *, whole: bool = True, provider: str | None = None, resumes: bool = False
+) -> ShownRecords:
+    """Turns as records of a form, in order; see `shown`."""
+    found = [records for _, records in shown(form, turns, whole=whole, provider=provider, resumes=resumes)]
+    return ShownRecords([record for records in found for record in records or ()], found.count(None))
+
+
+def shown(
+    form: Form, turns: Sequence[Turn], *, whole: bool = True, provider: str | None = None, resumes: bool = False
+) -> Iterator[tuple[Turn, list[Any] | None]]:
+    """Each turn with its records; None for a turn that only another framework can show.
+
+    A result that a record of the form carries too is shown there alone. whole: every call has a result, an interrupted one where
+    none came. resumes: the framework itself goes on with the calls of its records, until another one has spoken after them.
     provider: whose model reads them, where the form serves many; its own signed reasoning is among them then.
     """
     open_calls = unanswered(turns) if whole else {}
-    tools: dict[str | None, str] = {}
-    records: list[Any] = []
-    skipped = 0
+    carried = _carried(form, turns)
+    left = _left_to(form, turns) if resumes else set()
+    makers: dict[str | None, Turn] = {}
     for turn in turns:
-        tools |= {call.id: call.tool for call in turn.calls}
-        found = records_of(form, turn, provider=provider, tool=tools.get(turn.call))
-        skipped += found is None
-        records += found or []
-        for call in turn.calls:
-            if call.id in open_calls.get(turn.seq, ()):
-                records += form.render(Message("tool", INTERRUPTED, call=call.id, error=True, tool=call.tool))
-    return ShownRecords(records, skipped)
+        makers |= {call.id: turn for call in turn.calls}
+        maker = makers.get(turn.call)
+        if maker is not None and not is_own(form, turn) and (maker.seq in left or (maker.seq, turn.call) in carried):
+            yield turn, []
+            continue
+        tool = next((call.tool for call in maker.calls if call.id == turn.call), None) if maker is not None else None
+        records = records_of(form, turn, provider=provider, tool=tool)
+        for part, call in enumerate(turn.calls, 1) if turn.seq not in left else ():
+            if call.id in open_calls.get(turn.seq, ()) and (turn.seq, call.id) not in carried:
+                message = Message("tool", INTERRUPTED, call=call.id, error=True, tool=call.tool)
+                records = [*(records or ()), *_identified(form, turn, form.render(message), part)]
+        yield turn, records
+
+
+def _carried(form: Form, turns: Iterable[Turn]) -> set[tuple[int, str | None]]:
+    """The calls whose results records of this form carry, each with the turn that made it."""
+    makers: dict[str | None, int] = {}
+    found: set[tuple[int, str | None]] = set()
+    for turn in turns:
+        makers |= {call.id: turn.seq for call in turn.calls}
+        for record in (records_of(form, turn) or ()) if is_own(form, turn) else ():
+            calls = [each.call for each in (_parsed(form, record), *_results_in(form, record))]
+            found |= {(makers[call], call) for call in calls if call in makers}
+    return found
+
+
+def _left_to(form: Form, turns: Sequence[Turn]) -> set[int]:
+    """The records of this form after which no other framework has spoken."""
+    spoken = (
+        turn.seq for turn in turns if not is_own(form, turn) and turn.call is None and not message_of(turn).opaque
+    )
+    last = max(spoken, default=0)
+    return {turn.seq for turn in turns if is_own(form, turn) and turn.seq > last}
 
 
 def unanswered(turns: Iterable[Turn]) -> dict[int, set[str]]:

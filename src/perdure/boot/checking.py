@@ -342,25 +342,22 @@ def _is_below(url: str, allowed: str) -> bool:
 
 def _etag(url: str, deadline: float) -> str:
     """The ETag of a page, by one request that takes no body and follows nothing; empty if it has none."""
-    from http.client import HTTPConnection, HTTPException, HTTPSConnection  # noqa: PLC0415 - few stores have such a check
+    from urllib.request import Request  # noqa: PLC0415 - few stores have such a check
+
+    from perdure.model.http_client import NotAnswered, NotSent, exchange  # noqa: PLC0415 - as above
 
     page = urlsplit(url)
     if page.scheme not in ("http", "https") or not page.hostname or page.username is not None:
         raise _Unclear("it is no address of a page")
-    kind = HTTPSConnection if page.scheme == "https" else HTTPConnection
-    connection = kind(page.hostname, page.port, timeout=max(deadline - time.monotonic(), 0.01))
     try:
-        connection.request("HEAD", (page.path or "/") + (f"?{page.query}" if page.query else ""))
-        answer = connection.getresponse()
-        if answer.status in _GONE_STATUSES:
-            raise _Gone(f"{url[:200]} is not there")
-        if answer.status != 200:
-            raise _Unclear(f"the server says {answer.status}")
-        return answer.getheader("ETag", "")
-    except HTTPException as error:
-        raise _Unclear(f"the server cannot be understood: {type(error).__name__}") from None
-    finally:
-        connection.close()
+        answer = exchange(Request(url, method="HEAD"), max(deadline - time.monotonic(), 0.01), 0)  # noqa: S310 - as above
+    except (NotSent, NotAnswered) as error:
+        raise _Unclear(f"the server cannot be understood: {error}") from None
+    if answer.status in _GONE_STATUSES:
+        raise _Gone(f"{url[:200]} is not there")
+    if answer.status != 200:
+        raise _Unclear(f"the server says {answer.status}")
+    return answer.headers.get("ETag", "")
 
 
 def _run(argv: tuple[str, ...], code: int, folder: Path, looking: Looking, deadline: float) -> None:

@@ -5,15 +5,16 @@ Every list has a limit and stands on an index, so this costs what is shown, not 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
 from perdure.boot.checking import Carrier
 from perdure.boot.items import MORE, Item, Section
 from perdure.effects import ledger
-from perdure.errors import NotFound
+from perdure.errors import Damaged, NewerSchema, NotFound
 from perdure.log.change import Stream
 from perdure.model.filters import (
     OwnMemoryFilters,
@@ -39,11 +40,13 @@ from perdure.planes.memory import checks, memories, values
 from perdure.planes.memory.checks import Thing
 from perdure.planes.memory.scopes import read_from
 from perdure.planes.reading.durations import store_now
+from perdure.planes.reading.paging import Page
 from perdure.stores.store import Reads
 
 TASKS_MAX = 50
 WHOLE_DECISIONS = 20  # recent ones that are shown with their reasons
 DECISIONS_MAX = 50  # that are open, or standing
+DAMAGED = "damaged"  # the kind of an item for what cannot be read
 STANDING = "standing"  # the tag of decisions that are shown however old they are
 CHECKS_MAX = 200
 RUNS_MAX = 20
@@ -66,7 +69,9 @@ OF_MEMORY = {
 
 KINDS = (MemoryKind.RULE, *(kind for kind in MemoryKind if kind not in (MemoryKind.RULE, MemoryKind.DOCUMENT)))
 
+T = TypeVar("T")
 Known = tuple[Stream, MemoryRecord]
+Shown: TypeAlias = Callable[[Section, Page[Any]], Page[Any]]  # a listing, whose damaged rows become items of a section
 
 
 class GatherLimits(NamedTuple):
@@ -90,27 +95,64 @@ class Gathered(NamedTuple):
 @one_state
 def gather(reads: Reads, stream: Stream, limits: GatherLimits, *, remembered: bool) -> Gathered:
     """The candidates for the pack of a session. remembered: also memories that are not rules."""
-    info, now = sessions.info(reads, stream), store_now(reads)
-    rests = Resting(reads, stream)
+    now = store_now(reads)
+    damaged: list[Item] = []
+    part = partial(_readable, damaged, now)
+    info = _info(reads, stream, part)
+    (rests,) = part(Section.WORKSPACE, lambda: [Resting(reads, stream)]) or [Resting(reads, stream, read=False)]
+    page = partial(_shown, damaged, now)
+    tail: list[Exchange] = []
     items = [
-        *_plan(reads, stream, info, rests),
-        *_loops(reads, stream, rests),
-        *_decisions(reads, stream, limits.decisions, rests),
-        *_workspace(reads, stream, info, rests),
+        *part(Section.PLAN, lambda: _plan(reads, stream, info, rests, page)),
+        *part(Section.LOOPS, lambda: _loops(reads, stream, rests, page)),
+        *part(Section.DECISIONS, lambda: _decisions(reads, stream, limits.decisions, rests, page)),
+        *part(Section.WORKSPACE, lambda: _workspace(reads, stream, info, rests, page)),
     ]
-    tail, summarised = _tail(reads, stream, limits.turns)
-    items += [*summarised, *(_of_others(reads, info) if remembered else ())]
-    known = list(_memories(reads, stream, now, limits.memories, remembered=remembered))
-    return Gathered(info, now, items, known, tail)
+    tail += part(Section.TAIL, lambda: _tail(reads, stream, limits.turns))
+    items += part(Section.RECALLED, lambda: _summarised(reads, stream))
+    items += part(Section.RECALLED, lambda: _of_others(reads, info) if remembered else ())
+    known = part(Section.RULES, lambda: _memories(reads, stream, limits.memories, page, now=now, remembered=remembered))
+    return Gathered(info, now, [*damaged, *items], known, tail)
+
+
+def _readable(damaged: list[Item], now: int, section: Section, part: Callable[[], Iterable[T]]) -> list[T]:
+    """A part of a pack as far as it can be read; what ends it is an item in its place."""
+    found: list[T] = []
+    try:
+        found.extend(part())  # what was read before stays
+    except (Damaged, NewerSchema) as error:
+        damaged.append(_damaged(section, error.path, error.message, now))
+    return found
+
+
+def _shown(damaged: list[Item], now: int, section: Section, page: Page[T]) -> Page[T]:
+    """A listing whose damaged rows are items in their section."""
+    damaged += [_damaged(section, row.where, row.reason, now) for row in page.damaged]
+    return page
+
+
+def _damaged(section: Section, where: str, why: str, now: int) -> Item:
+    what = "a rule" if section is Section.RULES else "something"
+    text = (
+        f"{what} stands here that cannot be read: {why}\nAsk the user before you rely on this part (`perdure verify`)."
+    )
+    return Item(section, DAMAGED, where, text, "perdure", now, whole=True)
+
+
+def _info(reads: Reads, stream: Stream, part: Callable[..., list[Any]]) -> SessionRecord:
+    """About the session; its goal and its pins only if they can be read."""
+    goal = part(Section.PLAN, lambda: [sessions.get_goal(reads, stream)])
+    pins = part(Section.WORKSPACE, lambda: [sessions.get_pins(reads, stream)])
+    return sessions.with_header(reads, stream, goal[0] if goal else None, pins[0] if pins else None)
 
 
 class Resting:
     """On what the values, decisions and tasks of a session rest: the newest are read at once, older ones when they are shown."""
 
-    def __init__(self, reads: Reads, stream: Stream) -> None:
+    def __init__(self, reads: Reads, stream: Stream, *, read: bool = True) -> None:
         self._reads = reads
         self._stream = stream
-        self._checks = checks.checks_of(reads, stream, CHECKS_MAX)
+        self._checks = checks.checks_of(reads, stream, CHECKS_MAX) if read else {}
 
     def on(self, thing: Thing, name: str | int, since_us: int, version: int = 0) -> Carrier | None:
         """The checks of one of them; None if it has none."""
@@ -125,21 +167,22 @@ class Resting:
 # -- memories ------------------------------------------------------------------------------------------------
 
 
-def _memories(reads: Reads, stream: Stream, now: int, most: int, *, remembered: bool) -> Iterator[Known]:
+def _memories(reads: Reads, stream: Stream, most: int, page: Shown, *, now: int, remembered: bool) -> Iterator[Known]:
     places = read_from(reads, stream, None)
     for kind in KINDS if remembered else KINDS[:1]:
         for place in places:
-            yield from ((place, each) for each in _of_kind(reads, place, kind, most) if holds_at(each, now))
+            yield from ((place, each) for each in _of_kind(reads, place, kind, most, page) if holds_at(each, now))
 
 
-def _of_kind(reads: Reads, place: Stream, kind: MemoryKind, most: int) -> Iterator[MemoryRecord]:
+def _of_kind(reads: Reads, place: Stream, kind: MemoryKind, most: int, page: Shown) -> Iterator[MemoryRecord]:
     """The newest of a kind; of rules all."""
     asked = OwnMemoryFilters(kind=kind, limit=most)
-    page = memories.memories(reads, place, asked)
-    yield from page
-    while kind is MemoryKind.RULE and page.next is not None:
-        page = memories.memories(reads, place, replace(asked, after=page.next))
-        yield from page
+    section = OF_MEMORY.get(kind, Section.RECALLED)
+    found = page(section, memories.memories(reads, place, asked))
+    yield from found
+    while kind is MemoryKind.RULE and found.next is not None:
+        found = page(section, memories.memories(reads, place, replace(asked, after=found.next)))
+        yield from found
 
 
 def holds_at(record: MemoryRecord, now: int) -> bool:
@@ -151,12 +194,12 @@ def holds_at(record: MemoryRecord, now: int) -> bool:
 # -- plan ----------------------------------------------------------------------------------------------------
 
 
-def _plan(reads: Reads, stream: Stream, info: SessionRecord, rests: Resting) -> Iterator[Item]:
+def _plan(reads: Reads, stream: Stream, info: SessionRecord, rests: Resting, page: Shown) -> Iterator[Item]:
     if info.goal:
         yield Item(Section.PLAN, "goal", info.name, info.goal, info.creator, instant_us(info.created_at, 0))
     seen: set[int] = set()
     doing, blocked, rest = (
-        tasks.tasks(reads, stream, SessionTaskFilters(status=status, limit=TASKS_MAX))
+        page(Section.PLAN, tasks.tasks(reads, stream, SessionTaskFilters(status=status, limit=TASKS_MAX)))
         for status in (TaskStatus.DOING, TaskStatus.BLOCKED, TaskStatus.TODO)
     )
     ready = tasks.ready(reads, stream, limit=TASKS_MAX)
@@ -182,30 +225,31 @@ def _task(each: TaskRecord, said: str, rests: Resting) -> Item:
 # -- open loops ----------------------------------------------------------------------------------------------
 
 
-def _loops(reads: Reads, stream: Stream, rests: Resting) -> Iterator[Item]:
-    yield from _of_stream(reads, stream)
+def _loops(reads: Reads, stream: Stream, rests: Resting, page: Shown) -> Iterator[Item]:
+    loops = partial(page, Section.LOOPS)
+    yield from _of_stream(reads, stream, loops)
     at_hand = [
         pair
         for status in (RunStatus.WAITING, RunStatus.PARKED, RunStatus.FAILED, RunStatus.RUNNING, RunStatus.READY)
-        for pair in runs.runs_of_store(reads, RunFilters(session=stream.name, status=status, limit=RUNS_MAX))
+        for pair in loops(runs.runs_of_store(reads, RunFilters(session=stream.name, status=status, limit=RUNS_MAX)))
     ]
     for of_run, record in at_hand:
-        open_of_it = list(_of_stream(reads, of_run))
+        open_of_it = list(_of_stream(reads, of_run, loops))
         yield from open_of_it
         if record.status is not RunStatus.WAITING or not open_of_it:  # else they say for what it waits
             yield _run(record)
     yield from _pending(reads, stream)
     yield from (
         decision_item(each, Section.LOOPS, rests)
-        for each in decisions.decisions(reads, stream, SessionDecisionFilters(open=True, limit=DECISIONS_MAX))
+        for each in loops(decisions.decisions(reads, stream, SessionDecisionFilters(open=True, limit=DECISIONS_MAX)))
     )
     for of_run, _ in runs.runs_of_store(reads, RunFilters(session=stream.name, limit=RUNS_MAX)):
         answered = [each for each in waits.waits(reads, of_run) if each.kind in PEOPLE and each.state is WaitState.MET]
         yield from map(_ask, reversed(answered))
 
 
-def _of_stream(reads: Reads, stream: Stream) -> Iterator[Item]:
-    yield from map(_effect, ledger.effects(reads, stream, open_only=True, limit=EFFECTS_MAX))
+def _of_stream(reads: Reads, stream: Stream, loops: Callable[[Page[Any]], Page[Any]]) -> Iterator[Item]:
+    yield from map(_effect, loops(ledger.effects(reads, stream, open_only=True, limit=EFFECTS_MAX)))
     yield from (_ask(each) for each in waits.waiting(reads, stream) if each.kind in PEOPLE)
 
 
@@ -286,11 +330,11 @@ def _open_turn(stream: Stream, found: Pending) -> Item:
 # -- decisions, workspace ------------------------------------------------------------------------------------
 
 
-def _decisions(reads: Reads, stream: Stream, most: int, rests: Resting) -> Iterator[Item]:
+def _decisions(reads: Reads, stream: Stream, most: int, rests: Resting, page: Shown) -> Iterator[Item]:
     """By depth: the standing ones, then the recent ones, then older ones without their reasons."""
     asked = SessionDecisionFilters(open=False, limit=most)
     standing = decisions.decisions(reads, stream, replace(asked, tag=STANDING, limit=DECISIONS_MAX))
-    recent = decisions.decisions(reads, stream, asked)
+    recent = page(Section.DECISIONS, decisions.decisions(reads, stream, asked))
     in_force = [each for each in recent if each.status is not DecisionStatus.SUPERSEDED]
     for number, each in enumerate({each.seq: each for each in [*standing, *in_force]}.values()):
         item = decision_item(each, Section.DECISIONS, rests)
@@ -322,7 +366,7 @@ def decision_item(each: DecisionRecord, section: Section, rests: Resting) -> Ite
     )  # fmt: skip
 
 
-def _workspace(reads: Reads, stream: Stream, info: SessionRecord, rests: Resting) -> Iterator[Item]:
+def _workspace(reads: Reads, stream: Stream, info: SessionRecord, rests: Resting, page: Shown) -> Iterator[Item]:
     if info.pins is not None:
         pinned = {"model": info.pins.model, "commit": info.pins.commit, "tools": info.pins.tools or None}
         text = "\n".join(f"{name}: {said}" for name, said in pinned.items() if said)
@@ -339,7 +383,7 @@ def _workspace(reads: Reads, stream: Stream, info: SessionRecord, rests: Resting
                 said="in force",
                 rests=on,
             )
-    for each in values.entries(reads, stream, limit=VALUES_MAX):
+    for each in page(Section.WORKSPACE, values.entries(reads, stream, limit=VALUES_MAX)):
         value = each.value if isinstance(each.value, str) else _as_json(each.value)
         at, said = instant_us(each.updated_at, 0), f"version {each.version}"
         on = rests.on(Thing.VALUE, each.name, at, each.version)
@@ -362,12 +406,15 @@ def _as_json(value: Any) -> str:
 # -- the last turns ------------------------------------------------------------------------------------------
 
 
-def _tail(reads: Reads, stream: Stream, turns_max: int) -> tuple[list[Exchange], list[Item]]:
-    """The newest turns, each with the results of its calls, newest first; and the newest summaries of what was before."""
-    shown = turns.turns(reads, stream, last=turns_max)
-    exchanges = [each for each in pair(shown) if isinstance(each, Exchange)]
-    summarised = [
-        Item(
+def _tail(reads: Reads, stream: Stream, turns_max: int) -> list[Exchange]:
+    """The newest turns, each with the results of its calls, newest first."""
+    return [each for each in pair(turns.turns(reads, stream, last=turns_max)) if isinstance(each, Exchange)][::-1]
+
+
+def _summarised(reads: Reads, stream: Stream) -> Iterator[Item]:
+    """The newest summaries of what was before the last turns."""
+    for each in summaries.newest(reads, stream, SUMMARIES_MAX):
+        yield Item(
             section=Section.RECALLED,
             kind="summary",
             id=f"{stream.name}/{each.seq}",
@@ -376,9 +423,6 @@ def _tail(reads: Reads, stream: Stream, turns_max: int) -> tuple[list[Exchange],
             at=instant_us(each.at, 0),
             said=f"of turns {each.first_seq} to {each.last_seq}",
         )
-        for each in summaries.newest(reads, stream, SUMMARIES_MAX)
-    ]
-    return exchanges[::-1], summarised
 
 
 def _summary(each: Cover) -> str:

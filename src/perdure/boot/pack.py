@@ -422,7 +422,8 @@ def _assembled(
         },
         notes=tuple(made.notes),
     )
-    tail = [_as_shown(made.tail[each.item.id], each) for each in chosen.get(Section.TAIL, ())]
+    shown = [each for each in chosen.get(Section.TAIL, ()) if each.item.id in made.tail]  # else it could not be read
+    tail = [_as_shown(made.tail[each.item.id], each) for each in shown]
     return Pack(text, manifest, sections, tail)
 
 

@@ -142,6 +142,17 @@ class AwaitCancellation(NamedTuple):
     """Wait until the program cancels this."""
 
 
+class StandBy(NamedTuple):
+    """Wait for some seconds while other branches of the run may move. Gives whether none of them can move by itself, if it judges."""
+
+    seconds: float
+    judges: bool = False
+
+
+class StopProgram(NamedTuple):
+    """Cancel all other tasks of the program, its first one included: it has stopped, and may wait for something of its own."""
+
+
 Command: TypeAlias = (
     Write
     | Read
@@ -157,6 +168,8 @@ Command: TypeAlias = (
     | StopBranches
     | IsStopped
     | AwaitCancellation
+    | StandBy
+    | StopProgram
 )
 Steps: TypeAlias = Generator[Command, Any, T]
 

@@ -236,7 +236,7 @@ def _run(reads: Reads, stream: Stream, row: Row, epoch: int) -> RunPart:
 def _checkpoint(reads: Reads, stream: Stream, row: Row) -> CheckpointPart | None:
     if not row["cuts"]:
         return None
-    found = checkpoints.listing(reads, stream, name="default", limit=1)
+    found = checkpoints.listing(reads, stream, name="default", limit=1).whole()
     if not found:
         raise Damaged("the run was cut, and has no checkpoint", path=f"run {stream.name}")
     about = _document(_event(reads, stream, row["cut_seq"]))

@@ -28,10 +28,11 @@ from perdure.model.limits import KEY_MAX_CHARS, check_name, check_page
 from perdure.model.records.effects import EffectError, EffectRecord, EffectState, Rule, ToolKind, sent_key_of, text_of
 from perdure.model.values import to_plain
 from perdure.planes import subjects
+from perdure.planes.audit import imported
 from perdure.planes.conversation.calls import call_of
 from perdure.planes.reading.body_reading import IN_DOCUMENT, doc_of, marked, stored_value
 from perdure.planes.reading.listing import Listing
-from perdure.planes.reading.paging import Page, page_by_seq, seq_or_cursor
+from perdure.planes.reading.paging import Page, page_by_seq, read_rows, seq_or_cursor
 from perdure.planes.reading.row_reading import (
     stored_as,
     stored_fields,
@@ -95,6 +96,7 @@ class Intent(msgspec.Struct, frozen=True):
     undoes: int | None = None
     notes: dict[str, Any] = {}  # kept with the plan: the verdicts of guards
     about: tuple[str, ...] = ()
+    sagas: tuple[str, ...] | None = None  # of a run, those that it is done in; None: it is not recorded
 
 
 class Sender(NamedTuple):
@@ -187,9 +189,13 @@ def _sending(tx: Tx, rule: Rule, sender: Sender, attempts: int) -> dict[str, Any
 
 
 def standing(tx: Tx, stream: Stream, intent: Intent) -> EffectRecord | None:
-    """The effect that stands under the key of an intent. Raises KeyReused when it has other input."""
+    """The effect that stands under the key of an intent. Raises KeyReused when it has other input, Imported when it is a copy."""
     check_name(intent.key, "key", KEY_MAX_CHARS)
     found = find(tx, stream, intent.key)
+    if found is not None and found.copy:
+        imported.check_own(
+            tx, stream, found.key, found.seq, (tx.row(EFFECTS, stream, found.seq) or {}).get("outcome_seq")
+        )
     if found is not None and found.digest not in ("", intent.digest):  # "": its input was erased, its key was not
         raise KeyReused(
             f"the key {intent.key!r} stands for another effect, {found.id} ({found.tool})", path="key",
@@ -210,6 +216,8 @@ def _insert(tx: Tx, stream: Stream, verb: str, intent: Intent, columns: dict[str
         "args": to_plain(intent.args, "args"), "rule": msgspec.to_builtins(intent.rule), "sent_key": sent_key,
         "digest": intent.digest,
     }  # fmt: skip
+    if intent.sagas is not None:
+        meant["sagas"] = [*intent.sagas]
     doc = {**meant, **intent.notes}
     seq = tx.record(
         Change(arrow.kind, stream, EFFECTS, set=fixed | columns, doc=doc, subjects=_subjects(tx, stream, intent))
@@ -221,7 +229,7 @@ def _insert(tx: Tx, stream: Stream, verb: str, intent: Intent, columns: dict[str
         undoes=intent.undoes, epoch=columns["epoch"], actor=tx.actor, at=to_datetime(tx.now),
         dispatched_at=_when(columns.get("dispatched_at")), deadline_at=_when(columns.get("deadline_at")),
         quiet_at=None, result=None, error=None, settled_by=None, ref=stream.ref(seq), mishaps=0,
-        first_dispatched_at=_when(columns.get("first_dispatched_at")), sent_key=sent_key,
+        first_dispatched_at=_when(columns.get("first_dispatched_at")), sent_key=sent_key, sagas=intent.sagas,
     )  # fmt: skip
 
 
@@ -496,13 +504,13 @@ def effects(
         open=1 if open_only else None, about=subjects.wanted_here(reads, stream.id, about),
     )  # fmt: skip
     page = page_by_seq(rows, count, lambda row: row[0])
-    return Page([_record(reads, stream, row) for row in page], page.next)
+    return read_rows(page, partial(_record, reads, stream), page.next)
 
 
 def all_effects(reads: Reads, stream: Stream, *, after: int = 0, open_only: bool = False) -> list[EffectRecord]:
     """All effects, however many there are."""
     found: list[EffectRecord] = []
-    while page := effects(reads, stream, after=found[-1].seq if found else after, open_only=open_only):
+    while page := effects(reads, stream, after=found[-1].seq if found else after, open_only=open_only).whole():
         found += page
     return found
 
@@ -523,12 +531,12 @@ def effects_gone_wrong(reads: Reads, asked: EffectFilters) -> Page[tuple[Stream,
     """
     listing = Listing(reads, asked)
     rows = reads.query(Q.effects_gone_wrong, **listing.asked, done=None if asked.what_if else 1)
-    return listing.page(rows, lambda stream, row: _record(reads, stream, row[:-1]), at=22, number=0)
+    return listing.page(rows, lambda stream, row: _record(reads, stream, row[:-1]), at=23, number=0)
 
 
 def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> EffectRecord:
     (seq, state, tool, kind, key, digest, place, call, undoes, attempt, epoch, holder, actor, at, dispatched_at,
-     deadline_at, quiet_at, mishaps, first_dispatched_at, planned, ended, outcome_at) = row  # fmt: skip
+     deadline_at, quiet_at, mishaps, first_dispatched_at, planned, ended, outcome_at, copied) = row  # fmt: skip
     where = f"{stream.kind} {stream.name} effect {seq}"
     meant = stored_fields(doc_of(reads, planned, where), where)
     became = stored_fields(doc_of(reads, ended, where), where)
@@ -547,8 +555,10 @@ def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> EffectRecord:
         settled_by=stored_as(str | None, became.get("by"), "name", where), ref=stream.ref(seq), mishaps=mishaps,
         first_dispatched_at=stored_instant_or_none(first_dispatched_at, where),
         unkept=stored_as(str | None, became.get("unkept"), "reason", where), doubtful=bool(became.get("doubtful")),
-        sent_key=str(meant.get("sent_key", sent_key)) if what_if else sent_key, what_if=what_if,
-        outcome_at=stored_instant_or_none(outcome_at, where),
+        sent_key=str(meant.get("sent_key", sent_key)) if what_if or key.startswith(imported.GIVEN_UP) else sent_key,
+        what_if=what_if,
+        outcome_at=stored_instant_or_none(outcome_at, where), copy=bool(copied),
+        sagas=stored_as(tuple[str, ...] | None, meant.get("sagas"), "list of sagas", where),
     )  # fmt: skip
 
 

@@ -25,6 +25,7 @@ from perdure.model.records.effects import (
     Verdict,
 )
 from perdure.model.records.runs import CALLED_OFF, RunStatus, WaitKind, WaitRecord, WaitState
+from perdure.planes.audit import imported
 from perdure.planes.conversation import sessions
 from perdure.planes.execution import runs, steps, waits
 from perdure.planes.reading.durations import Duration
@@ -168,7 +169,10 @@ def resume(tx: Tx, stream: Stream, vouched: int | None) -> None:
 
 
 def unpark(tx: Tx, stream: Stream) -> None:
-    """The verb behind `unpark`: `envelope.unpark`, and an undo that failed is planned anew."""
+    """The verb behind `unpark`: `envelope.unpark`, and an undo that failed is planned anew; of a session: it is taken over."""
+    if stream.kind == "session":
+        imported.unpark_session(tx, stream)
+        return
     failed = _failed_undo(tx, stream)
     envelope.unpark(tx, stream)
     _undo_anew(tx, stream, failed)

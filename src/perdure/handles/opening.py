@@ -73,7 +73,7 @@ def open(  # noqa: A001 - perdure.open is the name that users know
         with perdure.open("sqlite:///agent.db", actor="me") as store: ...
 
     A URL with https (or http on this machine) names a server (`perdure serve`), which `token` or PERDURE_TOKEN opens. The token
-    decides actor and tenant, and only `timeout` may be given besides (docs/guide/remote.md).
+    decides actor and tenant, and only `timeout` and `keep` may be given besides (docs/guide/remote.md).
 
     actor: the person, program or agent that writes; every event names it.
     tenant: the tenant of the store to work in. Nothing of one tenant is visible to another.
@@ -222,8 +222,7 @@ def _open_core(url: str, token: str | None, given: OpenOptions) -> tuple[Core, i
     check_name(tenant, "tenant")
     _check_seconds(timeout, "timeout", TIMEOUT_MAX_SECONDS)
     _check_seconds(lease, "lease", LEASE_MAX_SECONDS, LEASE_MIN_SECONDS)
-    if keep:  # none at all is allowed
-        _check_seconds(keep, "keep", LEASE_MAX_SECONDS)
+    _check_keep(keep)
     _check_clock(clock)
     check_artifacts(artifacts)
     check_artifacts(parse(url).artifacts, "store.artifacts")
@@ -265,8 +264,9 @@ def _check_clock(clock: Any) -> None:
 def _connected(url: str, token: str | None, given: OpenOptions) -> tuple[Core, str]:
     """The store of a server, as its core, and the actor of the token. Invalid for options that only the server can have."""
     _check_seconds(given.timeout, "timeout", TIMEOUT_MAX_SECONDS)
+    _check_keep(given.keep)
     for name, value in given._asdict().items():
-        if name != "timeout" and value != OpenOptions._field_defaults[name]:
+        if name not in ("timeout", "keep") and value != OpenOptions._field_defaults[name]:
             hint = "the token decides actor and tenant; the server has the rest"
             raise Invalid(f"{name} cannot be chosen for a server", path=name, hint=hint)
     text = os.environ.get("PERDURE_TOKEN", "") if token is None else token
@@ -275,6 +275,7 @@ def _connected(url: str, token: str | None, given: OpenOptions) -> tuple[Core, s
     from perdure.remote.core import connect  # noqa: PLC0415 - nobody else pays for it
 
     core = connect(url, text, given.timeout)
+    core.keep_seconds = core.keep_seconds if given.keep is None else given.keep
     found: Any = core  # it stands where a core stands: callers and handles ask it for no more than it has
     return found, core.actor
 
@@ -314,6 +315,11 @@ def _check_seconds(seconds: object, path: str, most: float, least: float = 0) ->
     if not (0 < number <= most and number >= least):
         above = f"at least {least}" if least else "positive"
         raise Invalid(f"expected a number of seconds, {above} and at most {most}, got {seconds!r}", path=path)
+
+
+def _check_keep(keep: float | None) -> None:
+    if keep:  # none at all is allowed
+        _check_seconds(keep, "keep", LEASE_MAX_SECONDS)
 
 
 def check_artifacts(place: str | None, path: str = "artifacts") -> None:

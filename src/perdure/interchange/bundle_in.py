@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from perdure.errors import Conflict, Damaged, Error, Invalid
+from perdure.interchange.bundle import LOG as LOG_MEMBER
 from perdure.interchange.bundle import Bundle, opening, template
 from perdure.interchange.bundle_out import Progress, needed_blobs
 from perdure.interchange.rehearsal import rehearse
@@ -30,7 +31,7 @@ from perdure.log.written import WrittenStream
 from perdure.model.crash_points import reach
 from perdure.model.instants import FIRST_US, LAST_US
 from perdure.model.limits import BLOB_IN_DATABASE_MAX_BYTES, VALUE_MAX_BYTES, check_name
-from perdure.model.records.bundles import Arrived, Imported, Listed
+from perdure.model.records.bundles import Arrived, ImportedBundle, Listed
 from perdure.planes.audit import imported
 from perdure.planes.audit.rebuild import Rebuild
 from perdure.planes.audit.verify import PRUNED, emptied_by
@@ -38,7 +39,7 @@ from perdure.planes.conversation import artifacts
 from perdure.planes.execution import parked_runs, runs
 from perdure.planes.reading.row_reading import stored_address
 from perdure.planes.retention import retain
-from perdure.planes.tables import ANCHORS, RECORDED, RUNS, SESSIONS
+from perdure.planes.tables import ANCHORS, EFFECTS, RECORDED, RUNS, SESSIONS, TASKS
 from perdure.stores.blobs import BlobRow
 from perdure.stores.core import Core
 from perdure.stores.postgres_types import type_of
@@ -60,9 +61,17 @@ class IncomingStream(NamedTuple):
     written: WrittenStream
     name: str
     session: str | None
-    key: tuple[str, str] | None  # of a run: its agent and its key
+    keys: StreamKeys
     emptied: list[int]  # events that one pruned that is not in the bundle: a fork's parent ends where it left
     known: int = 0
+    apart: bool = False  # its keys are not to be held here
+
+
+class StreamKeys(NamedTuple):
+    """The keys that a stream holds: of a run, as agent and key; all of them, as an import names them."""
+
+    run: tuple[str, str] | None
+    held: tuple[str, ...]
 
 
 class Looked(NamedTuple):
@@ -71,11 +80,12 @@ class Looked(NamedTuple):
     digest: str
     tenant: str
     streams: list[tuple[Listed, WrittenStream]]
-    keys: list[tuple[str, str] | None]
+    keys: list[StreamKeys]
     emptied: list[list[int]]
     blobs: dict[bytes, int]
     actors: dict[str, str]  # the names behind the random names in its headers
     documents: frozenset[bytes]  # those of the blobs that stand for a part of an event
+    log_bytes: int
 
 
 # -- look --------------------------------------------------------------------------------------------------------------------
@@ -114,6 +124,7 @@ def _look(bundle: Bundle, progress: Progress) -> Looked:
         blobs=blobs,
         actors=actors,
         documents=frozenset(documents),
+        log_bytes=bundle.members[LOG_MEMBER].size,
     )
 
 
@@ -173,8 +184,8 @@ def _folded(bundle: Bundle, streams: list[tuple[Listed, WrittenStream]]) -> Iter
         yield folded
 
 
-def _check_rows(rebuild: Rebuild, listed: Listed) -> tuple[str, str] | None:
-    """Every cell must be one that a database can hold; what else is wrong with it, the database says. Gives a run's key."""
+def _check_rows(rebuild: Rebuild, listed: Listed) -> StreamKeys:
+    """Every cell must be one that a database can hold; what else is wrong with it, the database says. Gives its keys."""
     for table, rows in rebuild.rows.items():
         for expected in rows.values():
             for column, value in expected.row.items():
@@ -183,7 +194,10 @@ def _check_rows(rebuild: Rebuild, listed: Listed) -> tuple[str, str] | None:
                     raise Damaged(f"{table.name}.{column} cannot be stored", path=f"{listed.path} seq {expected.seq}")
     if [*map(len, map(list, map(rebuild.each, _OWN.values())))] != [int(kind == listed.kind) for kind in _OWN]:
         raise Damaged(f"the log does not say what this {listed.kind} is, or says too much", path=listed.path)
-    return next(((row["agent"], row["key"]) for row in rebuild.each(RUNS) if row["key"] is not None), None)
+    run = next(((row["agent"], row["key"]) for row in rebuild.each(RUNS) if row["key"] is not None), None)
+    effects = [row["key"] for row in rebuild.each(EFFECTS) if row["place"] is None]
+    tasks = [row["key"] for row in rebuild.each(TASKS) if row["key"] is not None]
+    return StreamKeys(run, ((run[1],) if run else ()) + (*effects, *tasks))
 
 
 def _is_cell(value: Any, kind: str) -> bool:
@@ -206,22 +220,22 @@ def _rehearse(path: Path, looked: Looked) -> None:
     rehearse(
         partial(bring_in, path=path, looked=looked._replace(blobs=documents), names={}, large={}),
         uids,
-        sum(documents.values()),
+        looked.log_bytes + sum(documents.values()),
     )
 
 
 # -- compare -----------------------------------------------------------------------------------------------------------------
 
 
-def plan(reads: Reads, path: Path, looked: Looked, names: Names) -> list[IncomingStream]:
+def plan(reads: Reads, path: Path, looked: Looked, names: Names, *, apart: bool = False) -> list[IncomingStream]:
     """The plan for each stream. Conflict names a stream (and the event) where this store has another."""
     wanted = _wanted(looked, names)
     called: dict[str, str] = {}  # sessions of the bundle by uid: what they are called here
     planned = []
-    for (listed, written), key, emptied in zip(looked.streams, looked.keys, looked.emptied, strict=True):
+    for (listed, written), keys, emptied in zip(looked.streams, looked.keys, looked.emptied, strict=True):
         name = wanted[listed.name] if listed.kind == "session" else listed.name
         session = called.get(listed.session_uid) or _session_here(reads, listed)
-        coming = _known(reads, IncomingStream(listed, written, name, session, key, emptied))
+        coming = _known(reads, IncomingStream(listed, written, name, session, keys, emptied, apart=apart))
         if listed.kind == "session":
             called[listed.uid] = coming.name
         planned.append(coming)
@@ -274,8 +288,10 @@ def _taken(reads: Reads, coming: IncomingStream) -> Conflict | None:
     if reads.query(LOG.stream_by_name, tenant=reads.tenant, kind=listed.kind, name=coming.name):
         hint = f"--rename {listed.name}=OTHER imports it under another name" if listed.kind == "session" else ""
         return Conflict(f"another {listed.kind} has this name", path=f"{listed.kind} {coming.name}", hint=hint)
-    if coming.key and reads.query(runs.Q.run_by_key, tenant=reads.tenant, agent=coming.key[0], key=coming.key[1]):
-        return Conflict(f"the key {coming.key[1]!r} belongs to another run of {coming.key[0]}", path=listed.path)
+    agent, key = coming.keys.run or ("", "")
+    if key and not coming.apart and reads.query(runs.Q.run_by_key, tenant=reads.tenant, agent=agent, key=key):
+        hint = "--keys-apart imports it without its keys"
+        return Conflict(f"the key {key!r} belongs to another run of {agent}", path=listed.path, hint=hint)
     return None
 
 
@@ -321,9 +337,11 @@ def carry(core: Core, tenant: int, path: Path, blobs: Mapping[bytes, int]) -> di
     return rows
 
 
-def bring_in(tx: Tx, path: Path, looked: Looked, names: Names, large: Mapping[bytes, BlobRow]) -> list[Arrived]:
+def bring_in(
+    tx: Tx, path: Path, looked: Looked, names: Names, large: Mapping[bytes, BlobRow], *, apart: bool = False
+) -> list[Arrived]:
     """Write it all, in this one transaction; nothing if anything is refused."""
-    planned = plan(tx, path, looked, names)
+    planned = plan(tx, path, looked, names, apart=apart)
     if any(each.known < each.listed.last for each in planned):
         with opening(path) as bundle:
             if bundle.digest != looked.digest:
@@ -383,11 +401,11 @@ class _Arrival:
             if tx.seq(stream) != coming.known:  # somebody else has begun it since it was planned: the lane looks again
                 raise Fault(FaultKind.RACED, "another import was faster")
             for span in imported.spans(coming.known, coming.listed.last, coming.emptied):
-                imported.note(tx, stream, coming.session, span, self._bundle.digest)
+                imported.note(tx, stream, coming.session, span, self._bundle.digest, apart=coming.apart)
 
     def _add(self, coming: IncomingStream, page: list[Event]) -> None:
         before = self._pruned | pruned_in(event for event in page if event.seq <= coming.known)
-        copied = _copied(coming.listed, coming.name, coming.session, coming.known)
+        copied = _copied(coming.listed, coming.name, coming.session, coming.known, apart=coming.apart)
         fresh = [event for event in page if event.seq > coming.known]
         stream = self._placed[coming.listed.uid]
         adopt(self._tx, stream, fresh, before, RECORDED, copied.seen)
@@ -407,13 +425,16 @@ def _refusals(listed: Listed) -> Iterator[None]:
         raise Damaged(f"its content cannot be stored in a database: {fault}", path=listed.path) from None
 
 
-def _copied(listed: Listed, name: str, session: str | None, known: int = 0) -> imported.Copied:
-    return imported.Copied(name, session, ((known, listed.last),))
+def _copied(listed: Listed, name: str, session: str | None, known: int = 0, *, apart: bool = False) -> imported.Copied:
+    spans = ((known, listed.last),)
+    return imported.Copied(name, session, spans, apart=spans if apart else (), outcomes=spans)
 
 
 def _arrived(tx: Tx, coming: IncomingStream) -> Arrived:
     listed = coming.listed
     stream, _ = find(tx, template(listed, coming.written, coming.name))
+    if coming.apart and stream is not None:
+        imported.give_keys_up(tx, stream)  # those that came before
     row = tx.row(RUNS, stream) if stream is not None and listed.kind == "run" else None
     parked = row is not None and row["reason"] == parked_runs.IMPORTED
     added = listed.last - coming.known
@@ -426,16 +447,21 @@ def _arrived(tx: Tx, coming: IncomingStream) -> Arrived:
         events=events,
         parked=parked,
         without=_without(coming),
+        keys=_held(coming),
     )
+
+
+def _held(coming: IncomingStream) -> tuple[str, ...]:
+    return () if coming.apart else coming.keys.held
 
 
 def _without(coming: IncomingStream) -> str:
     return coming.listed.session if coming.session is None else ""
 
 
-def report(looked: Looked, tenant: str, streams: list[Arrived], *, dry_run: bool = False) -> Imported:
+def report(looked: Looked, tenant: str, streams: list[Arrived], *, dry_run: bool = False) -> ImportedBundle:
     """The report of an import."""
-    return Imported(looked.digest, tenant, streams, len(looked.blobs), dry_run)
+    return ImportedBundle(looked.digest, tenant, streams, len(looked.blobs), dry_run)
 
 
 def foreseen(planned: list[IncomingStream]) -> list[Arrived]:
@@ -448,6 +474,7 @@ def foreseen(planned: list[IncomingStream]) -> list[Arrived]:
             each.listed.last - each.known,
             each.listed.last - each.written.fork,
             without=_without(each),
+            keys=_held(each),
         )
         for each in planned
     ]

@@ -213,11 +213,15 @@ def _streams(rows: Rows) -> list[Stream]:
 def _add_line(reads: Reads, found: dict[int, BundledStream], stream: Stream) -> None:
     """A stream, and before it its parents up to where it was forked. One that is there already stays, or grows."""
     line = ancestry(reads, stream)
-    ends = [_head(reads, stream), *(_hash_at(reads, *pair) for pair in zip(line[1:], line, strict=False))]
-    for each, parent, head in reversed(list(zip(line, [*line[1:], None], ends, strict=True))):
+    lacking: list[BundledStream] = []
+    for at, (each, parent) in enumerate(zip(line, [*line[1:], None], strict=True)):
         known = found.get(each.id)
+        if at and known is not None and known.upto >= line[at - 1].fork_seq:
+            break  # its past is there, too
+        head = _hash_at(reads, each, line[at - 1]) if at else _head(reads, each)
         if known is None or known.upto < head[0]:
-            found[each.id] = BundledStream(each, *head, parent, _session_of(reads, each))
+            lacking.append(BundledStream(each, *head, parent, _session_of(reads, each)))
+    found.update((part.stream.id, part) for part in reversed(lacking))
 
 
 def _head(reads: Reads, stream: Stream) -> Head:

@@ -254,7 +254,7 @@ def _runs(reader: Reads, session: str) -> Iterator[tuple[Stream, RunRecord]]:
 def _effects(reader: Reads, stream: Stream) -> Iterable[EffectRecord]:
     after: int | str = 0
     while True:
-        page = ledger.effects(reader, stream, after=after, limit=PAGE_ROWS)
+        page = ledger.effects(reader, stream, after=after, limit=PAGE_ROWS).whole()
         yield from page
         if page.next is None:
             return

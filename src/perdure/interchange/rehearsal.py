@@ -1,6 +1,7 @@
 """The rehearsal of an import: the whole bundle goes into an empty store of its own, which is verified and read there.
 
-So a bundle is refused by the code that would complain about it later: the database, `verify` and the verbs behind every listing.
+So a bundle is refused by the code that would complain about it later: the database, `verify`, the verbs behind every listing and
+`boot`.
 An imported stream can be verified, moved, backed up and shown. Documents come along; other blobs are not needed to tell.
 Caller: `bundle_in`. Keeps P10.
 """
@@ -13,22 +14,28 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from msgspec.structs import replace
+
+from perdure.boot.gather import DAMAGED, GatherLimits, gather
 from perdure.effects import ledger
 from perdure.errors import Damaged, Error
 from perdure.interchange import readable
 from perdure.log.change import Stream
+from perdure.model.filters import OwnMemoryFilters
 from perdure.planes.audit.verify import verify_store
 from perdure.planes.conversation import emitted, summaries
 from perdure.planes.execution import runs, steps, waits
-from perdure.planes.memory import values
+from perdure.planes.memory import memories, values
+from perdure.planes.reading.paging import Page
 from perdure.planes.recovery import checkpoints
 from perdure.stores import schema_upgrade, url
 from perdure.stores.core import Core, engine_for
 from perdure.stores.store import Reads
 from perdure.stores.tx import LOG, Tx
 
-IN_MEMORY_MAX_BYTES = 64 * 1024**2  # of documents; more lie in a file
+IN_MEMORY_MAX_BYTES = 16 * 1024**2  # of events and documents; more lie in a file
 PAGE_ROWS = 500
+EVERYTHING = GatherLimits(turns=PAGE_ROWS, memories=PAGE_ROWS, decisions=PAGE_ROWS)
 TENANT = "rehearsal"
 
 
@@ -57,9 +64,9 @@ def _empty_store(size: int) -> Iterator[Core]:
 
 
 def _read_whole(reads: Reads, uid: str) -> None:
-    """Everything that can be listed of a stream."""
+    """Everything that can be listed of a stream. Of a fork its own part: its past is read with its parent, once."""
     (row,) = reads.query(LOG.stream_by_uid, uid=bytes.fromhex(uid))
-    stream = Stream(*row)
+    stream = replace(Stream(*row), parent=None)
     try:
         _READ[stream.kind](reads, stream)
         _every(emitted.events, reads, stream)
@@ -70,10 +77,14 @@ def _read_whole(reads: Reads, uid: str) -> None:
 
 
 def _session(reads: Reads, stream: Stream) -> None:
+    for item in gather(reads, stream, EVERYTHING, remembered=True).items:
+        if item.kind == DAMAGED:
+            raise Damaged(item.text, path=item.id)
+    _memories(reads, stream)
     readable.gather(reads, [stream])
     summaries.covers(reads, stream)
     ledger.all_effects(reads, stream)
-    checkpoints.listing(reads, stream, limit=PAGE_ROWS)
+    checkpoints.listing(reads, stream, limit=PAGE_ROWS).whole()
 
 
 def _run(reads: Reads, stream: Stream) -> None:
@@ -85,6 +96,14 @@ def _run(reads: Reads, stream: Stream) -> None:
 
 def _scope(reads: Reads, stream: Stream) -> None:
     _every(values.entries, reads, stream)
+    _memories(reads, stream)
+
+
+def _memories(reads: Reads, stream: Stream) -> None:
+    def page(reads: Reads, stream: Stream, **place: Any) -> Page[Any]:
+        return memories.memories(reads, stream, OwnMemoryFilters(status=None, **place))
+
+    _every(page, reads, stream)
 
 
 _READ = {"session": _session, "run": _run, "scope": _scope}

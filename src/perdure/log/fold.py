@@ -50,7 +50,7 @@ def apply_body(table: Table, row: Row | None, body: Body, seq: int) -> Row | Non
 def _check_once(table: Table, row: Row, fresh: Row, seq: int) -> None:
     """A column that is said once stays as it is: the store does not write it again (`Table.once`)."""
     for column in table.once:
-        if fresh[column] != row[column]:
+        if fresh[column] != row[column] and column not in table.yields:
             raise Damaged(f"{column} of a row of {table.name} is said twice", path=f"seq {seq}")
 
 

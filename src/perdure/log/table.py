@@ -31,6 +31,7 @@ class Table(msgspec.Struct, frozen=True, eq=False):
     fixed: rows are never changed or deleted after their insert except by prune, so that a fork may read its parent's.
     once: columns that are said when a row is made, and never anew: writing a row that exists leaves them, and what indexes
     them, alone. Such a row is never deleted.
+    yields: those of `once` that a copy may give up all the same (its key): rarely, so the row is then written as a new one.
     rowless: it has no rows at all and no table in the database: it is what its events (op note) say.
     documents: columns that point to the event which holds a document of the row. `doc_seq` is null while that is the event
     of the row's own `seq`; a base event that restates the document moves the pointer to itself (planes/audit/lineage).
@@ -48,6 +49,7 @@ class Table(msgspec.Struct, frozen=True, eq=False):
     streamed: bool = True
     fixed: bool = False
     once: tuple[str, ...] = ()
+    yields: tuple[str, ...] = ()
     documents: tuple[str, ...] = ()
     rowless: bool = False
     says_all: bool = False

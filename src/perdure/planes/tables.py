@@ -64,7 +64,7 @@ EFFECTS = Table(
      "actor", "at", "first_dispatched_at", "dispatched_at", "deadline_at", "quiet_at", "error", "doc_seq", "outcome_seq",
      "about"),
     tenant=True, documents=("doc_seq", "outcome_seq"),
-    once=("tool", "kind", "key", "digest", "place", "call", "undoes", "actor", "at"),
+    once=("tool", "kind", "key", "digest", "place", "call", "undoes", "actor", "at"), yields=("key",),
 )  # fmt: skip
 RUNS = Table(
     "runs", _R, (),
@@ -73,6 +73,7 @@ RUNS = Table(
      "pinned", "epoch", "reason", "doc_seq", "outcome_seq", "known_seq", "about"),
     tenant=True, owns=True, documents=("doc_seq", "outcome_seq"), announces=("status", "ready"),
     once=("name", "agent", "key", "digest", "session", "parent", "creator", "created_at"),
+    yields=("key",),
 )  # fmt: skip
 WAITS = Table(
     "waits", _R, ("seq",),

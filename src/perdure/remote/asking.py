@@ -14,9 +14,11 @@ from urllib.parse import quote
 
 import msgspec
 
-from perdure.errors import Invalid, Refused
+from perdure.errors import Damaged, Error, Invalid, Refused, Unavailable
 from perdure.log.change import Stream
+from perdure.model.ids import new_uid
 from perdure.model.instants import SECOND_US, duration_us
+from perdure.model.limits import check_name
 from perdure.model.values import to_plain
 from perdure.planes.reading.origins import to_ref
 
@@ -26,8 +28,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 class RouteRequest(NamedTuple):
     """One request. answer: the type that its answer has. key: makes a write safe to repeat; None: it is so by itself.
 
-    data: bytes that are sent as they are, instead of a body. by: the person in whose name it is; Refused for another than the
-    token's, since a server believes tokens alone.
+    data: bytes that are sent as they are, instead of a body. takes_key: whether the verb has a `key=`, which this key is. by: the
+    person in whose name it is; Refused for another than the token's, since a server believes tokens alone.
     """
 
     method: str
@@ -38,6 +40,7 @@ class RouteRequest(NamedTuple):
     key: str | None = ""
     headers: Mapping[str, str] = {}
     data: bytes | None = None
+    takes_key: bool = False
     by: str = ""
 
 
@@ -81,6 +84,32 @@ def post(path: str, answer: Any, **body: Any) -> RouteRequest:
     return RouteRequest("POST", path, answer, body=given(body))
 
 
+def keyed(request: RouteRequest, key: str | None) -> RouteRequest:
+    """Write under the key that the caller gave, or under one that stands for it from now on."""
+    return request._replace(key="" if key is None else check_name(key, "key"), takes_key=True)
+
+
+def under_a_key(request: RouteRequest) -> RouteRequest:
+    """A write as it is sent: under its key, or a new one. A verb that takes its key in the body gets the new one there, too."""
+    if request.method == "GET" or request.key is None:
+        return request
+    key, body = request.key or new_uid().hex(), request.body
+    if not isinstance(body, dict) or "key" not in body:
+        return request._replace(key=key)
+    return request._replace(key=key, body={**body, "key": body["key"] or key}, takes_key=True)
+
+
+def unsettled(error: Error, request: RouteRequest) -> Error:
+    """The error of a write that may have been carried out: it has the key, and says what to do with it."""
+    if request.method == "GET" or request.key is None or type(error) not in (Error, Unavailable, Damaged):
+        return error
+    key = (request.body or {}).get("key", request.key)
+    again = f"repeated with key={key!r} it is done once" if request.takes_key else f"its key was {key!r}: look first"
+    error.hint = f"{error.hint}; this write may have been carried out: {again}".removeprefix("; ")
+    error.facts["key"] = key
+    return error
+
+
 def put(path: str, answer: Any, **body: Any) -> RouteRequest:
     """Write at a name."""
     return RouteRequest("PUT", path, answer, body=given(body))
@@ -100,7 +129,7 @@ def given(body: Mapping[str, Any]) -> dict[str, Any]:
 
 def _says(name: str, value: Any) -> bool:
     if value is None:
-        return name in NULL_IS_SAID
+        return name == "key" or name in NULL_IS_SAID  # a key that is missing is made when it is sent (`under_a_key`)
     return name in EMPTY_IS_SAID or not (value is False or value in ([], ()))
 
 

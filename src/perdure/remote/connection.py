@@ -1,12 +1,11 @@
-"""The connections to a server: requests out, answers in, and again when a connection breaks.
+"""The connections to a server: requests out, answers in, and again when a connection breaks or a gateway could not reach it.
 
-Only the standard library: `http.client` is enough for requests one after the other, and threads of the store carry async
-callers. A write has a key of its own, so it is carried out once however often it is sent. Keeps P1, P15.
+Requests go one after the other over connections of `model.http_client`, and threads of the store carry async callers. A write has
+a key of its own, so it is carried out once however often it is sent. Keeps P1, P15.
 """
 
 from __future__ import annotations
 
-import http.client
 import ipaddress
 import json
 import os
@@ -14,11 +13,20 @@ import ssl
 import threading
 import time
 from contextlib import suppress
-from typing import Any, NamedTuple
+from http.client import HTTPResponse
+from typing import Any
 from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
-from perdure.errors import Invalid, Refused, Unavailable
-from perdure.model.ids import new_uid
+from perdure.errors import Error, Invalid, Refused, Unavailable
+from perdure.model.http_client import (
+    BROKEN,
+    HalfAnswer,
+    HttpAnswer,
+    HttpConnection,
+    PlainConnection,
+    TlsConnection,
+    read_answer,
+)
 from perdure.remote.answers import read_problem
 from perdure.remote.asking import RouteRequest, parameter
 
@@ -26,14 +34,7 @@ IDLE_MAX = 64
 FIRST_PAUSE_SECONDS, LAST_PAUSE_SECONDS = 0.02, 1.0
 ANSWER_MAX_BYTES = 256 * 1024 * 1024
 ENCODED_TEXT = "UTF-8''"
-BROKEN = (OSError, http.client.HTTPException)
-
-
-class RemoteAnswer(NamedTuple):
-    """The bytes of an answer."""
-
-    status: int
-    data: bytes
+GATEWAY = (502, 503, 504)  # not now, or nobody knows what became of it
 
 
 def read_address(url: str) -> SplitResult:
@@ -89,33 +90,34 @@ class Connections:
         self._timeout_seconds = timeout_seconds
         self._headers = {"Authorization": f"Bearer {token}", "Accept": "application/json"}
         self._tls = ssl.create_default_context() if self._address.scheme.lower() == "https" else None
-        self._idle: list[http.client.HTTPConnection] = []
+        self._idle: list[HttpConnection] = []
         self._mutex = threading.Lock()
         self._closed = False
         self._pid = os.getpid()
 
-    def send(self, request: RouteRequest) -> bytes:
-        """Send a request until it is answered; gives the body of the answer. Raises what the server says.
+    def send(self, request: RouteRequest) -> HttpAnswer:
+        """Send a request until it is answered, under one key. Raises what the server says.
 
-        Unavailable when nobody answered in time: then a read was not answered, and a write may have been carried out; the
-        same verb again is another request.
+        Unavailable when nobody answered in time: then a read was not answered, and a write may have been carried out.
         """
         target, body, headers = self._written(request)
         deadline, pause = time.monotonic() + self._timeout_seconds, 0.0
         while True:
+            answer = None
             try:
                 answer = self._exchange(request.method, target, body, headers)
-                break
             except ssl.SSLCertVerificationError as error:
                 raise Refused(f"its certificate cannot be trusted: {error.verify_message}", path="store") from error
             except BROKEN as error:
-                if time.monotonic() + pause >= deadline:
-                    raise self._away(error) from error
+                trouble: Error = self._away(error)
+            else:
+                if 200 <= answer.status < 300:
+                    return answer
+                trouble = read_problem(answer.status, answer.body)
+            if time.monotonic() + pause >= deadline or not (answer is None or answer.status in GATEWAY):
+                raise trouble
             time.sleep(pause)  # not at all the first time: a connection that was idle for long is mostly closed
             pause = min(LAST_PAUSE_SECONDS, 2 * pause or FIRST_PAUSE_SECONDS)
-        if answer.status >= 300:
-            raise read_problem(answer.status, answer.data)
-        return answer.data
 
     def _written(self, request: RouteRequest) -> tuple[str, bytes | None, dict[str, str]]:
         given = [
@@ -125,31 +127,31 @@ class Connections:
         headers = {**self._headers, **request.headers}
         body = request.data
         if request.method != "GET" and request.key is not None:
-            headers["Idempotency-Key"] = header_text(request.key or new_uid().hex())
+            headers["Idempotency-Key"] = header_text(request.key)
         if request.body is not None:
             body = _json(request.body)
             headers["Content-Type"] = "application/json"
         return target, body, headers
 
-    def _exchange(self, method: str, target: str, body: bytes | None, headers: dict[str, str]) -> RemoteAnswer:
+    def _exchange(self, method: str, target: str, body: bytes | None, headers: dict[str, str]) -> HttpAnswer:
         connection = self._take()
         try:
             connection.request(method, target, body, headers)
             response = connection.getresponse()
-            data = response.read(ANSWER_MAX_BYTES + 1)
+            answer = read_answer(response, ANSWER_MAX_BYTES)
+            response.close()
         except BaseException:
             connection.close()
             raise
-        if len(data) > ANSWER_MAX_BYTES:
-            connection.close()
+        shows_its_end = answer.has_length and answer.status >= 200  # below 200, the answer is still to come
+        self._give_back(connection, keeps=shows_its_end and not answer.is_longer and not response.will_close)
+        if answer.is_longer:
             raise Unavailable(f"the answer has more than {ANSWER_MAX_BYTES} bytes", path="answer")
-        if response.length:  # it was cut off: a bounded read does not say so
-            connection.close()
-            raise http.client.IncompleteRead(data, response.length)
-        self._give_back(connection, keeps=not response.will_close)
-        return RemoteAnswer(response.status, data)
+        if not shows_its_end:
+            raise HalfAnswer("the answer does not say where it ends")
+        return answer
 
-    def begin(self, connection: http.client.HTTPConnection, request: RouteRequest) -> http.client.HTTPResponse:
+    def begin(self, connection: HttpConnection, request: RouteRequest) -> HTTPResponse:
         """Send a request on a connection of its own; gives the answer as soon as it begins."""
         self._check_own_process()
         target, body, headers = self._written(request)
@@ -160,7 +162,7 @@ class Connections:
         if self._pid != os.getpid():
             raise Refused("the store was opened before a fork", path="store", hint="open it again in the child process")
 
-    def _take(self) -> http.client.HTTPConnection:
+    def _take(self) -> HttpConnection:
         self._check_own_process()
         with self._mutex:
             if self._closed:
@@ -169,14 +171,14 @@ class Connections:
                 return self._idle.pop()
         return self.connect(self._timeout_seconds)
 
-    def connect(self, timeout_seconds: float) -> http.client.HTTPConnection:
+    def connect(self, timeout_seconds: float) -> HttpConnection:
         """A connection of its own."""
         host, port = self._address.hostname or "", self._address.port
         if self._tls is None:
-            return http.client.HTTPConnection(host, port, timeout=timeout_seconds)
-        return http.client.HTTPSConnection(host, port, timeout=timeout_seconds, context=self._tls)
+            return PlainConnection(host, port, timeout=timeout_seconds)
+        return TlsConnection(host, port, timeout=timeout_seconds, context=self._tls)
 
-    def _give_back(self, connection: http.client.HTTPConnection, *, keeps: bool) -> None:
+    def _give_back(self, connection: HttpConnection, *, keeps: bool) -> None:
         with self._mutex:
             if keeps and not self._closed and len(self._idle) < IDLE_MAX:
                 self._idle.append(connection)
@@ -185,8 +187,10 @@ class Connections:
 
     def _away(self, error: Exception) -> Unavailable:
         says = str(error) or type(error).__name__
-        hint = "is the server running, and is this its address? A write may have been carried out: look before you repeat it"
-        return Unavailable(f"{self._address.netloc} does not answer: {says}"[:300], path="store", hint=hint)
+        hint = "is the server running, and is this its address?"
+        away = Unavailable(f"{self._address.netloc} does not answer: {says}"[:300], path="store", hint=hint)
+        away.__cause__ = error
+        return away
 
     def __del__(self) -> None:
         """A store that nobody closed leaves no socket open."""

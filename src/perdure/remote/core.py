@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 from perdure.artifacts.local import save_file
 from perdure.boot import checking
 from perdure.effects.commands import carried
-from perdure.errors import ReadOnly, Refused
+from perdure.errors import Error, ReadOnly, Refused
 from perdure.log.change import Stream
+from perdure.model.limits import KEEP_SECONDS
 from perdure.planes.conversation import artifacts
 from perdure.remote import verbs
 from perdure.remote.answers import Visited, read_answer
-from perdure.remote.asking import ANSWERED, AlreadyKnown, RouteRequest, acts_as, get
+from perdure.remote.asking import ANSWERED, AlreadyKnown, RouteRequest, acts_as, get, under_a_key, unsettled
 from perdure.remote.connection import Connections
 from perdure.remote.elsewhere import elsewhere
 from perdure.remote.listening import StoreNews
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 THREADS = 32  # of async callers, each with a request under way
 TRAVELS = ("/v1/sessions/", "/v1/scopes/", "/v1/runs/")
+NO_CONTENT = 204
 LOCAL = (save_file, artifacts.next_piece, checking.observed)  # work on files of this machine
 
 _ = verbs  # its modules enter what they answer
@@ -67,6 +69,8 @@ class RemoteCore:
         self.liveness = RemoteLiveness()
         self.blobs = RemoteBlobs()
         self.rollback_guard = RemoteRollbackGuard()
+        self.keep_seconds = KEEP_SECONDS
+        self.kept_since: list[float] = []
         self._news = StoreNews(connections)
 
     def __getattr__(self, name: str) -> NoReturn:
@@ -108,8 +112,14 @@ class RemoteCore:
                 request = request._replace(query={"at": self.moment, **request.query})
         if request.by:
             acts_as(request.by, self.actor)
-        data = self._connections.send(request)
-        return data if request.answer is bytes else read_answer(request.answer, data) if data else None
+        request = under_a_key(request)
+        try:
+            found = self._connections.send(request)
+            if found.status == NO_CONTENT:
+                return None
+            return found.body if request.answer is bytes else read_answer(request.answer, found.body)
+        except Error as error:
+            raise unsettled(error, request) from error.__cause__
 
     def read(self, verb: Callable[..., T], *args: Any, tenant: int, **kwargs: Any) -> T:  # noqa: ARG002 - the token's
         """Ask a read verb."""
@@ -244,7 +254,7 @@ def connect(url: str, token: str, timeout_seconds: float) -> RemoteCore:
     """Open the store of a server. Raises Unauthenticated, Unavailable, Invalid or Refused."""
     connections = Connections(url, token, timeout_seconds)
     try:
-        who = read_answer(Visited, connections.send(get("/v1/whoami", Visited)))
+        who = read_answer(Visited, connections.send(get("/v1/whoami", Visited)).body)
     except BaseException:
         connections.close()
         raise

@@ -7,23 +7,24 @@ lives while somebody waits, and a while longer. Callers: `core`. Keeps P15.
 
 from __future__ import annotations
 
-import http.client
 import socket
 import threading
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
+from http.client import HTTPResponse
 from typing import NamedTuple
 
 from perdure.errors import Error
 from perdure.model import threads
+from perdure.model.http_client import BROKEN, HttpConnection
 from perdure.remote.asking import get
-from perdure.remote.connection import BROKEN, FIRST_PAUSE_SECONDS, LAST_PAUSE_SECONDS, Connections
+from perdure.remote.connection import FIRST_PAUSE_SECONDS, LAST_PAUSE_SECONDS, Connections
 
 SILENCE_SECONDS = 45.0  # the server says every 15 seconds that it is alive
 IDLE_SECONDS = 60.0  # after which a stream that nobody waits for ends
-GONE, BUSY = 410, (408, 425, 429)
+OK, GONE, BUSY = 200, 410, (408, 425, 429)
 
 
 class StreamMessage(NamedTuple):
@@ -45,7 +46,7 @@ class StreamNews:
         self._next = _future()
         self._mutex = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._connection: http.client.HTTPConnection | None = None
+        self._connection: HttpConnection | None = None
         self._wanted_until = 0.0
         self._ended = threading.Event()
 
@@ -103,7 +104,7 @@ class StreamNews:
         try:
             headers = {"Accept": "text/event-stream", **({"Last-Event-ID": self._place} if self._place else {})}
             answer = self._connections.begin(connection, self._asked._replace(headers=headers))
-            if answer.status == http.client.OK:
+            if answer.status == OK:
                 self._hear(answer)
             elif answer.status == GONE:  # the store was restored: each waiting verb is told so by its own route
                 self._place = ""
@@ -115,7 +116,7 @@ class StreamNews:
             self._connection = None
             connection.close()
 
-    def _hear(self, answer: http.client.HTTPResponse) -> None:
+    def _hear(self, answer: HTTPResponse) -> None:
         if not self._place:
             self._tell()  # a stream without a place begins now: something may have come before
         for told in _messages(answer):
@@ -166,7 +167,7 @@ def _future() -> Future[None]:
     return made
 
 
-def _hang_up(connection: http.client.HTTPConnection) -> None:
+def _hang_up(connection: HttpConnection) -> None:
     """End a connection from another thread: whoever reads from it reads its end."""
     with suppress(OSError, AttributeError):
         connection.sock.shutdown(socket.SHUT_RDWR)

@@ -31,7 +31,7 @@ from perdure.model.functions import (
     check_unbound,
     signature_of,
 )
-from perdure.model.instants import duration_us
+from perdure.model.instants import SECOND_US, duration_us
 from perdure.model.limits import check_name
 from perdure.model.values import digest, to_plain
 from perdure.planes.reading.durations import Duration
@@ -39,6 +39,7 @@ from perdure.planes.reading.durations import Duration
 DECLARED: Declared[Agent] = Declared()  # the agents with which recovery and children can be driven in this process
 
 PROGRAM_CHARS = 16
+HOLD_SECONDS = 300.0  # the time for which a verb waits for records of other branches, if nobody says otherwise
 _ANOTHER_NAME = "give one another name: @perdure.agent(name=…)"
 _POLICY = re.compile(r"every (\d+) steps?|every (\S+)|after effects")
 
@@ -85,7 +86,7 @@ class Agent(Driven, Generic[P_of, R_co]):
 
     def __init__(
         self, fn: Callable[Concatenate[Any, P_of], R_co], name: str, policy: Policy, *, timeout: Duration | None,
-        limit: int | None, workspace: str | None, pins: Mapping[str, Any],
+        limit: int | None, workspace: str | None, pins: Mapping[str, Any], hold: Duration | None = None,
     ) -> None:  # fmt: skip
         self.fn = fn
         self.name = name
@@ -94,6 +95,7 @@ class Agent(Driven, Generic[P_of, R_co]):
         self.limit = limit
         self.workspace = workspace
         self.pins = dict(pins)
+        self.hold_seconds = HOLD_SECONDS if hold is None else duration_us(hold, "hold") / SECOND_US
         self.is_async = inspect.iscoroutinefunction(fn)
         self.signature = signature_of(fn, "agent")
         self.program = program_of(fn, self.pins)
@@ -123,7 +125,7 @@ def agent(fn: Callable[Concatenate[Any, P], R], /) -> Agent[P, R]: ...
 @overload
 def agent(
     *, name: str | None = None, checkpoint: str | None = None, timeout: Duration | None = None, limit: int | None = None,
-    workspace: str | None = None, pins: Mapping[str, Any] | None = None,
+    workspace: str | None = None, pins: Mapping[str, Any] | None = None, hold: Duration | None = None,
 ) -> Callable[[Callable[Concatenate[Any, P], R]], Agent[P, R]]: ...  # fmt: skip
 def agent(fn: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
     """Declare a function (sync or async) as an agent: `fn(run, *args)`, which is driven by replay.
@@ -140,6 +142,8 @@ def agent(fn: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
     limit: the most runs at the same time in one worker.
     workspace: a folder whose git state is checked when a run resumes.
     pins: versions of the model, the prompt and the tools. A change of them is noticed like a change of the code.
+    hold: the time that a new verb waits in a replay for what is recorded in other branches; then the run is parked as changed.
+        Default: five minutes, which pass only while the program waits for something of its own.
     """
     if fn is not None:
         return _declare(fn)
@@ -149,7 +153,7 @@ def agent(fn: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
 
 def _declare(
     fn: Any, *, name: str | None = None, checkpoint: str | None = None, timeout: Any = None, limit: int | None = None,
-    workspace: str | None = None, pins: Mapping[str, Any] | None = None,
+    workspace: str | None = None, pins: Mapping[str, Any] | None = None, hold: Any = None,
 ) -> Agent:  # fmt: skip
     if isinstance(fn, Tool):
         hint = f"call it by run.act({fn.name}, …) in an agent, or by session.act({fn.name}, …, key=…)"
@@ -161,6 +165,8 @@ def _declare(
     check_unbound(signature_of(fn, "agent"), "agent")
     if timeout is not None:
         duration_us(timeout, "timeout")
+    if hold is not None:
+        duration_us(hold, "hold")
     if limit is not None and (type(limit) is not int or limit < 1):
         raise Invalid(f"expected a number of runs, at least 1, got {limit!r}", path="limit")
     if workspace is not None and (not isinstance(workspace, str) or "\0" in workspace):
@@ -168,7 +174,8 @@ def _declare(
     pinned = named_args(pins, "pins")
     to_plain(pinned, "pins")
     called = check_name(name or getattr(fn, "__name__", ""), "name")
-    made = Agent(fn, called, policy_of(checkpoint), timeout=timeout, limit=limit, workspace=workspace, pins=pinned)
+    policy = policy_of(checkpoint)
+    made = Agent(fn, called, policy, timeout=timeout, limit=limit, workspace=workspace, pins=pinned, hold=hold)
     DECLARED.declare(made)
     return made
 

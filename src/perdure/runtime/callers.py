@@ -191,6 +191,11 @@ class AsyncCaller(_Calling):
         """Run a read verb."""
         return await self.core.aread(verb, *args, tenant=self.tenant, **kwargs)
 
+    async def borrow(self, verb: Callable[Concatenate[Reader, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a quick read verb on the connection that writes, where a server would else hold another one for an idle process."""
+        assert not kwargs, "as for `glance`"
+        return await self.core.aborrow(verb, *args, tenant=self.tenant)
+
     async def glance(self, verb: Callable[Concatenate[Reader, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a read verb that finds something small by its key: cheaper than `read`, where that can be (`stores.glances`)."""
         assert not kwargs, "a glance is known by its positional arguments"

@@ -22,7 +22,7 @@ from perdure.runtime import run_replay
 from perdure.runtime.agent import Policy
 from perdure.runtime.driving import Driving
 from perdure.runtime.places import Branch
-from perdure.runtime.placing import arrive, check_real, hold_up
+from perdure.runtime.placing import arrive, check_real, hold_back, hold_up
 from perdure.runtime.stopping import TROUBLES
 from perdure.runtime.undoing import undo_left
 
@@ -92,6 +92,7 @@ def atomic(driving: Driving, branch: Branch, name: str, verb: Callable[..., Any]
     if found is not None:
         return run_replay.step_result(found)
     check_real(driving, f"write to sessions ({name})")
+    yield from hold_back(driving, branch, place, "step", name, "")
     try:
         return (yield write(verb, *about, place, name))
     except TROUBLES:

@@ -93,6 +93,8 @@ def _call(driving: Driving) -> Steps[Any]:
         error = told
     if error is not None and not (yield from resting.ends_by(driving, error)):
         raise error
+    if error is not None:
+        driving.check_raised()
     yield from undo_left(driving, error)
     yield from settle_open(driving, completes=error is None)
     if error is not None:

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from perdure.effects.acting import Acting
-from perdure.effects.commands import Await, Pause, Steps
+from perdure.effects.commands import Await, StandBy, Steps
 from perdure.effects.consulting import StepFunction, as_step_function
 from perdure.effects.tool import Tool
 from perdure.errors import Error
@@ -40,10 +40,12 @@ TURN = "turn"
 class Activity:
     """The activity of the branches of a run: it rests only when none of them does anything."""
 
-    __slots__ = ("awaited", "begun", "busy", "interrupted", "pruning", "takers", "turns")
+    __slots__ = ("awaited", "begun", "busy", "held", "interrupted", "judge", "pruning", "takers", "turns")
 
     def __init__(self) -> None:
         self.busy = self.begun = 0  # operations under way, and so many were begun
+        self.held = 0  # new verbs that wait for records to be reached
+        self.judge = ""  # the place of the one that looks whether all stand still
         self.takers = 0  # waits for which a signal has come, and that have not taken it yet
         self.turns = Slots()  # one wait after the other
         self.pruning = 0  # while it is, branches are being stopped here, and not by the program
@@ -244,6 +246,11 @@ class Driving:
             raise told
         self.replay.check_used_up()
 
+    def check_raised(self) -> None:
+        """Check a program that ends by an error. Raises Changed if it gave up on a verb that was held, and left out what held it."""
+        if self.hold.ending is None:
+            self.replay.check_held()
+
     @property
     def has_branches(self) -> bool:
         """Whether another branch of the run is at work beside its trunk."""
@@ -262,9 +269,11 @@ class Driving:
     # -- its branches, which are tasks of one event loop ---------------------------------------------------------------------
 
     def idle(self) -> Steps[None]:
-        """Wait until no branch of the run does anything any more."""
+        """Wait until no branch of the run does anything any more, or is about to once a record is reached."""
         activity = self.activity
-        return self._still(lambda begun: activity.busy == activity.takers == 0 and activity.begun == begun)
+        return self._still(
+            lambda begun: activity.busy == activity.takers == activity.held == 0 and activity.begun == begun
+        )
 
     def in_turn(self, replaying: Callable[[], bool], then: Steps[Any] | None = None) -> Steps[Any]:
         """Wait until the replay has passed, one branch after the other, then do `then`. A branch that the program stops on the
@@ -292,7 +301,7 @@ class Driving:
         quiet = 0
         while quiet < QUIET_LOOKS and self.hold.stopped is None:
             before = self.activity.begun
-            yield Pause(LOOK_SECONDS, watched=False)
+            yield StandBy(LOOK_SECONDS)
             quiet = quiet + 1 if is_still(before) else 0
 
 

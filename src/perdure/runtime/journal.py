@@ -7,7 +7,7 @@ found, and nothing is done (P13). Callers: the driving of runs.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import inf
 from reprlib import Repr
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ from perdure.errors import Changed
 from perdure.model.records.effects import EffectRecord
 from perdure.model.records.runs import StepRecord, WaitRecord, WaitState
 from perdure.planes.execution.steps import INTERRUPTED
-from perdure.runtime.places import Branch, branch_of, is_below, left_by
+from perdure.runtime.places import AFTERWARDS, Branch, begun_part, branch_of, is_below, is_line_of, left_by
 
 WAYS_ON = (
     "deploy the program that began it, or keep both in the new one with `run.patched(name)`, or `perdure pin` it to workers "
@@ -26,6 +26,7 @@ WAYS_ON = (
 )
 
 SHAPE_MAX_CHARS = 200
+PATCHES = "patch"  # the branch of the answers of `run.patched`, which have no order
 SIZED = frozenset({str, bytes, list, tuple, dict, set})  # kinds of which the length is said
 
 _brief = Repr()
@@ -75,6 +76,7 @@ class Journal:
         self._left = dict(self._entries)
         self._ends = ends or {}  # the events after which waits were over, by their numbers
         self._lines: dict[str, deque[tuple[int, str]]] | None = None  # the rest, by branch, once it is asked for
+        self._alike: dict[tuple[str, str, str], deque[str]] = {}  # its places by kind, name and digest
         self._unbegun: set[str] = set()  # branches that were not begun when it was last asked
 
     def __len__(self) -> int:
@@ -85,8 +87,12 @@ class Journal:
         """All of it, in the order in which it was begun."""
         return sorted(self._entries.items(), key=lambda each: each[1].record.seq)
 
-    def take(self, place: str, what: str, name: str, digest: str, given: Any = None) -> Any:
-        """The record at a place, or None. Changed when something else is recorded there. given: its arguments, for people."""
+    def take(
+        self, place: str, what: str, name: str, digest: str, given: Any = None, sagas: tuple[str, ...] | None = None
+    ) -> Any:
+        """The record at a place, or None. Changed when something else is recorded there, or an effect in other sagas. given: its
+        arguments, for people.
+        """
         entry = self._entries.get(place)
         if entry is None:
             return None
@@ -96,6 +102,8 @@ class Journal:
         if entry.digest != digest:
             now = _given_now(what, digest, given)
             raise _changed(place, f"{entry} with {_given_before(entry)}", f"{found} with {now}")
+        if sagas is not None and entry.record.sagas not in (None, sagas):  # None: by a version that did not record them
+            raise _changed(place, f"{entry} {_inside(entry.record.sagas)}", f"{found} {_inside(sagas)}")
         self._left.pop(place, None)
         return entry.record
 
@@ -128,11 +136,18 @@ class Journal:
         over = self._ends.get(wait.seq, 0)
         if not over:
             return False
+        self._index()
+        self._unbegun = {path for path in self._unbegun if path not in branch.begun}
+        return any(self._next_in(path) < over for path in {*left_by(branch.path), *self._unbegun})
+
+    def _index(self) -> dict[str, deque[tuple[int, str]]]:
+        """The lines of what is left; made when it is first asked for."""
         if self._lines is None:
             self._lines = _by_branch(self._left)
             self._unbegun = {*self._lines}
-        self._unbegun = {path for path in self._unbegun if path not in branch.begun}
-        return any(self._next_in(path) < over for path in {*left_by(branch.path), *self._unbegun})
+            for place, entry in self._left.items():
+                self._alike.setdefault((entry.what, entry.name, entry.digest), deque()).append(place)
+        return self._lines
 
     def _next_in(self, path: str) -> float:
         """The number of what comes next in a branch; infinite if nothing does."""
@@ -140,6 +155,49 @@ class Journal:
         while line and line[0][1] not in self._left:
             line.popleft()
         return line[0][0] if line else inf
+
+    def holding(self, branch: Branch, what: str, name: str, digest: str) -> str | None:
+        """The place of a record that holds a new verb of a branch, because the verb may be what is recorded there; None if
+        nothing does.
+
+        A record that was not reached holds it in a line that the branch left, in a branch that can only be begun from there or
+        from the branch itself, and in one that has ended. In a live branch beside it holds nothing but the very same verb.
+        """
+        if not self._left or branch.path == AFTERWARDS:
+            return None
+        lines = self._index()
+        alike = self._alike.get((what, name, digest), ())
+        while alike and alike[0] not in self._left:
+            alike.popleft()
+        if alike:
+            return alike[0]
+        for path in [*lines]:
+            if self._next_in(path) == inf:
+                del lines[path]
+            elif path not in (AFTERWARDS, PATCHES, branch.path):
+                line = begun_part(path, branch.begun)
+                if is_line_of(line, branch.path) or line in branch.ended:
+                    return lines[path][0][1]
+        return None
+
+    @property
+    def left(self) -> Collection[str]:
+        """The places of records that were not reached yet, and not forgotten."""
+        return self._left.keys()
+
+    def held(self, place: str, verb: str, at: str) -> Changed:
+        """The error of a program that can do nothing but a new verb, and left out what is recorded at a place."""
+        return _changed(place, str(self._entries[place]), f"{verb} at {at}, before anything was sent")
+
+    def began(self, place: str, path: str) -> tuple[float, float]:
+        """The number of what is recorded at a place, and the first number in a branch and those that left it; infinite if there
+        is none.
+        """
+        records = [(at, entry.record.seq) for at, entry in self._entries.items()]
+        records += [(at, each.seq) for at, each in self.interrupted.items()]
+        there = (seq for at, seq in records if at == place)
+        below = (seq for at, seq in records if is_below(at, path))
+        return min(there, default=inf), min(below, default=inf)
 
     def undoes_in(self, branch: str) -> set[int]:
         """The effects, by number, that were undone from this branch, or are about to be."""
@@ -170,6 +228,10 @@ def shape_of(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
 def _shape(value: Any) -> str:
     kind = type(value)
     return f"{kind.__name__}[{len(value)}]" if kind in SIZED else kind.__name__
+
+
+def _inside(sagas: tuple[str, ...]) -> str:
+    return f"inside the sagas begun at {' and '.join(sagas)}" if sagas else "outside any saga"
 
 
 def _given_now(what: str, digest: str, given: Any) -> str:

@@ -30,7 +30,7 @@ from perdure.planes.recovery import leases
 from perdure.runtime import run_replay
 from perdure.runtime.driving import Driving
 from perdure.runtime.places import Branch
-from perdure.runtime.placing import check_real, hold_up, stay_interrupted, step, take
+from perdure.runtime.placing import check_real, hold_back, hold_up, stay_interrupted, step, take
 from perdure.runtime.waiting import suspend, until_over
 
 DOUBT, LANDING = "doubt", "landing"  # a run's reason to wait: somebody must say, or a sent call must have had its time
@@ -49,11 +49,12 @@ def act(
         yield from hold_up(driving)
     if tool.kind is ToolKind.READ:
         raise Refused(f"{tool.name} only reads", path="tool", hint=f"run.step({tool.name}, …)")
-    intent, found = _intend(driving, branch, tool, args)
+    intent, found = _intend(driving, branch, tool, args, undoes=undoes is not None)
     if about:
         intent = msgspec.structs.replace(intent, about=about)
     if found is None:
         driving.hold.check_going()
+        yield from _hold_back(driving, branch, intent)
     meant: EffectRecord | Intent
     if found is not None and (undoes is not None or found.state is not EffectState.PLANNED):
         meant = found
@@ -70,10 +71,13 @@ def act(
     return (yield from conclude(driving, branch, tool, meant))
 
 
-def _intend(driving: Driving, branch: Branch, tool: Tool, args: dict[str, Any]) -> tuple[Intent, EffectRecord | None]:
+def _intend(
+    driving: Driving, branch: Branch, tool: Tool, args: dict[str, Any], *, undoes: bool = False
+) -> tuple[Intent, EffectRecord | None]:
     """The intent of an effect at the next place of the program, and the effect that is recorded there, if any."""
     mark = digest_of(tool.name, args)
-    place, found = take(driving, branch, "effect", tool.name, mark, args)
+    sagas = None if undoes else branch.sagas
+    place, found = take(driving, branch, "effect", tool.name, mark, args, sagas)
     driving.sagas.tools[tool.name] = tool
     return Intent(
         tool=tool.name,
@@ -83,7 +87,12 @@ def _intend(driving: Driving, branch: Branch, tool: Tool, args: dict[str, Any]) 
         args=args,
         rule=tool.rule,
         place=place,
+        sagas=sagas,
     ), found
+
+
+def _hold_back(driving: Driving, branch: Branch, intent: Intent) -> Steps[None]:
+    return hold_back(driving, branch, intent.place or "", "effect", intent.tool, intent.digest)
 
 
 def key_at(driving: Driving, place: str, name: str, mark: str) -> str:
@@ -216,7 +225,8 @@ def respond(
 
     def keep(done: tuple[Any, ...], value: Any) -> Steps[None]:
         batch.extend(_mean(driving, branch, value, tools))
-        if any(meant.intent is not None for meant in batch):
+        held = any(meant.intent and not meant.record and _is_held(driving, branch, meant.intent) for meant in batch)
+        if not held and any(meant.intent is not None for meant in batch):
             yield from acting.begin_all(batch, keep_and_plan, done)
         else:
             yield Write(steps.done, done)
@@ -252,10 +262,16 @@ def _mean(driving: Driving, branch: Branch, value: Any, tools: Iterable[Callable
     return batch
 
 
+def _is_held(driving: Driving, branch: Branch, intent: Intent) -> bool:
+    return driving.replay.holding(branch, "effect", intent.tool, intent.digest) is not None
+
+
 def _carry_out(driving: Driving, branch: Branch, meant: BatchCall, then: NextCall) -> Steps[None]:
     found: EffectRecord | Intent | None = meant.record
     if meant.intent is not None and not meant.mine:
         driving.hold.check_going()
+        if meant.record is None:
+            yield from _hold_back(driving, branch, meant.intent)
         found = yield from _permitted(driving, branch, meant.record, meant.intent, meant.asked, None)
     assert found is not None
     if meant.intent is None and isinstance(found, EffectRecord) and found.state is EffectState.PLANNED:

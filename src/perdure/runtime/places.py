@@ -2,7 +2,8 @@
 
 A place is (cut, branch, ordinal). A branch is known by the order in which it was created: `gather` and `TaskGroup` make tasks,
 and a task factory numbers those that are made inside a run. Inside steps and tools there is no branch: they are not run on
-replay, so what they start must not count. Sync agents name their branches. Callers: the driving of runs.
+replay, so what they start must not count. Sync agents name their branches. A run keeps the numbering that `run.started` says
+(docs/decisions/0140). Callers: the driving of runs.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import sys
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perdure.errors import Failed, Refused
@@ -22,6 +24,8 @@ from perdure.runtime.stopping import Ending, Leaving, Suspended
 
 if TYPE_CHECKING:
     import asyncio
+
+    from perdure.runtime.wait_for_branches import Wraps
 
 AFTERWARDS = "left"  # the branch of what is undone of sagas that were left behind: the same however far each had come
 
@@ -38,12 +42,15 @@ class Branch:
         "_named",
         "_ordinal",
         "begun",
+        "ended",
         "hired",
         "interrupted",
         "path",
+        "sagas",
         "tasks",
         "trunk",
         "unfinished",
+        "wraps",
     )
 
     def __init__(self, path: str = "", trunk: Branch | None = None, *, hired: bool = False) -> None:
@@ -54,12 +61,16 @@ class Branch:
         self._ordinal = 0
         self._children = 0
         self._named: set[str] = set()
+        self.sagas: tuple[str, ...] = ()  # those that its work is in, as its records say it, the outermost first
+        # Of a run whose record does not say how branches are numbered: whether `wait_for` makes one (see `wait_for_branches`).
+        self.wraps: Wraps | None = None if trunk is None else trunk.wraps
         # Of the whole run, each with its branch:
         self.tasks: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary() if trunk is None else trunk.tasks
         self._cut: int | None = None  # in which it counts
         self.begun: set[str] = set() if trunk is None else trunk.begun  # branches of the whole run, in this drive
         # Of the whole run: branches whose tasks have not come to their own end, because they are at work or were cancelled.
         self.unfinished: set[str] = set() if trunk is None else trunk.unfinished
+        self.ended: set[str] = set() if trunk is None else trunk.ended  # likewise: those that came to their own end
 
     def next_place(self, cut: int) -> str:
         """The place of what is done next. After a cut it counts from the beginning."""
@@ -93,7 +104,15 @@ class Branch:
 
     def _begin(self, path: str) -> Branch:
         self.begun.add(path)
-        return Branch(path, self.trunk)
+        branch = Branch(path, self.trunk)
+        branch.sagas = self.sagas
+        return branch
+
+    @property
+    def following(self) -> tuple[str, str]:
+        """The place and the branch that are next here."""
+        number = str(self._children + 1)
+        return f"{self._cut or 0}/{self.path}/{self._ordinal + 1}", f"{self.path}.{number}" if self.path else number
 
     def tasks_since(self, mark: BranchPoint) -> list[Any]:
         """The tasks of the branches that left a branch of this run since it was marked."""
@@ -106,9 +125,10 @@ class Branch:
         task.add_done_callback(lambda done: self._ended(done, path))
 
     def _ended(self, done: asyncio.Task[Any], path: str) -> None:
-        if done.cancelled():
+        if done.cancelled() or done.cancelling():  # or it caught that, and ended
             return
         self.unfinished.discard(path)
+        self.ended.add(path)
         if isinstance(getattr(done, "_exception", None), (Ending, Leaving, Suspended)):
             done.exception()  # the run's pause or end is no error that the program left unseen: asyncio would print it as one
 
@@ -119,6 +139,7 @@ class Branch:
         self._named.clear()
         if self.trunk is self:
             self.begun.clear()
+            self.ended.clear()
 
 
 class BranchPoint(NamedTuple):
@@ -182,6 +203,11 @@ def branch_of(place: str) -> str:
     return place.partition("/")[2].rpartition("/")[0]
 
 
+def is_named(place: str) -> bool:
+    """Whether a place is in a branch that the program named, or in one that left it."""
+    return "'" in branch_of(place) or '"' in branch_of(place)
+
+
 def branch_name(path: str) -> str:
     """A branch as people read it: `main`, `2`, `2.1`, or the name that the program gave it."""
     return re.sub(r"(^|\.)(['\"])(.*?)\2(?=\.|$)", r"\1\3", path).removeprefix(".") or "main"
@@ -197,6 +223,16 @@ def left_by(path: str) -> list[str]:
     return ["", *(path[:at] for at, letter in enumerate(path) if letter == "." and at)]
 
 
+def begun_part(path: str, begun: set[str]) -> str:
+    """The line of work that a branch is in, or would leave: itself, or the nearest one above it that was begun."""
+    return next((line for line in (path, *reversed(left_by(path))) if line in begun or not line), "")
+
+
+def is_line_of(line: str, path: str) -> bool:
+    """Whether a branch is this line of work, or has left it."""
+    return _is_within(path, line)
+
+
 def _is_within(branch: str, path: str) -> bool:
     return not path or branch == path or branch.startswith(f"{path}.")
 
@@ -206,7 +242,7 @@ def current(trunk: Branch) -> Branch:
     found = _current.get(None)
     if found is None or found.trunk is not trunk:
         raise _not_here()
-    return found
+    return found if found.wraps is None else found.wraps.branch_here(found)
 
 
 def refuse_inside() -> None:
@@ -253,13 +289,18 @@ def numbering(before: Callable[..., Any] | None) -> Callable[..., Any]:
         if _in_no_order():
             coro.close()
             raise _by_chance()
-        made = branch.child()
+        branch = branch if branch.wraps is None else branch.wraps.branch_here(branch)
+        in_place = is_wait_for(sys._getframe(1)) and not (branch.wraps and branch.wraps.makes_branch(branch))
+        made = branch if in_place else branch.child()
         context = given.pop("context", None) or contextvars.copy_context()
         context.run(_current.set, made)
         given["context"] = context
         coro = _held_back(coro) if branch.hired else coro
         task = Task(coro, loop=loop, **given) if before is None else before(loop, coro, **given)
-        branch.track(task, made.path)
+        if in_place:  # it is stopped with its branch, and its end is not that of the branch
+            branch.tasks[task] = made.path
+        else:
+            branch.track(task, made.path)
         log_context.note(task)
         return task
 
@@ -267,10 +308,24 @@ def numbering(before: Callable[..., Any] | None) -> Callable[..., Any]:
     return factory
 
 
+MAKES_TASKS = frozenset({"create_task", "ensure_future", "_ensure_future"})
+
+
+def is_wait_for(frame: FrameType | None) -> bool:
+    """Whether it is asyncio.wait_for itself that makes a task, seen from what the task factory was called by."""
+    while frame is not None and frame.f_code.co_name in MAKES_TASKS and _is_of_asyncio(frame):
+        frame = frame.f_back
+    return frame is not None and frame.f_code.co_name == "wait_for" and _is_of_asyncio(frame)
+
+
+def _is_of_asyncio(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__", "")).startswith("asyncio.")
+
+
 def _in_no_order() -> bool:
     """Whether it is asyncio.as_completed that makes a task of a bare coroutine: it puts them into a set first."""
     frame = sys._getframe(2)  # the caller of the factory
-    while frame is not None and frame.f_globals.get("__name__", "").startswith("asyncio."):
+    while frame is not None and _is_of_asyncio(frame):
         if frame.f_code.co_qualname.startswith(("as_completed", "_AsCompletedIterator")):
             return True
         frame = frame.f_back

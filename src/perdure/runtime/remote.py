@@ -35,7 +35,7 @@ from perdure.planes.execution import runs, steps, waits
 from perdure.planes.recovery import leases
 from perdure.planes.recovery.leases import Lease
 from perdure.runtime import run_replay
-from perdure.runtime.agent import Agent, Policy
+from perdure.runtime.agent import HOLD_SECONDS, Agent, Policy
 from perdure.runtime.driving import Driving
 from perdure.runtime.heartbeat import Heartbeat
 from perdure.runtime.journal import Journal
@@ -119,6 +119,7 @@ class RemoteAgent(Agent):
         self.policy = Policy()
         self.timeout = timeout
         self.limit = self.workspace = None
+        self.hold_seconds = HOLD_SECONDS
         self.pins = {}
         self.is_async = False
         self.program = program

@@ -12,12 +12,12 @@ from typing import Any, NoReturn
 from perdure.effects.commands import IsStopped, Steps, write
 from perdure.effects.ending import end_run
 from perdure.effects.ledger import error_of
-from perdure.errors import Cancelled, Changed, Error, Parked, Stale
+from perdure.errors import Cancelled, Changed, Error, Imported, Parked, Stale
 from perdure.model.display import whence
 from perdure.model.instants import instant_us
 from perdure.model.records.effects import EffectError
 from perdure.model.records.runs import RunStatus
-from perdure.planes.execution import runs
+from perdure.planes.execution import parked_runs, runs
 from perdure.runtime import run_replay
 from perdure.runtime.driving import Driving, is_cancellation, stops_process
 from perdure.runtime.run_replay import Drive
@@ -25,10 +25,12 @@ from perdure.runtime.stopping import TROUBLES, Suspended, blamed_in, found_in, i
 
 log = logging.getLogger("perdure.run")
 
+DECIDED = (Parked, Imported)  # a person decides about these: the run is parked
+
 
 def ends_by(driving: Driving, error: BaseException) -> Steps[bool]:
     """Whether the run is over because its program raised this: it neither waits nor is parked, and continues nowhere else."""
-    if driving.hold.stopped is not None or found_in(error, (Suspended, Parked)) is not None:
+    if driving.hold.stopped is not None or found_in(error, (Suspended, *DECIDED)) is not None:
         return False
     return isinstance(error, Exception) or (yield from _raised(driving, error))
 
@@ -58,7 +60,7 @@ def ended_by(driving: Driving, error: BaseException) -> Steps[Drive]:
     if paused is not None:
         return (yield from _rest(driving, paused))
     hold.forget_unsaid()
-    parked = found_in(stopped, (Parked,)) or found_in(error, (Parked,))
+    parked = found_in(stopped, DECIDED) or found_in(error, DECIDED)
     if parked is not None:
         return (yield from _park(driving, parked))
     if isinstance(error, Exception) or (yield from _raised(driving, error)):
@@ -91,10 +93,10 @@ def _give_back(driving: Driving, trouble: BaseException) -> Steps[NoReturn]:
     raise trouble
 
 
-def _park(driving: Driving, error: Parked) -> Steps[Drive]:
+def _park(driving: Driving, error: Parked | Imported) -> Steps[Drive]:
     facts: dict[str, Any] = {name: str(value) for name, value in error.facts.items()}
     changed = isinstance(error, Changed)
-    said = facts.pop("reason", runs.UNDO_FAILED)
+    said = facts.pop("reason", parked_runs.MEETS_COPY if isinstance(error, Imported) else runs.UNDO_FAILED)
     reason = run_replay.CHANGED if changed else said
     facts.pop("step", None)
     blamed = blamed_in(error, driving.stream.name)

@@ -25,6 +25,7 @@ from perdure.planes.recovery import checkpoints
 from perdure.planes.recovery.leases import Lease
 from perdure.runtime.journal import Journal
 from perdure.runtime.places import AFTERWARDS, Branch, BranchSpan
+from perdure.runtime.wait_for_branches import Wraps
 from perdure.stores.store import Reads
 from perdure.stores.tx import Tx
 
@@ -53,7 +54,8 @@ class Replay:
     """Where a run stands: its journal since the last cut, the state that it saved there, and counts of what it did since."""
 
     __slots__ = (
-        "_restored", "_trunk", "cut", "cut_at_us", "cut_seq", "effects", "journal", "patches", "read_late", "steps", "unread",
+        "_restored", "_trunk", "cut", "cut_at_us", "cut_seq", "effects", "held", "journal", "patches", "read_late", "steps",
+        "unread",
     )  # fmt: skip
 
     def __init__(self, record: RunRecord, trunk: Branch, now_us: int) -> None:
@@ -63,8 +65,13 @@ class Replay:
         self.patches: dict[str, bool] = {}  # which way the program goes, by place: one answer in one drive
         self.unread = True  # the program has not looked at `run.restored` in this drive
         self.read_late = ""  # the first thing that it did before it looked there
+        self.held: dict[
+            str, Changed
+        ] = {}  # the error of a new verb that its program gave up on, by the place that held it
         self._restored: Any = None
         self._trunk = trunk
+        if record.numbering == runs.BY_PYTHON:
+            trunk.wraps = Wraps(self._began)
 
     def load(self, journal: Journal, restored: Any, cut_at_us: int) -> None:
         """Take in the work of the run since its last cut, the state that it saved there, and the time of the cut."""
@@ -79,20 +86,42 @@ class Replay:
     @property
     def replaying(self) -> bool:
         """Whether things that were recorded are still ahead."""
+        self._forget_cancelled()
+        return self.journal.replaying
+
+    def _began(self, place: str, path: str) -> tuple[float, float]:
+        return self.journal.began(place, path)
+
+    def _forget_cancelled(self) -> None:
         going = {path for task, path in self._trunk.tasks.items() if not task.done()}
         self.journal.forget_in({*self._trunk.unfinished - going, AFTERWARDS})
-        return self.journal.replaying
+
+    def holding(self, branch: Branch, what: str, name: str, mark: str) -> str | None:
+        """The place of a record that holds a new verb; None if nothing does. See `Journal.holding`."""
+        place = self.journal.holding(branch, what, name, mark)
+        if place is not None:  # mostly there is none, and nothing need be forgotten first
+            self._forget_cancelled()
+            place = self.journal.holding(branch, what, name, mark)
+        return place
 
     def check_used_up(self) -> None:
         """Changed when the program ended without doing what is recorded."""
         self.journal.forget_in({*self._trunk.unfinished, AFTERWARDS})
         self.journal.check_used_up()
 
+    def check_held(self) -> None:
+        """Changed when the program gave up on a verb that was held, and ended without doing what held it."""
+        self.journal.forget_in({*self._trunk.unfinished, AFTERWARDS})
+        for place, changed in self.held.items():
+            if place in self.journal.left:
+                raise changed
+
     def begin_cut(self, number: int, seq: int, now_us: int) -> None:
         """The journal begins anew: places are counted from the start."""
         self.cut, self.cut_seq, self.cut_at_us = number, seq, now_us
         self.journal = Journal()
         self.steps = self.effects = 0
+        self.held.clear()
         self._trunk.restart()
 
 
@@ -131,7 +160,7 @@ def cut(
 
 def left_open(reads: Reads, stream: Stream, since: int) -> str:
     """The obstacle to cutting a run, for people; empty if there is none. Another drive may differ: a child ends at any time."""
-    if ledger.effects(reads, stream, after=since, open_only=True, limit=1):
+    if ledger.effects(reads, stream, after=since, open_only=True, limit=1).whole():
         return "effects that are not settled"
     kept = (WaitKind.CHILD, WaitKind.APPROVAL)
     return "an open wait of the run" if any(each.kind in kept for each in waits.waiting(reads, stream)) else ""
@@ -147,7 +176,8 @@ def patience_us(wait: Duration | bool | None) -> float:
 def last_cut_us(reads: Reads, stream: Stream) -> int:
     """The time, in microseconds, at which the last checkpoint of a run was saved; 0 if there is none."""
     return max(
-        (instant_us(each.at, 0) for each in checkpoints.listing(reads, stream, name="default", limit=1)), default=0
+        (instant_us(each.at, 0) for each in checkpoints.listing(reads, stream, name="default", limit=1).whole()),
+        default=0,
     )
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 from perdure.effects.acting import Acting
@@ -28,8 +29,10 @@ from perdure.effects.commands import (
     IsStopped,
     Pause,
     Read,
+    StandBy,
     Steps,
     StopBranches,
+    StopProgram,
     Work,
     Write,
 )
@@ -176,13 +179,14 @@ class RunShell(Shell):
     run.
     """
 
-    __slots__ = ("_driving", "_hold", "_program")
+    __slots__ = ("_driving", "_hold", "_program", "_thread")
 
     def __init__(self, caller: Caller, driving: Driving, program: Callable[..., Any]) -> None:
         super().__init__(caller, driving.stream, staying=driving.hold.check_staying)
         self._driving = driving
         self._hold = driving.hold
         self._program = program
+        self._thread = get_ident()  # of the program; its named branches may have others
 
     def _write(self, command: Write) -> Any:
         verb, args, kwargs, keep = command.verb, command.args, command.kwargs, command.keep
@@ -217,6 +221,10 @@ class RunShell(Shell):
         if not self._read(Read(leases.holds, (self._hold.lease,))):
             raise self._hold.troubled(lost(self._stream))
 
+    def _stand_by(self, command: StandBy) -> bool:
+        self.caller.pause(command.seconds, self._staying)
+        return get_ident() == self._thread
+
     def _call_program(self, _command: CallProgram) -> CallOutcome:
         driving = self._driving
         run = self._program(self, driving, driving.trunk)
@@ -235,6 +243,8 @@ class RunShell(Shell):
         Read: _read,
         CheckLease: _check_lease,
         CallProgram: _call_program,
+        StandBy: _stand_by,
+        StopProgram: lambda _self, _command: None,  # its threads cannot be stopped: each ends at its next verb
     }
 
 
@@ -348,13 +358,16 @@ class AsyncShell:
 class AsyncRunShell(AsyncShell):
     """Runs the engine of one driven run from async code, whose program may have tasks; see `RunShell`."""
 
-    __slots__ = ("_driving", "_hold", "_program")
+    __slots__ = ("_driving", "_first", "_hold", "_program", "_standing", "_stopped")
 
     def __init__(self, caller: AsyncCaller, driving: Driving, program: Callable[..., Any]) -> None:
         super().__init__(caller, driving.stream, staying=driving.hold.check_staying)
         self._driving = driving
         self._hold = driving.hold
         self._program = program
+        self._first: tuple[Any, Any] | None = None  # the first task of the program, and its coroutine
+        self._standing: set[Any] = set()  # tasks that wait for other branches
+        self._stopped = False  # whether the program's first task was cancelled here
 
     async def _write(self, command: Write) -> Any:
         verb, args, kwargs, keep = command.verb, command.args, command.kwargs, command.keep
@@ -391,7 +404,7 @@ class AsyncRunShell(AsyncShell):
             raise self._hold.troubled(lost(self._stream))
 
     async def _call_program(self, _command: CallProgram) -> CallOutcome:
-        from asyncio import get_running_loop  # noqa: PLC0415 - only async agents pay for asyncio
+        from asyncio import current_task, get_running_loop  # noqa: PLC0415 - only async agents pay for asyncio
 
         driving = self._driving
         run = self._program(self, driving, driving.trunk)
@@ -399,11 +412,49 @@ class AsyncRunShell(AsyncShell):
         token = places.enter(driving.trunk)
         try:
             with driving.observed():
-                return CallOutcome(await driving.agent.fn(run, *driving.record.args, **driving.record.kwargs))
+                called = driving.agent.fn(run, *driving.record.args, **driving.record.kwargs)
+                self._first = (current_task(), called)
+                return CallOutcome(await called)
         except BaseException as error:  # noqa: BLE001 - whatever ends a program, the engine judges it
             return CallOutcome(None, error)
         finally:
             places.leave(token)
+            if self._stopped and self._first is not None:
+                self._first[0].uncancel()
+            self._first = None
+
+    async def _stand_by(self, command: StandBy) -> bool:
+        from asyncio import current_task, get_running_loop  # noqa: PLC0415 - as above
+
+        def look() -> None:
+            if not woken.done():
+                woken.set_result(
+                    command.judges and first is not None and standstill.stands(first, driving.trunk.tasks, standing)
+                )
+
+        from perdure.runtime import standstill  # noqa: PLC0415 - which needs asyncio
+
+        loop, task, driving, first, standing = (
+            get_running_loop(), current_task(), self._driving, self._first, self._standing,
+        )  # fmt: skip
+        woken = loop.create_future()
+        timer = loop.call_later(command.seconds, look)  # looked at while this task waits, too
+        standing.add(task)
+        try:
+            return await woken
+        finally:
+            timer.cancel()
+            standing.discard(task)
+
+    async def _stop_program(self, _command: StopProgram) -> None:
+        from asyncio import current_task  # noqa: PLC0415 - as above
+
+        here = current_task()
+        for task in [task for task in self._driving.trunk.tasks if task is not here and not task.done()]:
+            task.cancel()
+        if self._first is not None and self._first[0] is not here:
+            self._stopped = True
+            self._first[0].cancel()
 
     async def _stop_branches(self, command: StopBranches) -> None:
         from asyncio import current_task, gather  # noqa: PLC0415 - as above
@@ -433,6 +484,8 @@ class AsyncRunShell(AsyncShell):
         StopBranches: _stop_branches,
         IsStopped: _is_stopped,
         AwaitCancellation: _await_cancellation,
+        StandBy: _stand_by,
+        StopProgram: _stop_program,
     }
 
 

@@ -17,7 +17,7 @@ from perdure.planes.reading.durations import Duration
 from perdure.runtime.agent import Agent
 from perdure.runtime.driving import Driving
 from perdure.runtime.places import Branch
-from perdure.runtime.placing import arrive, check_real
+from perdure.runtime.placing import arrive, check_real, hold_back
 from perdure.runtime.stopping import Suspended
 
 
@@ -28,6 +28,7 @@ def await_one(
     """Wait for an answer, or for a time; gives the wait when it is over."""
     place, found = yield from arrive(driving, branch, kind.value, "", mark, doc.get("question"))
     if found is None:
+        yield from hold_back(driving, branch, place, kind.value, "", mark)
         opening = {"place": place, "name": "", "doc": doc, "timeout": timeout, "mark": mark, "about": about}
         found = yield write(waits.open_wait, kind, **opening)
     return (yield from until_over(driving, branch, found))
@@ -82,6 +83,7 @@ def await_signal(driving: Driving, branch: Branch, name: str, timeout: Duration 
     place, found = yield from arrive(driving, branch, "signal", name, mark := digest(["signal", name], "wait").hex())
     alone = branch is driving.trunk  # a branch may be stopped because another one got its signal
     if found is None:
+        yield from hold_back(driving, branch, place, "signal", name, mark)
         begin = waits.open_and_take if alone else waits.open_for_signal
         found = yield write(begin, name, place, timeout, mark)
     if found.state is WaitState.OPEN:
@@ -120,6 +122,7 @@ def start(
     place, found = yield from arrive(driving, branch, "child", agent.name, mark)
     if found is None:
         check_real(driving, f"start {agent.name}")
+        yield from hold_back(driving, branch, place, "child", agent.name, mark)
         name, session = driving.stream.name, driving.record.session
         wanted = runs.RunRequest(
             agent=agent.name,

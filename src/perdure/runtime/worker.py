@@ -248,7 +248,8 @@ class Worker:
         if self._settings.suspects_only:
             return await self._take_next(suspects)
         if not await self._see_to(suspects):
-            wanted = [found for each in seen for found in self._in_own_order(each.takeable, room)]
+            drivable = ((look, [*filter(self._can_drive, look.takeable)]) for look in seen)
+            wanted = [run for look, runs in drivable for run in look.in_own_order(runs, room)]
             await self._take(wanted, room, at_work)
         self._begin_to_index()
         soon = SUSPECTED_SECONDS if suspects else self._settings.poll_seconds
@@ -256,10 +257,14 @@ class Worker:
         return min(soon, self._settings.poll_seconds, due_us / SECOND_US)
 
     async def _look_at_all(self, open_ones: Sequence[Agent], limit: int) -> list[Look]:
-        """The work for these agents in each tenant. A tenant that has forgotten this worker learns of it."""
+        """The work for these agents in each tenant. A tenant that has forgotten this worker learns of it.
+
+        An idle worker holds two connections to a server: the one that writes, and the one that hears of news.
+        """
         wanted = workers.drivable([each.name for each in open_ones], [each.program for each in open_ones])
         about = (workers.look, wanted, limit, self._core.liveness.is_dead, self._core.holder)
-        seen = await asyncio.gather(*(each.read(*about) for each in self._callers))
+        idle = self._is_idle()
+        seen = await asyncio.gather(*(each.borrow(*about) if idle else each.read(*about) for each in self._callers))
         for caller, each in zip(self._callers, seen, strict=True):
             if not each.introduced:
                 await self._introduce(caller)
@@ -323,12 +328,6 @@ class Worker:
             return False
         at_work[found.agent] += 1
         return True
-
-    def _in_own_order(self, found: Sequence[FoundRun], room: int) -> list[FoundRun]:
-        """Where there is more than enough, workers begin at different places: else all would want the same."""
-        known = [each for each in found if self._can_drive(each)]
-        at = int(self._core.holder[:8], 16) % len(known) if len(known) > room else 0
-        return [*known[at:], *known[:at]]
 
     async def _claim(self, found: FoundRun, company: Company) -> asyncio.Task[None] | None:
         agent = self._agents[found.agent]

@@ -127,7 +127,7 @@ def last_known(reads: Reads, stream: Stream) -> KnownWorkspace:
 
 def _acted(reads: Reads, stream: Stream, after: int) -> bool:
     children = [each for each in waits.waits(reads, stream, after) if each.kind is WaitKind.CHILD]
-    return bool(children or ledger.effects(reads, stream, after=after, limit=1))
+    return bool(children or ledger.effects(reads, stream, after=after, limit=1).whole())
 
 
 def _document(reads: Reads, stream: Stream, seq: int | None) -> dict[str, Any]:

@@ -29,8 +29,8 @@
     SELECT who.stream, min(who.seq) AS seq FROM subjects who WHERE who.tenant = :tenant AND who.subject = :about GROUP BY who.stream) w
   JOIN events c ON c.stream = w.stream AND c.seq >= w.seq AND c.tbl = 'checkpoints')
 
--- about_any: anything in the stream of a row is about the subject.
-<it>.stream IN (SELECT who.stream FROM subjects who WHERE who.tenant = :tenant AND who.subject = :about)
+-- about_any: the streams of a table in which anything is about the subject: to begin a join with.
+(SELECT DISTINCT who.stream FROM subjects who WHERE who.tenant = :tenant AND who.subject = :about)
 
 -- about_whole: all of a stream is about the subject.
 <it> IN (SELECT who.stream FROM subjects who WHERE who.tenant = :tenant AND who.subject = :about AND who.whole = 1)
@@ -55,3 +55,17 @@
   UNION ALL SELECT c.seq FROM events c WHERE c.stream = :stream AND c.tbl = 'checkpoints' AND c.seq >= (
     SELECT min(who.seq) FROM subjects who
     WHERE who.tenant = (SELECT tenant FROM streams WHERE id = :stream) AND who.subject = :about AND who.stream = :stream))
+
+-- copied: whether a run or an effect came by import, or what became of it, and no person took its stream over since: 1 or 0. A copy
+-- is of no epoch (0); the notes of imports stand in the tenant's own stream. `planes.audit.imported` tells it exactly.
+CASE WHEN <it>.epoch = 0 AND EXISTS (SELECT 1 FROM streams c JOIN refs x ON x.target = c.uid JOIN streams o ON o.id = x.stream
+  WHERE c.id = <it>.stream AND o.tenant = c.tenant AND o.kind = 'tenant' AND NOT EXISTS (
+    SELECT 1 FROM events u WHERE u.stream = c.id AND u.seq > x.target_seq
+      AND u.kind IN ('run.unparked', 'run.taken_over', 'session.taken_over')))
+  THEN 1 ELSE 0 END
+
+-- copied_stream: whether the session of a row came by import, and no person took it over since: 1 or 0. Notes refer to its event 0 for this.
+CASE WHEN EXISTS (SELECT 1 FROM streams c JOIN refs x ON x.target = c.uid AND x.target_seq = 0 JOIN streams o ON o.id = x.stream
+  WHERE c.id = <it>.stream AND o.tenant = c.tenant AND o.kind = 'tenant')
+  AND NOT EXISTS (SELECT 1 FROM events u WHERE u.stream = <it>.stream AND u.tbl = '' AND u.kind = 'session.taken_over')
+  THEN 1 ELSE 0 END

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from perdure.artifacts.place import Place, ReadOnlyPlace
-from perdure.errors import Damaged, Error, NotFound, ReadOnly, Refused
+from perdure.errors import Damaged, Error, NotFound, ReadOnly, Refused, TimedOut
 from perdure.log.change import Stream
 from perdure.log.table import Row, Table
 from perdure.model.ids import new_uid
@@ -57,7 +57,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 log = logging.getLogger("perdure.store")
 
-READERS_IDLE_MAX = 8
+READERS_MAX = 8  # connections that read: more would not read quicker, and a server has only so many
+READER_IDLE_SECONDS = 10.0  # after which one is let go
 READ_THREADS = 4
 
 
@@ -184,9 +185,10 @@ class Core:
         self.on_close: Callable[[], None] | None = None  # called when everything is committed, and can still be read
         # Called when what was emptied must leave what lies beside the store.
         self.on_purge: Callable[[], None] | None = None
-        self._idle: list[Connection] = []
+        self._idle: list[tuple[Connection, float]] = []  # readers, each with the time of its last use, the oldest first
+        self._readers_out = 0
         self._glances = Glances(engine, self._reader, time.monotonic)
-        self._mutex = threading.Lock()
+        self._mutex = threading.Condition(threading.Lock())
         self._threads: ThreadPoolExecutor | None = None
         self._closed = False
         self._pid = os.getpid()
@@ -237,7 +239,7 @@ class Core:
                 if fault.kind not in RETRYABLE or time.monotonic() > deadline:
                     raise fault.as_error("store") from fault
                 if fault.kind is FaultKind.LOST:
-                    self._drop_idle()  # a fault that lost one connection has mostly lost them all
+                    self.close_idle(0)  # a fault that lost one connection has mostly lost them all
             pause(attempt)
         raise AssertionError
 
@@ -254,6 +256,7 @@ class Core:
                 result = _in_snapshot(reader, verb, *args, **kwargs)
         except BaseException:
             connection.close()
+            self._give_back(None)
             raise
         self._give_back(connection)
         return result
@@ -265,6 +268,14 @@ class Core:
     async def aread(self, verb: Callable[..., T], *args: Any, tenant: int, **kwargs: Any) -> T:
         """Read for async callers, on a thread of the store."""
         return await self.awork(lambda: self.read(verb, *args, tenant=tenant, **kwargs))
+
+    async def aborrow(self, verb: Callable[..., T], *args: Any, tenant: int) -> T:
+        """Read something quick where a server's lane is idle: on its connection, so that an idle process has no other."""
+        if not self.engine.is_server:
+            return await self.aread(verb, *args, tenant=tenant)
+        self.close_idle()
+        read = lambda connection: verb(self._reader(connection, tenant), *args)  # noqa: E731
+        return await self.lane.submit(Job(read, (), {}, "", tenant, reads=True))
 
     async def aglance(self, verb: Callable[..., T], *args: Any, tenant: int) -> T:
         """Read something small by its key, for async callers: where it was read a moment ago and the engine reads quickly, on
@@ -315,30 +326,45 @@ class Core:
     def _take(self) -> Connection:
         self.lane.check_process()
         with self._mutex:
+            if not self._mutex.wait_for(lambda: self._readers_out < READERS_MAX or self._closed, self.timeout_seconds):
+                hint = "try again later, or open the store with a longer timeout"
+                raise TimedOut(f"{READERS_MAX} reads took {self.timeout_seconds:g} s", path="store", hint=hint)
             if self._closed:
                 raise Refused("the store is closed", path="store")
+            self._readers_out += 1
             if self._idle:
-                return self._idle.pop()
-        connection = self.engine.reader()
+                return self._idle.pop()[0]
+        connection = None
         try:
+            connection = self.engine.reader()
             self.continuity.met(connection)
         except BaseException:
-            connection.close()
+            if connection is not None:
+                connection.close()
+            self._give_back(None)
             raise
         return connection
 
-    def _drop_idle(self) -> None:
+    def close_idle(self, for_seconds: float = READER_IDLE_SECONDS) -> None:
+        """Close the readers that nobody has used for so long."""
+        oldest = time.monotonic() - for_seconds
         with self._mutex:
-            idle, self._idle = self._idle, []
+            idle = [connection for connection, used in self._idle if used <= oldest]
+            del self._idle[: len(idle)]
         for connection in idle:
             connection.close()
 
-    def _give_back(self, connection: Connection) -> None:
+    def _give_back(self, connection: Connection | None) -> None:
+        """Let another caller read. None: the reader was closed."""
         with self._mutex:
-            if len(self._idle) < READERS_IDLE_MAX and not self._closed:
-                self._idle.append(connection)
-                return
-        connection.close()
+            self._readers_out -= 1
+            self._mutex.notify()
+            if connection is not None and not self._closed:
+                self._idle.append((connection, time.monotonic()))
+                connection = None
+        if connection is not None:
+            connection.close()
+        self.close_idle()
 
     # -- opening and closing ---------------------------------------------------------------------------------------------------
 
@@ -363,7 +389,7 @@ class Core:
             on_close()
         with self._mutex:
             self._closed = True
-        self._drop_idle()
+        self.close_idle(0)
         self._glances.close()
         if self._threads is not None:
             self._threads.shutdown(wait=False)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -16,6 +16,17 @@ from perdure.log.change import Stream
 if TYPE_CHECKING:
     import asyncio
     import threading
+
+Verb = TypeVar("Verb", bound=Callable[..., Any])
+
+
+def contended(verb: Verb) -> Verb:
+    """Mark a verb that several processes call for the same stream, and only one of them gets what it asks for.
+
+    Its jobs share no commit with other work (`Lane._gather`): a claim that is lost costs nobody else anything.
+    """
+    verb.contended = True  # type: ignore[attr-defined]
+    return verb
 
 
 class Job(msgspec.Struct, eq=False):
@@ -44,6 +55,11 @@ class Job(msgspec.Struct, eq=False):
         first = self.args[0] if self.args else None
         stream = getattr(first, "stream", first)
         return stream.id if isinstance(stream, Stream) else 0
+
+    @property
+    def contended(self) -> bool:
+        """Whether it asks for what others ask for as well."""
+        return getattr(self.verb, "contended", False)
 
 
 def refuse(job: Job, error: BaseException) -> None:

@@ -26,7 +26,7 @@ from perdure.stores.blobs import Blobs
 from perdure.stores.clocks import Clocks
 from perdure.stores.commit_logging import CommitLogger
 from perdure.stores.job import Job, refuse, settle, wake
-from perdure.stores.store import RETRYABLE, Connection, Engine, Fault, FaultKind, Head, NewEvent
+from perdure.stores.store import RETRYABLE, Connection, Engine, Fault, FaultKind, Head, NewEvent, Writes
 from perdure.stores.tx import LOG, Actor, Batch, Tx
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Lane:
         self._stopping = False
         self._queue: deque[Job] = deque()
         self._watched: set[asyncio.AbstractEventLoop] = set()  # event loops whose queued jobs have a timer
-        self._raced: list[int] = []  # streams of the last attempt that failed: locked first in the next
+        self._raced: set[int] = set()  # streams of the last attempt that failed: locked first in the next
         self._pid = os.getpid()
         self._thread: threading.Thread | None = None
         self._baton = threading.Semaphore(0)  # passes the lane to the thread that serves async callers
@@ -259,12 +259,25 @@ class Lane:
     def _gather(self, jobs: list[Job]) -> list[Job]:
         """Add everybody who waits. Returns who gets further: not who has waited too long (async callers; others leave)."""
         with self._mutex:
-            jobs += [self._queue.popleft() for _ in range(min(len(self._queue), BATCH_MAX_JOBS - 1))]
+            fitting, left = self._parted(jobs[0])
+            jobs += fitting  # before they leave the queue: an interrupt between the two loses nobody
+            self._queue = left
         now = time.monotonic()
         for job in jobs:
             if job.deadline < now and job.future is not None:
                 refuse(job, _timed_out(self._timeout_seconds))
         return [job for job in jobs if not job.done]
+
+    def _parted(self, first: Job) -> tuple[list[Job], deque[Job]]:
+        """The waiting jobs that may share a commit with this one, and the others. Claims are apart from other work where they
+        can be lost, because heads are not locked beforehand.
+        """
+        fitting: list[Job] = []
+        left: deque[Job] = deque()
+        for job in self._queue:
+            fits = len(fitting) < BATCH_MAX_JOBS - 1 and (self._hints is None or job.contended is first.contended)
+            (fitting if fits else left).append(job)
+        return fitting, left
 
     def _pass_on(self, holder: Job, unfinished: Sequence[Job] = ()) -> None:
         """Pass the lane to the oldest waiter. Jobs without an outcome (the holder was interrupted) go back to where they were."""
@@ -307,8 +320,12 @@ class Lane:
     # -- committing ------------------------------------------------------------------------------------------------------------
 
     def _commit(self, jobs: list[Job]) -> None:
-        """Give every job an outcome: together if it works, after a lost race once more with the heads locked, else alone."""
-        trouble = self._attempt(jobs)
+        """Give every job an outcome: together if it works, after a lost race once more with the heads locked, else alone.
+
+        Several claims lock their heads at once: one of them that is lost then takes none of the others along.
+        """
+        claims = self._hints is not None and len(jobs) > 1 and jobs[0].contended
+        trouble = self._attempt(jobs, {job.about for job in jobs} - {0} if claims else ())
         if len(jobs) > 1 and isinstance(trouble, Fault) and trouble.kind is FaultKind.RACED:
             trouble = self._attempt(jobs, self._raced)
         if trouble is not None:
@@ -347,12 +364,12 @@ class Lane:
         try:
             try:
                 connection = self._connection or self._connect()
+                connection.tenants = [jobs[0].tenant] if len(jobs) == 1 else sorted({job.tenant for job in jobs})
                 if len(jobs) == 1 and jobs[0].reads:  # nobody else has the connection: no transaction is needed
                     _read(jobs[0], connection)
                     jobs[0].done = True
                     return None
                 batch = Batch(connection, self._blobs, self._entropy, self._hints, self.actors)
-                connection.tenants = [jobs[0].tenant] if len(jobs) == 1 else sorted({job.tenant for job in jobs})
                 connection.begin()
                 if lock:
                     batch.lock_heads(lock)
@@ -368,7 +385,7 @@ class Lane:
                 batch.flush(commit=True)
                 reach("lane.after_commit")
             except BaseException as error:
-                if batch is None or not committing or not self._was_committed(error, batch):
+                if batch is None or not committing or not self._learn_outcome(error, batch, jobs):
                     self._give_up(error, batch)
                     raise
                 interrupt = None if isinstance(error, Fault) else error  # a Ctrl-C mostly arrives after the COMMIT
@@ -445,7 +462,7 @@ class Lane:
 
     def _give_up(self, error: BaseException, batch: Batch | None) -> None:
         """Nothing of this attempt is kept; a connection that cannot be trusted any more is let go."""
-        self._raced = [*batch.flushed] if batch else []
+        self._raced = {*batch.flushed, *batch.locked} if batch else set()
         if self._hints:
             self._hints.clear()
         if isinstance(error, Fault) and error.kind in (FaultKind.LOST, FaultKind.IO, FaultKind.READ_ONLY):
@@ -453,8 +470,22 @@ class Lane:
         elif self._connection is not None:
             self._connection.rollback()
 
+    def _learn_outcome(self, error: BaseException, batch: Batch, jobs: list[Job]) -> bool:
+        """`_was_committed`. A second interrupt ends the asking: nobody knows then, and no job may be run again."""
+        try:
+            return self._was_committed(error, batch)
+        except Exception:
+            raise
+        except BaseException:
+            for job in jobs:
+                refuse(job, CommitUnknown("the caller that asked was interrupted").as_error())
+            self._disconnect()
+            raise
+
     def _was_committed(self, error: BaseException, batch: Batch) -> bool:
-        """Whether a COMMIT without a reply (lost, or interrupted here) took place: asked by transaction id, never guessed."""
+        """Whether a COMMIT without a good reply (lost, with a warning, or interrupted here) took place, and is as durable as any:
+        asked by transaction id, never guessed.
+        """
         lost = isinstance(error, Fault)
         refused = lost and error.kind not in (FaultKind.LOST, FaultKind.IO)
         if refused or isinstance(error, CommitUnknown) or not batch.trail:
@@ -479,10 +510,18 @@ class Lane:
     def _ask_commit(self, event: NewEvent) -> bool:
         # An engine gives out a new connection only when nothing of the lost one can still happen.
         connection = self._connection or self._connect()
+        history = self._engine.history_of(connection)
+        if history is not None and history.recovers:
+            raise Fault(FaultKind.LOST, "a standby answers, which does not know what became of a commit")
         connection.rollback()
         connection.tenants = (event.tenant,)
         found = connection.query(LOG.event_tx, {"stream": event.stream, "seq": event.seq})
-        return bool(found) and bytes(found[0][0]) == event.tx
+        if not found or bytes(found[0][0]) != event.tx:
+            return False
+        if connection.is_server:  # it is in the primary; a standby may not have it yet
+            connection.begin()
+            connection.write(Writes(), commit=True)
+        return True
 
 
 class Tainted(Exception):
@@ -494,12 +533,12 @@ class Tainted(Exception):
 
 
 class CommitUnknown(Exception):
-    """The database was lost during a COMMIT and did not come back in time to be asked."""
+    """The database was lost during a COMMIT, or did not wait for its standby, and could not be asked in time."""
 
     def as_error(self) -> Error:
         """The error that each caller gets."""
         return Unavailable(
-            f"the database was lost during a commit, so the outcome is not known: {self}",
+            f"a commit may have been written; the outcome is not known: {self}",
             path="store",
             hint="look before you write again; with key= a repetition is safe",
         )

@@ -27,6 +27,7 @@ from perdure.errors import Invalid, Refused, TimedOut
 from perdure.log.table import Table
 from perdure.model.ids import new_uid
 from perdure.model.limits import BLOB_IN_DATABASE_MAX_BYTES
+from perdure.stores.bounded_connection import CONFIRM, BoundedConnection
 from perdure.stores.dialect import BLOB_COLUMNS, EVENT_COLUMNS, STREAM_COLUMNS, conflict_key, listed, upsert_tail
 from perdure.stores.postgres_faults import dial_fault, fault_of
 from perdure.stores.postgres_listener import PostgresListener
@@ -175,16 +176,6 @@ class Flush:
             self._add(_MOVE_HEADS.format(self._in_order), (*moves, [move.stream for move in heads]), "moved")
 
 
-class _BoundedConnection(psycopg.Connection[Any]):
-    """Every wait for an answer ends, also when the server or the network has gone silent without closing."""
-
-    wait_seconds = 60.0
-
-    def wait(self, gen: Any, *args: Any, **kwargs: Any) -> Any:
-        """Drive a conversation with the server; OperationalError when it takes too long."""
-        return super().wait(gen, *args, **{"timeout": self.wait_seconds, **kwargs})
-
-
 class PostgresConnection:
     """One connection in autocommit mode; a transaction is begun with the first statement that locks or writes.
 
@@ -219,13 +210,13 @@ class PostgresConnection:
         text = statement.text("postgres", params)
         if _LOCKS in text:
             self._begin_now()
-        return self._fetch(text, params)
+        return self._fetch(text, params, prepare=False if statement.spans else None)
 
-    def _fetch(self, text: str, params: Any) -> Rows:
+    def _fetch(self, text: str, params: Any, *, prepare: bool | None = None) -> Rows:
         if self.brought:
             return self._fetch_inside(text, params)
         try:
-            return self.raw.execute(text, params).fetchall()
+            return self.raw.execute(text, params, prepare=prepare).fetchall()
         except psycopg.Error as error:
             raise fault_of(error) from error
 
@@ -319,19 +310,30 @@ class PostgresConnection:
         return self._fetch(text, (uid, name))[0][0]
 
     def write(self, writes: Writes, *, commit: bool) -> None:
-        """Flush and commit. A flush alone is a transaction of its own, in one round trip."""
+        """Flush and commit; a flush alone is a transaction of its own, in one round trip. A commit of nothing confirms: a
+        standby for which commits wait then has all that was to be seen here.
+        """
+        if not (writes or commit):
+            return  # locks that come now still need their transaction
         try:
-            if not writes and self._wants_begin:
-                self._wants_begin = not commit  # locks that come now still need their transaction
-            elif self._wants_begin and commit and not (writes.blobs or writes.empties or self.brought):
+            if self._wants_begin and commit and not (writes.blobs or writes.empties or self.brought):
                 self._wants_begin = False
-                self._flush(writes, alone=True)
+                with self.raw.committing():
+                    self._flush(writes, alone=True)
             else:
                 tenants = sorted({row[0] for row in writes.blobs})
                 self._begin_now("".join(_SHARE_BLOBS.format(tenant) for tenant in tenants))
                 self._flush(writes, alone=False)
                 if commit:
-                    self.raw.execute("COMMIT")
+                    self.commit()
+        except psycopg.Error as error:
+            raise fault_of(error) from error
+
+    def commit(self) -> None:
+        """Commit the transaction. LOST when it is not certain that all have it for whom commits wait."""
+        try:
+            with self.raw.committing():
+                self.raw.execute("COMMIT")
         except psycopg.Error as error:
             raise fault_of(error) from error
 
@@ -339,6 +341,8 @@ class PostgresConnection:
         if writes:
             flush = Flush(writes, alone=alone)
             self.raw.execute(flush.text, flush.params, prepare=flush.single and not self.brought)
+        else:
+            self.raw.execute(CONFIRM)
         if writes.empties:
             self._empty(writes.empties)
 
@@ -497,6 +501,8 @@ class PostgresEngine(WithoutLines, WithoutQuickReads):
         """Wall tenants off by roles and row-level security. Idempotent."""
         with contextlib.closing(self.connect()) as connection:
             raise_wall(connection.raw, self.schema)
+            connection.begin()
+            connection.write(Writes(), commit=True)
 
     def check_wall(self) -> None:
         """Refused where this role could see every tenant."""
@@ -548,7 +554,7 @@ class PostgresEngine(WithoutLines, WithoutQuickReads):
     def _dialled(self, name: str) -> psycopg.Connection[Any]:
         """Connect; without asking for settings where a pooler refuses that."""
         try:
-            raw = _BoundedConnection.connect(
+            raw = BoundedConnection.connect(
                 self._conninfo, autocommit=True, connect_timeout=max(2, min(5, self._timeout_ms // 1000)),
                 options=self._session.options if self._takes_options else "", application_name=name,
                 tcp_user_timeout=self._timeout_ms, keepalives_idle=10, keepalives_interval=5, keepalives_count=4,

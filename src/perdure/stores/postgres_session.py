@@ -82,6 +82,7 @@ class AskedFor:
             "default_transaction_read_only": "on" if read_only else "off",
             "default_transaction_isolation": "read committed",  # else waiting for a head's lock is a failure, not a wait
             "synchronous_commit": "on",
+            "client_min_messages": "warning",  # a commit that did not wait for its standby comes with a warning only
         }
         # A machine that is gone, or takes nothing any more: the server looks as the client does. A pooler's own matter.
         self._sockets = {

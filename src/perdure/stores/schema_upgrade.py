@@ -364,8 +364,8 @@ def _transaction(connection: Any, begin: str) -> Iterator[None]:
 
 
 def _say(connection: Any, text: str) -> None:
-    if connection.is_server and text.startswith("BEGIN"):
-        connection.begin_with(text)
+    if connection.is_server:
+        connection.begin_with(text) if text.startswith("BEGIN") else connection.commit()
     else:
         script_on(connection).run(text)
 

@@ -6,9 +6,10 @@
     -- turns_tail @postgres: why PostgreSQL needs its own text
     SELECT …
 
-A line that ends in `--? name` is left out unless that parameter is given (not None): filters come from this closed text, never
-from input. `:now` is the store's clock, `named(e)` the actor of an event as people know it, `about(…)` and its like
-say what is about the subject `:about` (`about_words.sql`). Overrides (`@sqlite`, `@postgres`) need a reason; a test counts them.
+A line that ends in `--? name` is left out unless that parameter is given (not None), and one in `--? !name` if it is: filters
+come from this closed text, never from input. `:now` is the store's clock, `named(e)` the actor of an event as people know it,
+`about(…)` and its like say what is about the subject `:about`, `copied(…)` what came by import (`about_words.sql`). Overrides
+(`@sqlite`, `@postgres`) need a reason; a test counts them.
 """
 
 from __future__ import annotations
@@ -21,21 +22,23 @@ from pathlib import Path
 from typing import Any
 
 _HEAD = re.compile(r"^-- ([a-z]\w*)(?: @(\w+))?: (\S.*)$")  # a capital letter begins a plain comment
-_OPTIONAL = re.compile(r"\s*--\? ([\w ]+)$")
+_OPTIONAL = re.compile(r"\s*--\? ([\w !]+)$")
 _PARAM = re.compile(r"(?<![:\w]):([a-z_]\w*)")
 # `named(e)` in a statement or view: the actor of the event `e`, by the directory of its tenant (log/actors.py).
 NAMED = (
     r"\bnamed\((\w+)\)",
     r"coalesce((SELECT min(who.name) FROM actors who WHERE who.tenant = \1.tenant AND who.actor = \1.actor), \1.actor)",
 )
-_ABOUT = re.compile(r"\b(about(?:_\w+)?)\(([\w.]+)\)")
+# A page, or what lies beyond a parameter; `:now` is compared with the expiry of rows that were looked up.
+_RANGE = re.compile(r":limit\b|(?:<(?!>)|(?<!<)>)=? ?\(?:(?!now\b)")
+_ABOUT = re.compile(r"\b((?:about|copied)(?:_\w+)?)\(([\w.]+)\)")
 _POSTGRES_NOW = "coalesce(%(now)s::bigint, (extract(epoch from clock_timestamp()) * 1000000)::bigint)"
 
 
 class Statement:
     """One named statement; `text(dialect, params)` is what the database gets."""
 
-    __slots__ = ("_fixed", "_rendered", "doc", "name", "overrides", "source", "uses_now")
+    __slots__ = ("_fixed", "_rendered", "doc", "name", "overrides", "source", "spans", "uses_now")
 
     def __init__(self, name: str, doc: str, source: str) -> None:
         self.name = name
@@ -43,6 +46,7 @@ class Statement:
         self.source = source
         self.overrides: dict[str, tuple[str, str]] = {}  # dialect -> (reason, text)
         self.uses_now = ":now" in source
+        self.spans = _RANGE.search(source) is not None  # how much it reads depends on its parameters
         self._rendered: dict[tuple[str, frozenset[str]], str] = {}
         self._fixed: dict[str, str] = {}  # dialect -> the text, where nothing in it is optional: most of them
 
@@ -75,7 +79,7 @@ class Statement:
 
 def _wanted(line: str, given: frozenset[str]) -> bool:
     optional = _OPTIONAL.search(line)
-    return optional is None or all(name in given for name in optional[1].split())
+    return optional is None or all((name.lstrip("!") in given) != name.startswith("!") for name in optional[1].split())
 
 
 def to_postgres(text: str) -> str:

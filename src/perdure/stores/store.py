@@ -198,7 +198,9 @@ class Connection(Protocol):
         ...
 
     def write(self, writes: Writes, *, commit: bool) -> None:
-        """Flush; with `commit`, also commit: afterwards it is durable (P1). RACED if a head had moved."""
+        """Flush; with `commit`, also commit: afterwards it is durable (P1), and so is all that was to be seen before, also when
+        there was nothing to write. RACED if a head had moved.
+        """
         ...
 
     def backlog(self) -> int:

@@ -52,6 +52,7 @@ class Buffer(msgspec.Struct, eq=False):
     streams: dict[int, Stream] = {}  # new ones
     blob_rows: dict[tuple[int, bytes], BlobRow] = {}
     empties: list[tuple[int, int]] = []
+    adopted: bool = False  # these events were recorded elsewhere
 
     def __bool__(self) -> bool:
         return bool(self.events or self.rows or self.streams or self.blob_rows or self.empties)
@@ -65,6 +66,7 @@ class Buffer(msgspec.Struct, eq=False):
         self.streams.update(later.streams)
         self.blob_rows.update(later.blob_rows)
         self.empties += later.empties
+        self.adopted |= later.adopted
 
     def concerns(self, places: Iterable[tuple[Table, int]]) -> bool:
         """Whether a query of these tables and streams would miss something that is here."""
@@ -81,7 +83,7 @@ class Batch:
     """The writes of the jobs of one commit so far. The lane owns it; a failed job leaves no trace in it."""
 
     __slots__ = ("actors", "blobs", "buffer", "connection", "entropy", "exact",
-                 "flushed", "hints", "named", "read", "trail")  # fmt: skip
+                 "flushed", "hints", "locked", "named", "read", "trail")  # fmt: skip
 
     def __init__(
         self, connection: Connection, blobs: Blobs, entropy: Entropy, hints: Mapping[int, Head] | None = None,
@@ -95,9 +97,10 @@ class Batch:
         self.exact = hints is None  # heads that were read cannot move before the commit
         self.entropy = entropy
         self.flushed: dict[int, Head] = {}  # heads as the database has them inside this transaction
+        self.locked: set[int] = set()  # streams whose heads this transaction holds
         self.read: set[int] = set()  # streams by whose state absorbed jobs decided
         self.buffer = _EMPTY
-        self.trail: list[tuple[Stream, NewEvent]] = []  # events that were sent to the database
+        self.trail: list[tuple[Stream, NewEvent]] = []  # events that were sent to the database; of a page that was adopted its ends
 
     def head(self, stream: int) -> Head:
         """The head of a stream as the database has it (or, where heads are verified at the flush, had it last)."""
@@ -116,12 +119,26 @@ class Batch:
 
     def lock_heads(self, streams: Iterable[int]) -> None:
         """Read and lock these heads before any verb runs: the way after a lost race."""
+        self._hold(streams)
         self.flushed.update(self.connection.heads(sorted(streams), lock=True))
+
+    def _hold(self, streams: Iterable[int]) -> None:
+        """Asked before heads are locked. They are locked in ascending order only, so that no two transactions wait for each
+        other: a batch that comes to a lower head is run again, with all of its heads locked first.
+        """
+        if self.exact:
+            return
+        highest = max(self.locked, default=0)
+        new = {*streams} - self.locked
+        self.locked |= new
+        if new and min(new) < highest:
+            raise Fault(FaultKind.RACED, "its heads are locked in one order")
 
     def lock(self, stream: int) -> None:
         """Lock one head while verbs run. If it is not where this batch has seen it, the batch is stale."""
         if stream in self.buffer.streams:
             return
+        self._hold([stream])
         found = self.connection.heads([stream], lock=True)
         if stream in self.flushed and self.flushed[stream] != found.get(stream):
             # If this is swallowed, the flush says so again: the head that was seen is not forgotten.
@@ -150,8 +167,10 @@ class Batch:
             self._verify_read(writes)
         elif commit:
             self.check(self.read)
-        self.trail += buffer.events
+        # An import brings as many events as it likes, in one transaction: nobody who follows commits has seen them happen.
+        self.trail += [*buffer.events[:1], *buffer.events[-1:]] if buffer.adopted else buffer.events
         self.flushed.update(buffer.heads)
+        self._hold(move.stream for move in writes.heads)
         self.connection.write(writes, commit=commit)
         if not commit:  # else this batch is over; a new stream becomes real with its first event
             unreal = {number: stream for number, stream in buffer.streams.items() if number not in buffer.heads}
@@ -272,6 +291,7 @@ class Tx:
             hash=event.hash, salt=event.salt, body=event.body,
         )  # fmt: skip
         self.buffer.events.append((stream, verbatim))
+        self.buffer.adopted = True
         self.buffer.heads[stream.id] = (event.seq, event.hash)
         if body is not None:
             self._follow(table, stream, body, event.seq, pruned=pruned)
@@ -282,6 +302,14 @@ class Tx:
         if table is not None and not table.rowless:
             done = step(table, body, seq, partial(self._find, table, stream.id, stream.tenant), pruned=pruned)
             if done is not None:
+                if (
+                    table.yields
+                    and done.old
+                    and done.new
+                    and any(done.old[each] != done.new[each] for each in table.yields)
+                ):
+                    self._put(table, stream, done.key, None)
+                    self.relieve()
                 self._put(table, stream, done.key, done.new)
         if done is not None or body.refs or body.blobs or body.subjects:
             for derived, row, gone in derive(table, seq, body, done):

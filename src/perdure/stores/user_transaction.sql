@@ -9,7 +9,7 @@ SELECT path, timeout, current_setting('perdure.joined', true),
 -- its sync would acknowledge what a power loss takes back.
 WITH before AS MATERIALIZED (SELECT current_setting('perdure.joined', true) AS mark)
 SELECT mark, set_config('perdure.joined', :mark, true),
-  CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END FROM before
+  CASE WHEN current_setting('synchronous_commit') IN ('off', 'local') THEN set_config('synchronous_commit', 'on', true) END FROM before
 
 -- store_known: whether this database has such a schema with a store in it; asking does not spoil the user's transaction.
 SELECT to_regclass(quote_ident(:schema) || '.meta') IS NOT NULL

@@ -358,7 +358,10 @@ def history(found: History) -> Finding:
             "GRANT EXECUTE ON FUNCTION pg_control_system(), pg_current_wal_insert_lsn(), pg_walfile_name(pg_lsn) TO the role",
         )
     waits = (
-        "commits wait for a standby" if found.synchronous else "commits wait for no standby: a failover may lose some"
+        "commits wait for a standby. Nothing is promised for the time in which that list is empty or is changed (Patroni:"
+        " synchronous_mode_strict)"
+        if found.synchronous
+        else "commits wait for no standby (synchronous_standby_names is empty): a failover may lose some"
     )
     return ok("history", f"system {found.system}, time line {found.line}; {waits}")
 

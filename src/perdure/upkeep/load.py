@@ -19,6 +19,7 @@ import msgspec
 from perdure.model.instants import SECOND_US, system_clock
 from perdure.planes.access.tokens import CONTROL
 from perdure.planes.audit.feed import FeedHolder, holding
+from perdure.planes.execution import parked_runs
 from perdure.stores import dialect, migrate
 from perdure.stores.core import Reader
 from perdure.stores.sqlite import WAL_PAGES
@@ -185,7 +186,8 @@ def stuck(connection: Connection, advice: Remedy, tenant: int | None = None) -> 
     """Whether runs make no progress: held without a sign, due without a taker, pinned to what nobody has, parked, in doubt."""
     found = [
         *_held_still(connection, advice, tenant), *_untaken(connection, advice, tenant),
-        *_stranded(connection, advice, tenant), *_for_people(connection, advice, tenant),
+        *_stranded(connection, advice, tenant), *_meeting_copies(connection, advice, tenant),
+        *_for_people(connection, advice, tenant),
     ]  # fmt: skip
     yield from found or [ok("runs", "no stalled runs")]
 
@@ -208,6 +210,15 @@ def _stranded(connection: Connection, advice: Remedy, tenant: int | None = None)
     for name, program in _ask(connection, Q.runs_stranded, limit=SHOWN, tenant=tenant):
         says = f"run {name!r} is pinned to program {program[:12]}, which no living worker has"
         yield warning("runs", says, f"start a worker with it, or {advice.command(f'pin {shlex.quote(name)} --any')}")
+
+
+def _meeting_copies(connection: Connection, advice: Remedy, tenant: int | None = None) -> Findings:
+    rows = _ask(connection, Q.runs_meeting_copies, reason=parked_runs.MEETS_COPY, limit=SHOWN, tenant=tenant)
+    for name, agent in rows:
+        says = f"run {name!r} of {agent!r} met a key that a copy holds, which came by import"
+        yield warning(
+            "runs", says, f"{advice.command(f'show {shlex.quote(name)}')} names the copy; then `perdure resume`"
+        )
 
 
 def _for_people(connection: Connection, advice: Remedy, tenant: int | None = None) -> Findings:

@@ -118,3 +118,45 @@ def test_a_session_of_another_framework_is_continued_in_a_graph(store):
     talk.invoke({"messages": [HumanMessage("and now?")]}, PLACE)
     assert texts(store)[-2:] == ["and now?", "answer to and now?"]
     assert store.session("t").transcript("anthropic")
+
+
+# -- a session that another framework began --------------------------------------------------------------------------
+
+
+def begun(store):
+    session = store.session("t")
+    session.say("user", "a")
+    session.say("assistant", "b", calls=[perdure.Call("c1", "find", {})])
+    return session
+
+
+def test_a_session_that_another_framework_began_is_continued_and_not_doubled(store):
+    session = begun(store)
+    talk = app(PerdureSaver(store, turns=True))
+    for word in ("c", "d"):  # all messages are given anew each time
+        talk.invoke({"messages": [*messages(session), HumanMessage(word)]}, PLACE)
+    assert texts(store) == ["a", "b", "c", "answer to c", "d", "answer to d"]
+    app(PerdureSaver(store, turns=True)).invoke({"messages": [HumanMessage("e")]}, PLACE)  # another process
+    assert texts(store)[-2:] == ["e", "answer to e"]
+    assert len(texts(store)) == 8
+    assert PerdureSaver(store).say_turns("t") == 0
+
+
+def test_a_message_of_another_frameworks_turn_is_replaced_and_removed_as_any(store):
+    session = begun(store)
+    talk = app(PerdureSaver(store, turns=True))
+    talk.invoke({"messages": [*messages(session), HumanMessage("c")]}, PLACE)
+    first, second = talk.get_state(PLACE).values["messages"][:2]
+    talk.update_state(PLACE, {"messages": [HumanMessage("changed", id=first.id)]})
+    assert texts(store) == ["b", "c", "answer to c", "changed"]
+    talk.update_state(PLACE, {"messages": [RemoveMessage(second.id)]})
+    assert texts(store) == ["c", "answer to c", "changed"]
+
+
+def test_a_removed_result_that_said_that_it_is_missing_takes_no_turn_along(store):
+    session = begun(store)
+    talk = app(PerdureSaver(store, turns=True))
+    talk.invoke({"messages": [*messages(session), HumanMessage("c")]}, PLACE)
+    [missing] = [each for each in talk.get_state(PLACE).values["messages"] if each.type == "tool"]
+    talk.update_state(PLACE, {"messages": [RemoveMessage(missing.id)]})
+    assert texts(store) == ["a", "b", "c", "answer to c"]

@@ -16,7 +16,12 @@ pytest.importorskip(
     exc_type=ImportError,
 )
 
-from pydantic_ai.conversation_store import ConversationEntry, ConversationRecord, InMemoryConversationStore
+from pydantic_ai.conversation_store import (
+    ConversationConflict,
+    ConversationEntry,
+    ConversationRecord,
+    InMemoryConversationStore,
+)
 from pydantic_ai.messages import ModelRequest, ModelResponse, TextPart, ToolCallPart, ToolReturnPart, UserPromptPart
 
 from adapters.pydantic_ai.conversation_contract import CLAUSES, FOUR, asked, of, said, saved
@@ -187,3 +192,105 @@ def test_text_of_a_deleted_conversation_is_retracted(tmp_path: Any) -> None:
         asyncio.run(conversations.save(conversation))
         asyncio.run(conversations.delete(conversation.conversation_id))
         assert not store.session(conversation.conversation_id).turns(last=10)
+
+
+# -- turns of other frameworks -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def store(tmp_path: Any) -> Any:
+    with perdure.open(f"sqlite:///{tmp_path}/agent.db") as opened:
+        yield opened
+
+
+async def history(conversations: Any, name: str, **about: Any) -> list[str]:
+    loaded = await conversations.load(name, **about)
+    return [part.content for message in loaded.messages for part in message.parts]
+
+
+async def continued(conversations: Any, name: str, text: str) -> None:
+    conversation = await conversations.load(name)
+    conversation.messages.append(asked(text))
+    await conversations.save(conversation)
+
+
+def test_a_session_that_another_framework_began_is_loaded_and_continued(store: Any) -> None:
+    session = store.session("s")
+    session.say("user", "a")
+    session.say("assistant", "b")
+
+    async def run() -> None:
+        conversations = PerdureConversationStore(store)
+        assert await conversations.load("nothing") is None
+        assert await history(conversations, "s") == ["a", "b"]
+        await continued(conversations, "s", "c")
+        session.say("assistant", "d")
+        assert await history(conversations, "s") == ["a", "b", "c", "d"]
+        assert await history(conversations, "s", limit=2) == ["c", "d"]
+        await continued(conversations, "s", "e")
+        assert await history(conversations, "s") == ["a", "b", "c", "d", "e"]
+        assert await history(conversations, "s", limit=3) == ["c", "d", "e"]
+
+    asyncio.run(run())
+    assert [turn.content for turn in session.turns(after=0)] == ["a", "b", "c", "d", "e"]
+    assert store.verify().ok
+
+
+def test_a_save_that_has_not_seen_another_frameworks_turn_is_a_conflict(store: Any) -> None:
+    async def run() -> None:
+        conversations = PerdureConversationStore(store)
+        conversation = await saved(conversations, asked("a"))
+        name = conversation.conversation_id
+        loaded = await conversations.load(name)
+        store.session(name).say("assistant", "b")
+        loaded.messages.append(asked("c"))
+        with pytest.raises(ConversationConflict):
+            await conversations.save(loaded)
+        await continued(conversations, name, "c")
+        assert await history(conversations, name) == ["a", "b", "c"]
+        with pytest.raises(ConversationConflict):  # its messages are there already
+            await conversations.save(of(*loaded.messages, conversation_id=name))
+
+    asyncio.run(run())
+
+
+def test_a_branch_is_left_when_another_framework_speaks(store: Any) -> None:
+    async def run() -> None:
+        conversations = PerdureConversationStore(store)
+        conversation = await saved(conversations, asked("a"), said("b"))
+        name = conversation.conversation_id
+        store.session(name).say("user", "c")
+        loaded = await conversations.load(name)
+        await conversations.branch(name, at=1, expected_revision=loaded.revision)
+        assert await history(conversations, name) == ["a"]
+        store.session(name).say("user", "d")
+        assert await history(conversations, name) == ["a", "b", "c", "d"]
+
+    asyncio.run(run())
+
+
+def test_a_fork_keeps_the_turns_of_others_that_it_reaches(store: Any) -> None:
+    session = store.session("s")
+    session.say("user", "a")
+
+    async def run() -> None:
+        conversations = PerdureConversationStore(store)
+        await continued(conversations, "s", "b")
+        session.say("assistant", "c")
+        await conversations.fork("s", new_conversation_id="f")
+        session.say("user", "d")
+        await conversations.delete("s")
+        assert await history(conversations, "f") == ["a", "b", "c"]
+        assert [turn.content for turn in session.turns(after=0)] == ["a", "b", "c"]
+        await conversations.delete("f")
+        assert await conversations.load("f") is None
+
+    asyncio.run(run())
+    assert not session.turns(after=0)
+
+
+def test_a_session_that_another_framework_began_is_deleted(store: Any) -> None:
+    session = store.session("s")
+    session.say("user", "a")
+    asyncio.run(PerdureConversationStore(store).delete("s"))
+    assert not session.turns(after=0)

@@ -122,10 +122,25 @@ def test_a_redacted_message_stays_at_its_place_and_others_do_not_see_it(store: A
     assert "my card is 4711" not in [turn.content for turn in store.session("s").turns()]
 
 
-@pytest.mark.parametrize("bad", ["a/b", "..\\x", "", "x" * 300, "nul\0"])
+@pytest.mark.parametrize("bad", ["", "x" * 300, "nul\0"])
 def test_an_id_that_cannot_be_one_is_refused_in_the_frameworks_words(store: Any, bad: str) -> None:
     with pytest.raises(SessionException):
         PerdureSessionRepository(store).read_session(bad)
+
+
+@pytest.mark.parametrize("bad", ["", "a/b", "x" * 300])
+def test_an_agents_id_that_cannot_be_one_is_refused_in_the_frameworks_words(store: Any, bad: str) -> None:
+    repository = PerdureSessionRepository(store)
+    repository.create_session(Session(session_id="s", session_type=SessionType.AGENT))
+    with pytest.raises(SessionException):
+        repository.create_agent("s", SessionAgent(bad, {}, {}))
+
+
+def test_a_session_of_any_name_is_opened_by_it(store: Any) -> None:
+    store.session("adk/shop/alice/7").say("user", "hello")
+    found = Agent(model=Scripted(lambda _: said("hi", "assistant")), callback_handler=None,
+                  session_manager=PerdureSessionManager("adk/shop/alice/7", store))  # fmt: skip
+    assert [text_of(message) for message in found.messages] == ["hello"]
 
 
 def test_what_does_not_exist_is_refused(store: Any) -> None:

@@ -36,6 +36,11 @@ def asker(run: perdure.Run, what: str) -> dict:
     return {"what": what, "colour": run.ask("which colour?", choices=["red", "blue"])}
 
 
+@perdure.agent(name="a2a-careful")
+def careful(run: perdure.Run, what: str) -> list[str]:
+    return [run.ask("Delete the old copy?"), run.ask("Really delete everything?")]
+
+
 @perdure.agent
 def broken(run: perdure.Run, what: str) -> None:
     raise ValueError(what)
@@ -47,7 +52,9 @@ def url(tmp_path) -> str:
 
 
 def server(url: str) -> LiveServer:
-    return LiveServer(url, pages=lambda serving, base: routes_of(serving, ["echo", "a2a-asker", "broken"], base))
+    return LiveServer(
+        url, pages=lambda serving, base: routes_of(serving, ["echo", "a2a-asker", "a2a-careful", "broken"], base)
+    )
 
 
 @contextmanager
@@ -56,7 +63,7 @@ def working(url: str, begin: threading.Event | None = None) -> Iterator[None]:
     stop = threading.Event()
 
     def work() -> None:
-        agents = {"echo": echo, "a2a-asker": asker, "broken": broken}
+        agents = {"echo": echo, "a2a-asker": asker, "a2a-careful": careful, "broken": broken}
         with perdure.open(url, actor="worker") as store:
             while not stop.wait(0.02):
                 if begin is not None and not begin.is_set():
@@ -172,6 +179,35 @@ def test_input_required_is_an_ask_and_outlives_the_server(url) -> None:
         done = talk(live, "a2a-asker", token, lambda client: client.get_task(pb.GetTaskRequest(id=name)))
     assert states(told)[-1] == pb.TASK_STATE_COMPLETED
     assert dict(done.artifacts[0].parts[0].data.struct_value) == {"what": "paint", "colour": "red"}
+
+
+def test_an_answer_that_is_sent_again_does_not_answer_the_next_question(url) -> None:
+    """The repetition is answered with the task as it stands, before the next question is answered and after the end."""
+    token = make_token(url, role="writer")
+
+    async def send(client: Any, text: str, name: str, task: str = "") -> pb.Task:
+        return (await everything(client.send_message(message(text, name, task))))[-1].task
+
+    async def work(client: Any) -> None:
+        begun = await send(client, "tidy", "m1")
+        assert begun.status.message.parts[0].text == "Delete the old copy?"
+        for _ in range(3):
+            told = await send(client, "yes", "m2", begun.id)
+            assert told.status.state == pb.TASK_STATE_INPUT_REQUIRED
+            assert told.status.message.parts[0].text == "Really delete everything?"
+        with pytest.raises(Exception, match="another request"):
+            await send(client, "no", "m2", begun.id)
+        for name in ("m3", "m3", "m2"):
+            done = await send(client, "no" if name == "m3" else "yes", name, begun.id)
+            assert done.status.state == pb.TASK_STATE_COMPLETED
+        with pytest.raises(Exception, match="asks nothing now"):
+            await send(client, "yes", "m4", begun.id)
+
+    with server(url) as live, working(url):
+        talk(live, "a2a-careful", token, work, streaming=False)
+    with perdure.open(url) as store:
+        assert [run.record.result for run in store.runs()] == [["yes", "no"]]
+        assert [ask.met_by for ask in store.asks(state="met")] == ["alice", "alice"]
 
 
 def test_a_client_that_comes_back_misses_nothing(url) -> None:

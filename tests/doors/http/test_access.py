@@ -191,3 +191,23 @@ def test_the_committed_document_is_what_the_table_says() -> None:
     tool = Path(__file__).parents[3] / "tools" / "openapi.py"
     ran = subprocess.run([sys.executable, str(tool), "--check"], check=False, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_a_token_is_made_once_for_its_key(tmp_path: Path) -> None:
+    """A repetition tells its id and no text, and nothing that is kept has the text. Another tenant's key is another key."""
+    url = f"sqlite:///{tmp_path}/{{tenant}}.db"
+    body, key = {"role": "writer", "actor": "bot"}, {"Idempotency-Key": "k"}
+    with client(url) as http:
+        made = http.post("/v1/tokens", json=body, headers=key).json()
+        again = http.post("/v1/tokens", json=body, headers=key)
+        assert (again.status_code, again.json()["facts"]["id"]) == (409, made["record"]["id"])
+        assert "the text was shown once; revoke it and make another" in again.json()["hint"]
+        other = http.post("/v1/tokens", json=body | {"actor": "x"}, headers=key)
+        assert (other.status_code, other.json()["title"]) == (422, "KeyReused")
+        assert [each["actor"] for each in http.get("/v1/tokens").json()].count("bot") == 1
+        assert http.get("/v1/sessions", headers=bearer(made["token"])).status_code == 200
+        assert http.delete(f"/v1/tokens/{made['record']['id']}").json() == {"changed": True}
+        assert http.post("/v1/tokens", json=body).status_code == 201  # the control: without a key, another one
+    with client(url, tenant="globex") as http:
+        assert http.post("/v1/tokens", json=body, headers=key).status_code == 201
+    assert not any(made["token"].encode() in each.read_bytes() for each in tmp_path.iterdir() if each.is_file())

@@ -10,6 +10,7 @@ import pytest
 import perdure
 from doors.http.serving_kit import client
 from perdure.doors.http import call as calls
+from perdure.planes.audit.imported import REQUESTS
 from perdure.planes.execution import requests
 from perdure.planes.execution.requests import differing, given_of
 from perdure.planes.memory import values
@@ -118,7 +119,7 @@ def test_the_mark_says_its_form(tmp_path) -> None:
         asked = requests.KeyedRequest({"verb": "v"}, {"verb": "v", "tags": []})
         assert session.once("k", lambda _: 1, asked=asked) == 1
         assert session.once("own", lambda _: 2, asked={"x": 1}) == 2
-        scope = store._caller.read(values.find_scope, f"{requests.SCOPE}{session._stream.uid.hex()}")
+        scope = store._caller.read(values.find_scope, f"{REQUESTS}{session._stream.uid.hex()}")
         marks = {name: store._caller.read(values.entry, scope, name).value for name in ("k", "own")}
     assert marks["k"]["form"] == requests.GIVEN_ALONE
     assert "form" not in marks["own"]

@@ -7,10 +7,11 @@ import pytest
 import perdure
 from perdure.effects import ledger
 from perdure.effects.ledger import Intent, Sender
+from perdure.log.change import Stream
 from perdure.model.records.effects import Rule, ToolKind
 from perdure.model.records.workers import About
 from perdure.planes.execution import runs, steps, workers
-from perdure.planes.recovery import leases
+from perdure.planes.recovery import leases, presence
 from perdure.planes.recovery.leases import Company
 from perdure.testing.clock import FakeClock
 from planes.test_plans import database, plan_of  # noqa: F401 - a fixture
@@ -225,16 +226,53 @@ class TestWorkers:
         assert not shown.alive
 
 
+def orders(count, workers_count, room):
+    """The first runs that each of several workers would claim of so many, all looking at the same moment."""
+    runs_found = [
+        workers.FoundRun("one", None, False, None, Stream(at, at.to_bytes(16), 1, "run", f"r{at}"))
+        for at in range(count)
+    ]
+    looks = [workers.Look(runs_found, [], None, True, 0, place, workers_count) for place in range(workers_count)]
+    return [[run.stream.id for run in look.in_own_order(runs_found, room)] for look in looks]
+
+
+class TestWhoClaimsWhat:
+    def test_workers_that_look_at_the_same_moment_claim_different_runs(self):
+        chosen = [order[:10] for order in orders(100, 4, room=10)]
+        assert len({run for runs_chosen in chosen for run in runs_chosen}) == 40
+
+    def test_control_without_shares_all_claim_the_same(self):
+        chosen = [order[:10] for order in orders(100, 1, room=10) * 4]
+        assert len({run for runs_chosen in chosen for run in runs_chosen}) == 10
+
+    def test_a_worker_with_nothing_of_its_own_takes_any(self):
+        for order in orders(3, 8, room=10):
+            assert sorted(order) == [0, 1, 2]
+
+    def test_a_run_whose_worker_is_busy_is_overtaken_by_a_few_only(self):
+        (first, *_) = orders(1_000, 8, room=1)
+        assert (
+            first.index(7) < 8 * workers.OVERTAKING
+        )  # the share of the busiest: after the others of the oldest, before the rest
+
+    def test_a_look_counts_the_living_workers_alone(self, store, look):
+        for holder in (ME, OTHER):
+            store._caller.write(workers.introduce, holder, About(1, ("one",), 1, 0, False, ()))
+        assert (look().place, look().workers) == (0, 2)
+        store._caller.write(presence.leave, OTHER, [])
+        assert (look().place, look().workers) == (0, 1)
+
+
 @pytest.mark.parametrize(
     ("statement", "given", "expected"),
     [
-        ("runs_takeable", (), "runs_open (tenant=? AND status=?)"),
-        ("runs_takeable", ("due",), "runs_open (tenant=? AND status=? AND wake_at<?)"),
+        ("runs_takeable", (), "runs_of_agents (tenant=? AND status=? AND agent=?)"),
+        ("runs_takeable", ("due",), "runs_of_agents (tenant=? AND status=? AND agent=? AND wake_at<?)"),
         ("runs_held_by", (), "runs_by_holder (holder=?)"),
         ("holders_of_runs", (), "runs_open (tenant=? AND status=?)"),
         ("wake_left", (), "runs_open (tenant=? AND status=? AND wake_at>?)"),
         ("runs_running", (), "runs_open (tenant=? AND status=?)"),
-        ("runs_counted", (), "runs_by_status (tenant=? AND status=?)"),
+        ("runs_counted", (), "COVERING INDEX runs_of_agents (tenant=? AND status=?)"),
         ("runs_parked", (), "runs_by_status (tenant=? AND status=?)"),
     ],
 )

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from anyio import Lock
 from claude_agent_sdk import HookMatcher, SdkMcpTool, create_sdk_mcp_server, project_key_for_directory  # pyright: ignore[reportMissingImports]
 
-from perdure.adapters import outward
+from perdure.adapters import naming, outward
 from perdure.adapters.claude_agent.session_store import name_of
 from perdure.adapters.shared_store import SharedStore
 from perdure.effects.storable import storable
@@ -156,7 +156,7 @@ class PerdureLedger:
 
     async def untold(self, key: Any) -> dict[str, Any]:
         """The results that earlier processes got for calls of this transcript, and that it does not have; by the call's id."""
-        wanted = name_of(key)
+        wanted = await self._name_of(key)
         return {
             call: effect.result
             async for effect, name, call, told in self._answers()
@@ -171,7 +171,7 @@ class PerdureLedger:
             if self._unheard is None:
                 self._unheard = await self._find_unheard(coming)
             if coming.conversation not in self._placed:
-                session, name = await self._session(), name_of(coming.key)
+                session, name = await self._session(), await self._name_of(coming.key)
                 if await session.get(_transcript(coming.conversation)) != name:
                     await session.set(_transcript(coming.conversation), name)
                 self._placed.add(coming.conversation)
@@ -193,7 +193,7 @@ class PerdureLedger:
 
     async def _find_unheard(self, coming: _Coming) -> list[AsyncEffect]:
         """Effects, done or in doubt, whose calls have no result in their transcript. None without a mirrored transcript."""
-        here = name_of(coming.key)
+        here = await self._name_of(coming.key)
         if not await (await self._opened.aio.session(here)).turns(last=1):
             return []
         # An error that the host wrote for a call that was cut off says nothing of the effect.
@@ -221,6 +221,10 @@ class PerdureLedger:
         await (await self._session()).set(_bound(effect), coming.place)
 
     # -- the session -----------------------------------------------------------------------------------------------
+
+    async def _name_of(self, key: Any) -> str:
+        """The name of the session that holds a transcript."""
+        return await naming.name_of(self._opened, name_of(key))
 
     async def _session(self) -> AsyncSession:
         return await self._opened.aio.session(self._name)

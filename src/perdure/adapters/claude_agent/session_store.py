@@ -2,6 +2,7 @@
 
 A line comes back as it was. Its `uuid` is the key of its turn, so a batch that is sent again adds nothing. A deleted transcript
 is retracted: the log keeps it until retention empties it. Subagents have sessions of their own. Safe under tasks and processes.
+A session that another framework began is brought (`naming`); what others said in a transcript is shown as lines between its own.
 A store that has the agent's ledger adds the results that the ledger has and the transcript has not, before a host resumes it.
 """
 
@@ -14,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 from anyio.to_thread import run_sync
 from claude_agent_sdk import fold_session_summary  # pyright: ignore[reportMissingImports]
 
-from perdure.adapters.conversing import keep, records_of, show
+from perdure.adapters import naming
+from perdure.adapters.conversing import is_own, keep, shown
 from perdure.adapters.forms.claude_lines import LINES, answers, chained
 from perdure.adapters.shared_store import SharedStore
 from perdure.errors import KeyReused
@@ -22,13 +24,14 @@ from perdure.handles.atomic import Atomic
 from perdure.handles.listing import every
 from perdure.handles.sync.session import Session
 from perdure.model.limits import NAME_MAX_CHARS
-from perdure.model.records.conversation import SessionHeader
+from perdure.model.records.conversation import SessionHeader, Turn
 
 if TYPE_CHECKING:
     from perdure.adapters.claude_agent.ledger import PerdureLedger
 
 SUMMARY = "claude.summary"
 KEY = "claude.key"
+BROUGHT = "claude.brought"  # of a session that was brought: the keys of the transcripts that it is, each with its host's folder
 
 
 class PerdureSessionStore:
@@ -74,9 +77,10 @@ class PerdureSessionStore:
     # -- for other code --------------------------------------------------------------------------------------------
 
     async def bring(self, session: str, key: Any, *, cwd: str) -> int:
-        """Make a transcript of a session that any framework wrote; then `resume=key["session_id"]` continues it. Idempotent.
+        """Let a session that any framework wrote be this transcript: `resume=key["session_id"]` continues it where it is.
 
-        cwd: the folder of the host, as its lines say it. Returns how many lines there are.
+        Idempotent. session: its name in Perdure. cwd: the folder of the host, as its lines say it. Returns how many lines there
+        are. Raises NotFound if there is no such session, Conflict if the transcript has lines of its own.
         """
         return await run_sync(self._bring, session, key, cwd)
 
@@ -86,22 +90,20 @@ class PerdureSessionStore:
         session = self._find(key)
         if session is None:
             return None
-        found = [records_of(LINES, turn) for turn in every(session.turns, after=0)]
-        return [record for records in found for record in records or ()] or None
+        brought = next((each for each in session.get(BROUGHT, []) if _is_of(each, key)), {})
+        lines = _lines([*every(session.turns, after=0)])
+        return chained(lines, brought.get("session_id"), brought.get("cwd", "")) or None
 
     def _bring(self, name: str, key: Any, cwd: str) -> int:
-        turns = [*every(self._opened.sync.session(name).turns, after=0)]
-        at = turns[-1].at.isoformat() if turns else ""
-        lines = [line for line in show(LINES, turns).records if line["type"] in ("user", "assistant")]
-        made = chained(lines, key["session_id"], cwd, at)
-        if made:
-            self._opened.sync.atomic(lambda tx: _append(tx, key, made))
-        return len(made)
+        self._opened.sync.atomic(lambda tx: _bring(tx, name, key, cwd))
+        return len(self._load(key) or ())
 
     def _listed(self, project_key: str) -> list[Any]:
         return [
-            {"session_id": self._get(header, KEY)["session_id"], "mtime": _ms(header)}
+            {"session_id": key["session_id"], "mtime": _ms(header)}
             for header in self._labelled(_project(project_key))
+            for key in [self._get(header, KEY), *(self._get(header, BROUGHT) or ())]
+            if key is not None and key["project_key"] == project_key
         ]
 
     def _summaries(self, project_key: str) -> list[Any]:
@@ -109,7 +111,7 @@ class PerdureSessionStore:
         return [{**summary, "mtime": _ms(header)} for header, summary in found if summary is not None]
 
     def _delete(self, key: Any) -> None:
-        names = [name_of(key)] if self._find(key) is not None else []
+        names = [naming.name_in(self._opened.sync, name_of(key))] if self._find(key) is not None else []
         if not key.get("subpath"):
             names += [header.name for header in self._labelled(_family(key))]
         for name in names:
@@ -121,7 +123,7 @@ class PerdureSessionStore:
     def _find(self, key: Any) -> Session | None:
         """The session of a transcript that has lines; none is made."""
         label = _family(key) if key.get("subpath") else _project(key["project_key"])
-        wanted = name_of(key)
+        wanted = naming.name_in(self._opened.sync, name_of(key))
         known = any(header.name == wanted for header in self._labelled(label))
         return self._opened.sync.session(wanted) if known else None
 
@@ -160,9 +162,9 @@ def _short(name: str, parts: list[str]) -> str:
 
 def _append(tx: Atomic, key: Any, entries: list[Any]) -> None:
     own = bool(key.get("subpath"))
-    session = tx.session(name_of(key))
+    session = naming.session_in(tx, name_of(key))
     session.label(_family(key) if own else _project(key["project_key"]))
-    if session.get(KEY) is None:
+    if session.get(KEY) is None and session.get(BROUGHT) is None:
         session.set(KEY, {name: value for name, value in key.items() if value is not None})
     for entry in entries:
         named = entry.get("uuid")
@@ -174,11 +176,33 @@ def _append(tx: Atomic, key: Any, entries: list[Any]) -> None:
         session.set(SUMMARY, fold_session_summary(session.get(SUMMARY), key, entries))
 
 
+def _lines(turns: list[Turn]) -> Iterator[Any]:
+    """The lines of a transcript. Those of other frameworks have the instants of their turns."""
+    for turn, lines in shown(LINES, turns, resumes=True):
+        yield from (line if is_own(LINES, turn) else {"timestamp": turn.at.isoformat(), **line} for line in lines or ())
+
+
+def _bring(tx: Atomic, name: str, key: Any, cwd: str) -> None:
+    naming.bring(tx, name, name_of(key))
+    session = tx.session(name)
+    session.label(_project(key["project_key"]))
+    others = [each for each in session.get(BROUGHT, []) if not _is_of(each, key)]
+    about = {"project_key": key["project_key"], "session_id": key["session_id"], "cwd": cwd}
+    if session.get(BROUGHT) != (kept := [*others, about]):
+        session.set(BROUGHT, kept)
+
+
+def _is_of(brought: Any, key: Any) -> bool:
+    return all(brought[name] == key[name] for name in ("project_key", "session_id"))
+
+
 def _delete(tx: Atomic, name: str, key: Any) -> None:
     session = tx.session(name)
     session.retract(*every(session.turns, after=0), because="delete")
     session.unlabel(_project(key["project_key"]), _family(key))
     session.unset(SUMMARY)
+    session.unset(BROUGHT)
+    naming.let_go(tx, name_of(key))
 
 
 def _ms(header: SessionHeader) -> int:

@@ -92,7 +92,7 @@ def render(message: Message) -> list[Any]:
     """The event of a turn that another framework said."""
     if message.call is not None:
         answer = {"id": message.call, "name": message.tool or "unknown", "response": _response(message)}
-        return [{"author": "user", "content": {"role": "user", "parts": [{"functionResponse": answer}]}}]
+        return [{"author": "model", "content": {"role": "user", "parts": [{"functionResponse": answer}]}}]
     if message.role == "system":  # no event: an agent of the framework says its own instructions
         return []
     parts = [_rendered(part) for part in parts_of(message.content)]
@@ -123,4 +123,4 @@ def _rendered(part: Any) -> Any:
     return {"fileData": {"fileUri": url, "mimeType": "image/*"}} if url is not None else {"text": f"[{part['type']}]"}
 
 
-FORM = register(Form("google_adk.event", "google", parse, render, results))
+FORM = register(Form("google_adk.event", "google", parse, render, results, ("id",)))

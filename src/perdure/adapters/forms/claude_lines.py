@@ -25,6 +25,8 @@ from perdure.adapters.conversing import (
 )
 from perdure.model.records.conversation import Call
 
+TURN = "perdure"  # the field of a rendered line that says of which turn it is
+
 
 def parse(line: Any) -> Message:
     """One line as a message; what is no part of the conversation (titles, modes, summaries) is opaque."""
@@ -124,18 +126,27 @@ def _block(part: Any) -> Any:
     return text(f"[{part['type']}]")
 
 
-def chained(lines: Iterable[Any], session_id: str, cwd: str, timestamp: str) -> list[Any]:
-    """Rendered lines as a transcript that the host can resume: each with a uuid, after the one before it.
+def chained(lines: Iterable[Any], session_id: str | None, cwd: str) -> list[Any]:
+    """Lines of a transcript, and rendered ones between them, as one that the host can resume: each after the one before it.
 
-    A line that has a uuid keeps it. The uuids are made of the session's id and the place, so that making it again gives the same.
+    A rendered line gets a uuid that is made of its turn's identity, so that making it again gives the same. A line of the host
+    stays as it is, but that it follows a rendered one that has come before it. session_id: of all lines, if it is not None.
     """
     made: list[Any] = []
+    own: str | None = None  # the last line of the host
     parent: str | None = None
-    for place, line in enumerate(lines):
-        own = line.get("uuid") or _uuid(f"{session_id}/{place}")
-        about = {"parentUuid": parent, "isSidechain": False, "userType": "external", "cwd": cwd, "timestamp": timestamp}
-        made.append({**about, **line, "uuid": own, "parentUuid": parent, "sessionId": session_id})
-        parent = own
+    folder = cwd
+    for line in lines:
+        if TURN in line:
+            parent, before = _uuid(line[TURN]), parent
+            about = {"isSidechain": False, "userType": "external", "cwd": folder, "sessionId": session_id}
+            made.append({**about, **line, "uuid": parent, "parentUuid": before})
+            continue
+        follows = {"parentUuid": parent} if parent != own == line.get("parentUuid") else {}
+        made.append({**line, **follows, **({} if session_id is None else {"sessionId": session_id})})
+        folder = line.get("cwd") or folder
+        if line.get("uuid") and not line.get("isSidechain"):
+            own = parent = line["uuid"]
     return made
 
 
@@ -184,4 +195,4 @@ def _uuid(place: str) -> str:
     return str(UUID(bytes=hashlib.sha256(place.encode()).digest()[:16], version=4))
 
 
-LINES = register(Form("claude.line", "anthropic", parse, render, results))
+LINES = register(Form("claude.line", "anthropic", parse, render, results, (TURN,)))

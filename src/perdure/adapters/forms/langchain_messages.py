@@ -110,4 +110,4 @@ def _rendered(part: Any) -> Any:
     return {"type": "image_url", "image_url": {"url": url}} if url is not None else text(as_text([part]))
 
 
-FORM = register(Form("langchain.message", "", parse, render))
+FORM = register(Form("langchain.message", "", parse, render, id_path=("data", "id")))

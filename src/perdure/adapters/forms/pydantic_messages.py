@@ -16,7 +16,6 @@ from perdure.adapters.conversing import (
     arguments_of,
     image,
     image_of,
-    keep,
     parts_of,
     plain_text,
     register,
@@ -24,9 +23,8 @@ from perdure.adapters.conversing import (
     thought,
     url_of,
 )
-from perdure.errors import Conflict, Invalid, NotFound, TooLarge
-from perdure.handles.sync.session import Session
-from perdure.model.records.conversation import Call, Turn
+from perdure.errors import Invalid, TooLarge
+from perdure.model.records.conversation import Call
 from perdure.model.values import to_plain
 
 RESULTS = frozenset({"tool-return", "retry-prompt"})
@@ -43,17 +41,6 @@ def storable_json(payload: Any) -> Any:
     return payload
 
 
-def keep_message(session: Session, record: Any, *, key: str, parent: int | None) -> Turn:
-    """Say a message, with the results that it carries. parent: the turn that it follows, where that is not the newest one."""
-    before = _results(record) if _prompts(record) else _results(record)[:-1]
-    for number, each in enumerate(before if parent is None else ()):
-        try:
-            session.result(each.call or "", each.content, error=each.error, key=f"{key}/{number}")
-        except (Conflict, NotFound, Invalid):
-            continue  # the whole message stands below, for its own framework
-    return keep(session, FORM, record, key=key, parent=parent)
-
-
 def parse(record: Any) -> Message:
     """A message as it is seen by others: an answer, the last result, or what a user and the system said."""
     if record["kind"] == "response":
@@ -66,6 +53,11 @@ def parse(record: Any) -> Message:
         return results[-1]
     said = "\n".join(part["content"] for part in record["parts"] if part["part_kind"] == "system-prompt")
     return Message("system", said) if said else OPAQUE
+
+
+def results(record: Any) -> list[Message]:
+    """The results of a message besides what `parse` gives of it: of calls in parallel, or before what a user says."""
+    return _results(record) if _prompts(record) else _results(record)[:-1]
 
 
 def _prompts(record: Any) -> list[Any]:
@@ -169,4 +161,4 @@ def _part(part: Any) -> Any:
     return {"part_kind": "text", "content": f"[{part['type']}]"}
 
 
-FORM = register(Form("pydantic_ai.message", "", parse, render))
+FORM = register(Form("pydantic_ai.message", "", parse, render, results))

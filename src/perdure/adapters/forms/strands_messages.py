@@ -18,29 +18,14 @@ from perdure.adapters.conversing import (
     Message,
     arguments_of,
     image,
-    keep,
     parts_of,
     register,
     text,
     thought,
 )
-from perdure.errors import Conflict, Invalid, NotFound, TooLarge
-from perdure.handles.sync.session import Session
-from perdure.model.records.conversation import Call, Turn
+from perdure.model.records.conversation import Call
 
 ENVELOPE = "_session"
-
-
-def keep_message(session: Session, record: Any, *, key: str) -> Turn:
-    """Say a message, with the results that it carries."""
-    for number, each in enumerate(_results(record)[:-1]):
-        try:
-            session.result(each.call or "", each.content, error=each.error, key=f"{key}/{number}")
-        except TooLarge:
-            raise
-        except (Conflict, NotFound, Invalid):
-            continue  # the whole message stands below, for its own framework
-    return keep(session, FORM, record, key=key)
 
 
 def parse(record: Any) -> Message:
@@ -165,4 +150,4 @@ def merged(records: Iterable[Any]) -> list[Any]:
     return found
 
 
-FORM = register(Form("strands.message", "strands", parse, render))
+FORM = register(Form("strands.message", "strands", parse, render, lambda record: _results(record)[:-1]))

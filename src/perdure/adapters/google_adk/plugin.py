@@ -17,7 +17,7 @@ from typing import Any
 from google.adk.models.llm_response import LlmResponse  # pyright: ignore[reportMissingImports]
 from google.adk.plugins.base_plugin import BasePlugin  # pyright: ignore[reportMissingImports]
 
-from perdure.adapters import doubting, outward
+from perdure.adapters import doubting, naming, outward
 from perdure.adapters.google_adk import confirming
 from perdure.adapters.google_adk.sessions import name_of
 from perdure.adapters.shared_store import SharedStore
@@ -73,7 +73,7 @@ class PerdurePlugin(BasePlugin):
         if outward.reads_only(declared):
             return None
         about = tool_context.session
-        session = await self._shared.aio.session(name_of(about.app_name, about.user_id, about.id))
+        session = await naming.session_of(self._shared, name_of(about.app_name, about.user_id, about.id))
         call = Call(tool_context.function_call_id, tool.name, tool_args)
         key = key_among(about.events, call.id)
         asking: list[Any] = []

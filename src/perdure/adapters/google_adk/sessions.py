@@ -4,11 +4,13 @@
     scope   adk/APP              values: state that all of the app share · scope adk/APP/USER: of a user
     scope   adk.sessions/APP     USER/ID ─▶ when it was last updated: for listings
 
-Two processes may append to one session: no copy is stale, and no event is lost. An event that comes again is stored once.
+Two processes may append to one session: no copy is stale, and no event is lost. An event that comes again is stored once. Turns
+of other frameworks are shown as events, and a session that another framework began is brought (`naming`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -21,7 +23,8 @@ from google.adk.sessions.session import Session  # pyright: ignore[reportMissing
 from google.adk.sessions.state import State  # pyright: ignore[reportMissingImports]
 from pydantic_core import to_jsonable_python
 
-from perdure.adapters.conversing import keep, records_of
+from perdure.adapters import naming
+from perdure.adapters.conversing import is_own, keep, records_of, shown
 from perdure.adapters.forms.adk_events import FORM
 from perdure.adapters.shared_store import SharedStore
 from perdure.handles.aio.session import AsyncSession
@@ -66,7 +69,7 @@ class PerdureSessionService(BaseSessionService):
         head = await (await self._shared.aio.scope(_list(app_name))).get(_entry(user_id, found))
         if head is None:
             return None
-        session = await self._shared.aio.session(name_of(app_name, user_id, found))
+        session = await naming.session_of(self._shared, name_of(app_name, user_id, found))
         events = await _events(session, config or GetSessionConfig())
         state = await self._state(app_name, user_id, session)
         return Session(
@@ -81,13 +84,24 @@ class PerdureSessionService(BaseSessionService):
         async for each in aevery(listing.entries, prefix=prefix):
             user, _, session_id = each.name.partition("/")
             owner, own = unquote(user), unquote(session_id)
-            session = await self._shared.aio.session(name_of(app_name, owner, own))
+            session = await naming.session_of(self._shared, name_of(app_name, owner, own))
             state = await self._state(app_name, owner, session)
             about = {"state": state, "last_update_time": each.value["updated"]}
             found.append(Session(app_name=app_name, user_id=owner, id=own, **about))
         return ListSessionsResponse(
             sessions=sorted(found, key=lambda each: (each.last_update_time, each.user_id, each.id))
         )
+
+    async def bring(self, session: str, *, app_name: str, user_id: str, session_id: str) -> Session:
+        """Let a session that any framework wrote be this session of a user: it is continued where it is. Idempotent.
+
+        session: its name in Perdure. Raises NotFound if there is none, Conflict if the id is that of another session with events.
+        """
+        found = session_id.strip()
+        await self._shared.aio.atomic(lambda tx: _bring(tx, session, app_name, user_id, found))
+        made = await self.get_session(app_name=app_name, user_id=user_id, session_id=found)
+        assert made is not None, "brought above"
+        return made
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
         """Delete a session: its events are retracted, and retention empties them. Idempotent."""
@@ -134,10 +148,18 @@ def _create(
     listing = tx.scope(_list(app))
     if listing.get(_entry(user, found)) is not None:
         return False
-    tx.session(name_of(app, user, found)).set(STATE, given["session"])
+    naming.session_in(tx, name_of(app, user, found)).set(STATE, given["session"])
     _share(tx, app, user, given)
     listing.set(_entry(user, found), {"updated": now})
     return True
+
+
+def _bring(tx: Atomic, session: str, app: str, user: str, found: str) -> None:
+    naming.bring(tx, session, name_of(app, user, found))
+    listing = tx.scope(_list(app))
+    if listing.get(_entry(user, found)) is None:
+        newest = tx.session(session).turns(last=1)
+        listing.set(_entry(user, found), {"updated": newest[0].at.timestamp() if newest else 0.0})
 
 
 def _append(tx: Atomic, session: Session, event: Event, record: Any, delta: dict[str, dict[str, Any]]) -> bool | None:
@@ -146,7 +168,7 @@ def _append(tx: Atomic, session: Session, event: Event, record: Any, delta: dict
     listing = tx.scope(_list(app))
     if listing.get(_entry(user, session.id)) is None:
         return None
-    kept = tx.session(name_of(app, user, session.id))
+    kept = naming.session_in(tx, name_of(app, user, session.id))
     stands = kept.said(event.id)
     if stands is not None and records_of(FORM, stands) == [record]:
         return False
@@ -168,9 +190,10 @@ def _share(tx: Atomic, app: str, user: str, delta: dict[str, dict[str, Any]]) ->
 def _delete(tx: Atomic, app: str, user: str, found: str) -> None:
     if not tx.scope(_list(app)).unset(_entry(user, found)):
         return
-    session = tx.session(name_of(app, user, found))
+    session = naming.session_in(tx, name_of(app, user, found))
     session.retract(*every(session.turns, after=0), because="delete_session")
     session.unset(STATE)
+    naming.let_go(tx, name_of(app, user, found))
 
 
 # -- names, states and events ------------------------------------------------------------------------------------
@@ -199,18 +222,16 @@ def _divided(state: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 async def _events(session: AsyncSession, config: GetSessionConfig) -> list[Event]:
     recent = config.num_recent_events
-    found: list[Turn] = []
+    records: list[Any] = []
     if recent is None:
-        found = [turn async for turn in aevery(session.turns, after=0)]
+        records = _records([turn async for turn in aevery(session.turns, after=0)])
     elif recent:
-        page = await session.turns(last=min(2 * recent + 10, PAGE_MAX_ROWS))
-        while page:
-            found = [*page, *found]
-            if sum(map(_is_event, found)) >= recent:
-                break
-            page = await session.turns(before=page[0].seq, limit=PAGE_MAX_ROWS)
-    events = [Event.model_validate(records_of(FORM, turn)[0]) for turn in found if _is_event(turn)]  # type: ignore[index]
-    events = events if recent is None else events[-recent:] if recent else []
+        page = turns = [*await session.turns(last=min(2 * recent + 10, PAGE_MAX_ROWS))]
+        while page and len(records := _records(turns)) < recent:
+            page = [*await session.turns(before=turns[0].seq, limit=PAGE_MAX_ROWS)]
+            turns = [*page, *turns]
+        records = records[-recent:]
+    events = [Event.model_validate(record) for record in records]
     after = config.after_timestamp
     if after is not None:
         older = [at for at, event in enumerate(events) if event.timestamp < after]
@@ -218,5 +239,10 @@ async def _events(session: AsyncSession, config: GetSessionConfig) -> list[Event
     return events
 
 
-def _is_event(turn: Turn) -> bool:
-    return turn.native is not None and turn.native.form == FORM.name
+def _records(turns: Sequence[Turn]) -> list[Any]:
+    """The events of turns. Those of other frameworks have the instants of their turns."""
+    return [
+        record if is_own(FORM, turn) else {"timestamp": turn.at.timestamp(), **record}
+        for turn, records in shown(FORM, turns, resumes=True)
+        for record in records or ()
+    ]

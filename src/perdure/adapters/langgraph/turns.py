@@ -1,7 +1,8 @@
 """The messages of a thread as turns of its session, so that other frameworks, search and people read the conversation.
 
 The session shows the messages of the newest checkpoint of the graph itself (not of subgraphs): a message that came is said under
-its id, one that was replaced is said anew, one that was removed is retracted. `PerdureSaver(store, turns=True)` does it in the
+its id, one that was replaced is said anew, one that was removed is retracted. A message that `messages` gave of a turn is that
+turn: it is not said again. `PerdureSaver(store, turns=True)` does it in the
 commit of each checkpoint; `saver.say_turns(thread)` does it once, for a thread that was written without. Keeps P5, P14.
 """
 
@@ -14,7 +15,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage, message_to_dict, messages_from_dict
 from pydantic_core import to_jsonable_python
 
-from perdure.adapters.conversing import keep, records_of, show
+from perdure.adapters.conversing import is_missing_result, keep, says_the_same, show, turn_named
 from perdure.adapters.forms.langchain_messages import FORM
 from perdure.adapters.langgraph import threads
 from perdure.adapters.langgraph.layout import KeptChannel
@@ -23,6 +24,7 @@ from perdure.handles.atomic import Atomic, run_inside
 from perdure.handles.listing import every
 from perdure.handles.sync.session import Session
 from perdure.log.change import Stream
+from perdure.model.records.conversation import Turn
 from perdure.planes.recovery.keyed import Laid
 from perdure.runtime.callers import Caller
 from perdure.stores.tx import Tx
@@ -78,8 +80,11 @@ class ChangedMessages:
         session.retract(*doomed, because="removed from the thread")
         changed = len(doomed)
         for key, record in self.new.items():
-            stands = session.said(key)
-            if stands is not None and records_of(FORM, stands) == [record]:
+            name = key.removeprefix(PREFIX)
+            if is_missing_result(name):
+                continue
+            stands = session.said(key) or turn_named(session, name)
+            if stands is not None and says_the_same(FORM, stands, record):
                 continue
             if stands is not None:
                 session.retract(stands, because="replaced in the thread")
@@ -89,8 +94,14 @@ class ChangedMessages:
 
     def _gone(self, session: Session) -> list[Any]:
         if self.gone is not None:
-            return [turn for key in sorted(self.gone) if (turn := session.said(key)) is not None]
+            return [turn for key in sorted(self.gone) if (turn := _removed(session, key)) is not None]
         return [turn for turn in own(session) if turn.key not in self.new]
+
+
+def _removed(session: Session, key: str) -> Turn | None:
+    """The turn of a message that was removed. A result that only said that it is missing is none."""
+    name = key.removeprefix(PREFIX)
+    return None if is_missing_result(name) else session.said(key) or turn_named(session, name)
 
 
 def own(session: Session) -> list[Any]:

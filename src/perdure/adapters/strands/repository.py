@@ -10,7 +10,6 @@ recorded is shown where the framework's own message of it was lost in a crash.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -18,29 +17,33 @@ from strands.session.session_repository import SessionRepository  # pyright: ign
 from strands.types.exceptions import SessionException  # pyright: ignore[reportMissingImports]
 from strands.types.session import Session, SessionAgent, SessionMessage, decode_bytes_values, encode_bytes_values  # pyright: ignore[reportMissingImports]
 
-from perdure.adapters.conversing import records_of
-from perdure.adapters.forms.strands_messages import ENVELOPE, FORM, keep_message, merged
+from perdure.adapters.conversing import is_own, keep, records_of
+from perdure.adapters.forms.strands_messages import ENVELOPE, FORM, merged
 from perdure.adapters.shared_store import SharedStore
 from perdure.errors import Invalid, TooLarge
 from perdure.handles.atomic import Atomic
 from perdure.handles.listing import every
-from perdure.model.limits import check_name
+from perdure.model.limits import NAME_MAX_CHARS, check_name
 from perdure.model.records.conversation import Role, Turn
 from perdure.model.values import to_plain
 
 DEFAULT_AGENT = "default"
+_SCOPE = "strands/"
 
 
 def conversation_of(session_id: str, agent_id: str) -> str:
-    """The name of the session of Perdure that holds an agent's conversation. SessionException for an id that cannot be one."""
-    for path, found in (("session_id", session_id), ("agent_id", agent_id)):
-        try:
-            check_name(found, path, 90)
-        except Invalid as error:
-            raise SessionException(str(error)) from error
-        if re.search(r"[/\\]", found):
-            raise SessionException(f"{path}={found} | id cannot contain path separators")
-    return session_id if agent_id == DEFAULT_AGENT else f"{session_id}/{agent_id}"
+    """The name of the session of Perdure that holds an agent's conversation. SessionException for an id that cannot be one.
+
+    A session's id is a name of any kind, so that every session can be opened. An agent's id holds no slash: what follows the last
+    one in a name can be one agent alone.
+    """
+    if not agent_id or "/" in agent_id:
+        raise SessionException(f"agent_id={agent_id} | an agent's id cannot be empty, or contain a slash")
+    try:
+        check_name(session_id, "session_id", NAME_MAX_CHARS - len(_SCOPE))
+        return session_id if agent_id == DEFAULT_AGENT else check_name(f"{session_id}/{agent_id}", "agent_id")
+    except Invalid as error:
+        raise SessionException(str(error)) from error
 
 
 class PerdureSessionRepository(SessionRepository):
@@ -106,7 +109,7 @@ class PerdureSessionRepository(SessionRepository):
             session, record = tx.session(name), _record_of(session_message)
             stands = session.said(_key(number))
             if stands is None:
-                keep_message(session, record, key=_key(number))
+                keep(session, FORM, record, key=_key(number))
             elif _message_of(stands) != session_message:
                 raise SessionException(
                     f"Message {number} already exists in agent {agent_id} in session {session_id}: another process wrote it"
@@ -133,7 +136,7 @@ class PerdureSessionRepository(SessionRepository):
                 raise SessionException(f"Message {number} does not exist in session {session_id}")
             session_message.created_at = _message_of(stands).created_at
             session.retract(stands, because="update_message")
-            keep_message(session, _record_of(session_message), key=_key(number))
+            keep(session, FORM, _record_of(session_message), key=_key(number))
 
         self._shared.sync.atomic(update)
 
@@ -182,7 +185,7 @@ class PerdureSessionRepository(SessionRepository):
 
     def _record(self, session_id: str, name: str) -> Any:
         conversation_of(session_id, DEFAULT_AGENT)
-        values = self._shared.sync.scope(f"strands/{session_id}")
+        values = self._shared.sync.scope(_SCOPE + session_id)
         return None if values.get("session") is None else values.get(name)
 
     def _check_agent(self, tx: Atomic, session_id: str, agent_id: str) -> None:
@@ -194,7 +197,7 @@ class PerdureSessionRepository(SessionRepository):
 
 def _records(tx: Atomic, session_id: str) -> Any:
     conversation_of(session_id, DEFAULT_AGENT)
-    return tx.scope(f"strands/{session_id}")
+    return tx.scope(_SCOPE + session_id)
 
 
 def _check_session(values: Any, session_id: str) -> None:
@@ -258,8 +261,8 @@ class _Placed(NamedTuple):
 
 def shown(turns: list[Turn]) -> list[SessionMessage]:
     """Turns as the framework's messages, in its order: by number, so that a replaced message stays where it was."""
-    own_calls = {call.id for turn in turns if _is_own(turn) for call in turn.calls}
-    given = {turn.call: turn for turn in turns if not _is_own(turn) and turn.call in own_calls}
+    own_calls = {call.id for turn in turns if is_own(FORM, turn) for call in turn.calls}
+    given = {turn.call: turn for turn in turns if not is_own(FORM, turn) and turn.call in own_calls}
     placed = sorted(_placed(turns, own_calls), key=lambda each: (each.number, not each.is_own, each.seq))
     found: list[SessionMessage] = []
     for at, each in enumerate(placed):
@@ -272,7 +275,7 @@ def shown(turns: list[Turn]) -> list[SessionMessage]:
 def _placed(turns: list[Turn], own_calls: set[str]) -> Iterator[_Placed]:
     last, foreign = -1, []
     for turn in turns:
-        if _is_own(turn):
+        if is_own(FORM, turn):
             yield from _joined(foreign, last)
             foreign, message = [], _message_of(turn)
             yield _Placed(message.message_id, turn.seq, message, is_own=True)
@@ -299,7 +302,3 @@ def _lost_results(each: _Placed, after: SessionMessage, given: dict[str, Turn]) 
     records = [record for call in calls if call in given for record in records_of(FORM, given[call]) or ()]
     for record in merged(records):
         yield SessionMessage(message=record, message_id=each.number)
-
-
-def _is_own(turn: Turn) -> bool:
-    return turn.native is not None and turn.native.form == FORM.name

@@ -12,11 +12,12 @@ import ipaddress
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any
 from urllib.parse import urlsplit
+from urllib.request import Request
 
-import httpx
+import msgspec
 from a2a.types import a2a_pb2 as pb
 from a2a.utils.push_url_validator import validate_push_notification_url
 from google.protobuf import json_format
@@ -26,6 +27,7 @@ from perdure.errors import Error, Invalid, NotFound
 from perdure.handles.aio.run_handle import AsyncRunHandle
 from perdure.handles.aio.session import AsyncScope
 from perdure.handles.aio.store import AsyncStore
+from perdure.model.http_client import NotAnswered, NotSent, exchange
 from perdure.model.ids import new_uid
 from perdure.model.limits import check_name
 from perdure.model.records.values import Entry
@@ -37,6 +39,8 @@ log = logging.getLogger("perdure.a2a")
 SCOPE = "a2a/push"
 TOKEN = "X-A2A-Notification-Token"  # noqa: S105 - the name of a header
 POST_SECONDS = 10.0
+POST_THREADS = 16  # a client that does not answer holds one for so long
+ANSWER_MAX_BYTES = 64 * 1024
 LOOK_SECONDS = 15.0  # between two looks though nothing was written
 REST_SECONDS = 0.2  # between two looks though something was
 TRIES_MAX = 12  # with doubled pauses: about two hours; then the configuration goes
@@ -93,6 +97,7 @@ class Pusher:
         self._serving = serving
         self._task_of = task_of
         self._loops: dict[str, asyncio.Task[None]] = {}
+        self._threads = ThreadPoolExecutor(POST_THREADS, "perdure-push")  # each begins with its first use
         self._failed: dict[str, tuple[int, float]] = {}  # configurations: failures in a row, and when to try again
 
     def begin(self, tenant: str) -> None:
@@ -102,22 +107,21 @@ class Pusher:
             self._loops[tenant] = self._serving.in_background(self._follow(tenant))
 
     async def _follow(self, tenant: str) -> None:
-        async with httpx.AsyncClient(timeout=POST_SECONDS, follow_redirects=False) as http:
-            while not self._serving.draining:
-                try:
-                    store = await self._serving.store(tenant)
-                    caller = store._caller
-                    at = await caller.read(feed.end_of)
-                    await self._look(store, http)
-                    await asyncio.sleep(REST_SECONDS)
-                    await self._serving.pulse(tenant, caller).wait(at, LOOK_SECONDS)
-                except NotFound:
-                    return  # no such tenant
-                except Error as error:
-                    log.warning("push notifications of tenant %s wait: %s", tenant, error)
-                    await asyncio.sleep(LOOK_SECONDS)
+        while not self._serving.draining:
+            try:
+                store = await self._serving.store(tenant)
+                caller = store._caller
+                at = await caller.read(feed.end_of)
+                await self._look(store)
+                await asyncio.sleep(REST_SECONDS)
+                await self._serving.pulse(tenant, caller).wait(at, LOOK_SECONDS)
+            except NotFound:
+                return  # no such tenant
+            except Error as error:
+                log.warning("push notifications of tenant %s wait: %s", tenant, error)
+                await asyncio.sleep(LOOK_SECONDS)
 
-    async def _look(self, store: AsyncStore, http: httpx.AsyncClient) -> None:
+    async def _look(self, store: AsyncStore) -> None:
         """Compare every task that somebody wants to hear of with what was told of it."""
         stream = await store._caller.read(values.find_scope, SCOPE)
         if stream is None:
@@ -134,13 +138,11 @@ class Pusher:
             task, over = await self._task_of(run)
             state = f"{pb.TaskState.Name(task.status.state)} {task.status.message.message_id}".rstrip()
             if state != entry.value["told"]:
-                await self._tell(scope, entry, task, state, http, over=over and run.record.ended)
+                await self._tell(scope, entry, task, state, over=over and run.record.ended)
 
-    async def _tell(
-        self, scope: AsyncScope, entry: Entry, task: pb.Task, state: str, http: httpx.AsyncClient, *, over: bool
-    ) -> None:
-        config = _config(entry)
-        if not await _post(http, config, task):
+    async def _tell(self, scope: AsyncScope, entry: Entry, task: pb.Task, state: str, *, over: bool) -> None:
+        posting = asyncio.get_running_loop().run_in_executor(self._threads, _post, _config(entry), task)
+        if not await posting:
             tries = self._failed.get(entry.name, (0, 0.0))[0] + 1
             self._failed[entry.name] = (tries, time.monotonic() + FIRST_PAUSE_SECONDS * 2 ** (tries - 1))
             if tries < TRIES_MAX:
@@ -166,15 +168,16 @@ async def _all(scope: AsyncScope) -> AsyncIterator[Entry]:
         after = page.next
 
 
-async def _post(http: httpx.AsyncClient, config: pb.TaskPushNotificationConfig, task: pb.Task) -> bool:
-    """Send a task to the address of a client; whether it took it."""
-    headers = {TOKEN: config.token} if config.token else {}
+def _post(config: pb.TaskPushNotificationConfig, task: pb.Task) -> bool:
+    """Send a task to the address of a client; whether it took it. No redirect is followed."""
+    headers = {"Content-Type": "application/json"} | ({TOKEN: config.token} if config.token else {})
     if config.authentication.scheme and config.authentication.credentials:
         headers["Authorization"] = f"{config.authentication.scheme} {config.authentication.credentials}"
-    body: dict[str, Any] = json_format.MessageToDict(pb.StreamResponse(task=task))
+    body = msgspec.json.encode(json_format.MessageToDict(pb.StreamResponse(task=task)))
     try:
-        answer = await http.post(config.url, json=body, headers=headers)
-    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
-        log.info("a notification of task %s failed: %s", task.id, type(error).__name__)
+        request = Request(config.url, body, headers, method="POST")  # noqa: S310 - its scheme was checked when it was kept
+        answer = exchange(request, POST_SECONDS, ANSWER_MAX_BYTES)
+    except (NotSent, NotAnswered, ValueError) as error:
+        log.info("a notification of task %s failed: %s", task.id, error)
         return False
-    return answer.is_success
+    return 200 <= answer.status < 300

@@ -1,7 +1,7 @@
 """Runs as tasks of A2A: what the protocol asks for, answered from the store. Nothing is kept here, so a restart loses nothing.
 
     task ↔ run        context ↔ session (or the run)        input-required ↔ an open ask        artifact ↔ the result
-    a message sent again (its id) ↔ the run's key           subscribing again ↔ the state now, then what follows in the feed
+    a message sent again (its id) ↔ the key of run or answer    subscribing again ↔ the state now, then what follows in the feed
 
 Workers drive the runs, as always. Callers: `routes`. Keeps P11: a visitor sees the runs of its tenant.
 """
@@ -35,6 +35,7 @@ from perdure.handles.aio.run_handle import AsyncRunHandle
 from perdure.model.records.runs import ENDED, RunStatus, WaitKind, WaitRecord
 from perdure.planes.access import limits
 from perdure.planes.audit import feed
+from perdure.planes.execution import requests
 from perdure.planes.execution.runs import RunRequest
 
 VISITOR = "perdure.visitor"  # where the request keeps who sends it
@@ -208,14 +209,14 @@ class StoreTasks(RequestHandler):
         return await visitor.store.run(stream.name)
 
     async def _answered(self, visitor: Visitor, message: pb.Message) -> AsyncRunHandle:
-        """Answer the ask of a task. Approvals of effects are for people of this store: no client answers them here."""
+        """Answer the ask of a task, once for the id of the message. Approvals of effects are for people of this store: no client
+        answers them here.
+        """
         run = await self._found(visitor, message.task_id)
         if not _is_own(run):
             _check_right(visitor, Right.OPERATE)
-        asked = await _open_ask(run)
-        if asked is None:
-            raise InvalidParamsError(message=f"task {message.task_id} asks nothing now")
-        await visitor.store.answer(asked.id, _content(message))
+        key, caller = f"{KEY}{message.message_id}", visitor.caller
+        await caller.write(requests.answer_next, run._stream, _content(message), visitor.store.actor, key=key)
         return run
 
     async def _found(self, visitor: Visitor, task: str) -> AsyncRunHandle:

@@ -31,6 +31,7 @@ def _remarks(each: Arrived) -> str:
     return "; ".join(filter(None, (parked, without)))
 
 
+KEYS_SHOWN = 20
 ARRIVED = (
     Column("kind", lambda each: each.kind),
     Column("name", lambda each: each.name),
@@ -186,17 +187,22 @@ def _target(asked: StoreOptions, bundle: Path, *, dry_run: bool) -> Any:
     return perdure.open("memory:" if dry_run else asked.store, actor=asked.actor, tenant=asked.tenant)
 
 
-def import_bundle(asked: StoreOptions, bundle: Path, names: dict[str, str], *, dry_run: bool) -> None:
+def import_bundle(asked: StoreOptions, bundle: Path, names: dict[str, str], *, keys_apart: bool, dry_run: bool) -> None:
     """Import one bundle and say what came of it. The store is made if there is none; a dry run then adds to nothing."""
     from perdure.interchange.bundle import no_bundle  # noqa: PLC0415 - help must not load this
 
     if not bundle.is_file():
         raise no_bundle(bundle)
     with _target(asked, bundle, dry_run=dry_run) as store, progress("verifying") as step:
-        done = store.import_(bundle, names=names, dry_run=dry_run, progress=step)
+        done = store.import_(bundle, names=names, keys_apart=keys_apart, dry_run=dry_run, progress=step)
     if asked.as_json:
         say_json(done)
         return
     say_table(ARRIVED, done.streams)
     what = "would be added" if done.dry_run else "added"
     note(f"{counted(done.added, 'event')} {what} for tenant {done.tenant}")
+    keys = sorted({key for each in done.streams for key in each.keys})
+    if keys:
+        more = f" and {len(keys) - KEYS_SHOWN} more (--json lists them)" if len(keys) > KEYS_SHOWN else ""
+        held = ", ".join(keys[:KEYS_SHOWN]) + more
+        note(f"copies hold {counted(len(keys), 'key')}, and work that is begun here under one is refused: {held}")

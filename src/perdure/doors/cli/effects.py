@@ -39,7 +39,7 @@ def _went_wrong(record: EffectRecord) -> str | None:
 
 COLUMNS = (
     Column("effect", lambda effect: effect.id),
-    state("state", lambda effect: effect.state),
+    state("state", lambda effect: f"{effect.state} (copy)" if effect.copy else effect.state),
     Column("tool", lambda effect: effect.tool),
     Column("kind", lambda effect: effect.kind, spare=True),
     Column("tries", lambda effect: effect.attempt),

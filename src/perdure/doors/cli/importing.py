@@ -59,11 +59,12 @@ def _complete_format(_ctx: click.Context, _param: click.Parameter, incomplete: s
 )
 @click.option("--scope", default="", metavar="NAME", help="With --as values: into which scope instead.")
 @renaming
+@click.option("--keys-apart", is_flag=True, help="Of a bundle: its copies hold no keys here.")
 @click.option("--dry-run", is_flag=True, help="Only say what is in the files, or what a bundle would add.")
 @writes
 def import_(
     asked: StoreOptions, *, paths: tuple[Path, ...], format_name: str | None, kind: str | None, fields: tuple[str, ...],
-    session: str, scope: str, names: dict[str, str], dry_run: bool,
+    session: str, scope: str, names: dict[str, str], keys_apart: bool, dry_run: bool,
 ) -> None:  # fmt: skip
     """Import sessions, turns, calls, results, values, tasks and decisions of other programs, or bundles.
 
@@ -71,7 +72,8 @@ def import_(
     again. A new store is created. A broken part is left out and listed, the rest is imported, and the exit code is 8.
 
     A bundle (.perdure) that `perdure export` made is verified first and imported whole or not at all. Its unfinished runs
-    arrive parked: they are copies, and only `perdure unpark` lets one continue here.
+    arrive parked: they are copies, and only `perdure unpark` lets one continue here. So with a key that a copy holds: work
+    that is begun here under it is refused, until the copy is taken over (`perdure unpark`) or holds no keys (--keys-apart).
     """
     from perdure.interchange.importers.importing import (  # noqa: PLC0415 - help must not load the stores
         check_given,
@@ -80,7 +82,7 @@ def import_(
 
     if _are_bundles(paths):
         for path in paths:
-            import_bundle(asked, path, names, dry_run=dry_run)
+            import_bundle(asked, path, names, keys_apart=keys_apart, dry_run=dry_run)
         return
     mapping = _mapping(kind, fields, session, scope, format_name)
     check_given(paths, format_name, mapping)  # a misspelt argument leaves no new store behind

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perdure.doors.cli.filters import filtered_by
-from perdure.doors.cli.finding import find_run, run_id
+from perdure.doors.cli.finding import existing_session, find_run, run_id
 from perdure.doors.cli.identified import say_identified
 from perdure.doors.cli.names import argument, run_names
 from perdure.doors.cli.options import StoreOptions, command, reads, writes
 from perdure.doors.cli.output import note, say_facts, say_json
 from perdure.doors.cli.show import records
 from perdure.doors.cli.tables import Column, is_filtered, prose, state
+from perdure.errors import NotFound
 from perdure.model.filters import RunFilters
 from perdure.model.records.runs import RunStatus
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 def status_of(run: RunRecord, lost: StrandedRecord | None) -> str:
     """The state of a run, and whether no worker continues it."""
+    if run.copy:
+        return f"{run.status.value} (copy)"
     return (
         f"{run.status.value} (abandoned)" if run.abandoned else f"{run.status.value} (stranded)" if lost else run.status
     )
@@ -113,15 +116,31 @@ def retry(asked: StoreOptions, *, run: str) -> None:
     _tell(asked, run, lambda handle: handle.retry(), "a worker may take it now")
 
 
-@command("unpark", "perdure unpark 4f1c2a9b77d0", "perdure unpark 4f1c2a9b77d0 --actor alice --json")
-@argument("run", run_names)
+@command("unpark", "perdure unpark 4f1c2a9b77d0", "perdure unpark issue-42 --actor alice")
+@argument("run", run_names, metavar="RUN|SESSION")
 @writes
 def unpark(asked: StoreOptions, *, run: str) -> None:
     """Let RUN, which is parked, continue, once the cause is mended.
 
     A run that was handed over (moved) continues here again. Do this only if no store adopted it; otherwise it runs twice.
+    A copy that came by import (RUN, or SESSION) is taken over: what stands in it under a key answers here from now on.
     """
-    _tell(asked, run, lambda handle: handle.unpark(), "a worker may take it now")
+    with asked.open() as store:
+        try:
+            find_run(store, run)
+        except NotFound:
+            existing_session(store, run).unpark()
+            if asked.as_json:
+                say_json({"session": run})
+            note("its records answer here from now on")
+            return
+    _tell(
+        asked,
+        run,
+        lambda handle: handle.unpark(),
+        "a worker may take it now",
+        over="its record answers here from now on",
+    )
 
 
 @command(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 ENDINGS = ("completed", "failed")
 COLUMNS = (
     Column("session", lambda session: session.name),
-    state("status", lambda session: session.status),
+    state("status", lambda session: f"{session.status} (copy)" if session.copy else session.status),
     prose("title", lambda session: session.title),
     prose("labels", lambda session: session.labels),
     Column("creator", lambda session: session.creator),

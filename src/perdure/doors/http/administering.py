@@ -37,12 +37,17 @@ def _control(call: HttpCall) -> AsyncCaller:
     return call.serving.control.acting_as(call.store.actor)
 
 
-@route("POST", "/v1/tokens", Right.ADMIN, TokenAnswer, status=201)
+@route("POST", "/v1/tokens", Right.ADMIN, TokenAnswer, status=201, takes_key=True)
 async def create_token(call: HttpCall, body: TokenInput) -> Any:
-    """Make a token for this tenant. Its text is in this answer and nowhere else, so two calls make two."""
-    text, made = await _control(call).write(
-        tokens.create, call.identity.token.tenant, body.role, body.actor, body.expires
-    )
+    """Make a token for this tenant. Its text is in this answer and nowhere else.
+
+    With a key it is made once: repeated, a conflict tells its id, so that it can be revoked. Without one, two calls make two.
+    """
+    control, tenant = _control(call), call.identity.token.tenant
+    if call.key is None:
+        text, made = await control.write(tokens.create, tenant, body.role, body.actor, body.expires)
+    else:
+        text, made = await control.write(tokens.create_once, tenant, body.role, body.actor, body.expires, call.key)
     return TokenAnswer(text, made)
 
 

@@ -116,6 +116,13 @@ def unpark_run(tx: Atomic, call: HttpCall) -> Any:
     return _stands(tx, stream)
 
 
+@route("POST", "/v1/sessions/{session}/unpark", Right.OPERATE, DoneAnswer, target=SESSION)
+def unpark_session(tx: Atomic, call: HttpCall) -> Any:
+    """Take over a session that came by import: what stands in it under a key answers here from now on. Safe to repeat."""
+    tx.session(call.parts["session"]).unpark()
+    return DoneAnswer()
+
+
 @route("PUT", "/v1/runs/{run}/pin", Right.OPERATE, RunAnswer, target=RUN)
 def pin_run(tx: Atomic, call: HttpCall, body: PinInput) -> Any:
     """Let only one program continue a run; null: any. Safe to repeat."""

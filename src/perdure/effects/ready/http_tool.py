@@ -13,17 +13,13 @@ hiding, one deadline holds for everything, and answers are bounded. Arguments ar
 
 from __future__ import annotations
 
-import http.client
 import re
-import socket
-import ssl
-import threading
-import time
-import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from email.utils import parsedate_to_datetime
-from typing import Any, Final, Self
+from http import HTTPMethod
+from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
 import msgspec
@@ -31,6 +27,15 @@ import msgspec
 from perdure.effects.ready.checks import seconds, shortened
 from perdure.effects.tool import Probe, Tool, tool
 from perdure.errors import Error, Failed, InDoubt, Invalid, Unavailable
+from perdure.model.http_client import (
+    HTTP_URL,
+    SAFE_METHODS,
+    HttpAnswer,
+    NotAnswered,
+    NotSent,
+    exchange,
+    origin_of,
+)
 from perdure.model.limits import KEY_MAX_CHARS, check_name
 from perdure.model.records.effects import Absent, Happened, Unknown, Verdict
 from perdure.model.values import encode
@@ -42,14 +47,11 @@ TIMEOUT_MAX_SECONDS: Final = 300.0
 _LATER = frozenset({425, 429})
 _DOUBT = frozenset({301, 302, 408, 409})
 _GONE = frozenset({404, 410})
-_METHODS = frozenset(each.value for each in http.HTTPMethod) - {"CONNECT", "TRACE"}
-_SAFE = frozenset({"GET", "HEAD"})
+_METHODS = frozenset(each.value for each in HTTPMethod) - {"CONNECT", "TRACE"}
 _OURS = frozenset({"idempotency-key", "host", "content-length", "transfer-encoding", "connection"})
 _SECRET = frozenset({"authorization", "cookie", "proxy-authorization", "x-api-key"})
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)
-_URL = re.compile(r"https?://[!-~]+", re.ASCII)
 _HOLE = re.compile(r"\{(\w+)\}")
-_CHUNK_BYTES = 64 * 1024
 
 Secrets = Callable[[], Mapping[str, str]]
 
@@ -64,7 +66,7 @@ def http_tool(
     only one that it may send to, as in "https://api.example.org". secrets: called for every request, gives headers that
     are sent and never recorded; needs an origin. keeps_keys: how long the other side remembers keys.
     """
-    only = None if origin is None else _origin(_url(origin, "origin"))
+    only = None if origin is None else origin_of(_url(origin, "origin"))
     if secrets is not None and only is None:
         raise Invalid("secrets need an origin, so that they go nowhere else", path="origin")
 
@@ -79,7 +81,7 @@ def http_tool(
     ) -> dict[str, Any]:
         """Send one request; see `http_request`."""
         limit = seconds(timeout, TIMEOUT_MAX_SECONDS)
-        if only is not None and _origin(_url(url)) != only:
+        if only is not None and origin_of(_url(url)) != only:
             raise Invalid(f"this tool sends to {only} only", path="url")
         hidden = {} if secrets is None else _headers(secrets(), "secrets", forbidden=_OURS)
         return _answered(_request(method, url, key, body, headers, hidden), limit)
@@ -92,11 +94,12 @@ def http_tool(
 
 
 http_request = http_tool("http_request")
-http_request.__doc__ = """Send one request with `Idempotency-Key: key`; returns {"status", "headers", "body", "truncated"}.
+http_request.__doc__ = """Send one request with `Idempotency-Key: key`; returns its answer, as
+{"status", "headers", "body", "truncated", "length_unknown"}.
 
 method, url: a redirect of a GET or HEAD is followed within its origin, any other is not. body: text or bytes as they are,
-anything else as JSON. The answer's body is a value if it is JSON, else text or bytes; of one above 1 MiB the beginning. Never
-sends twice by itself.
+anything else as JSON. The answer's body is a value if it is JSON, else text or bytes; of one above 1 MiB the beginning.
+length_unknown: it lasted until the connection ended, so it may be cut. Never sends twice by itself.
 Raises Invalid and Failed (a clear no, with its status), Unavailable (nothing was done), InDoubt: see the table of this module.
 """
 
@@ -114,21 +117,20 @@ def http_probe(
     def probe(*, key: str = "", **args: Any) -> Verdict:
         hidden = {} if secrets is None else _headers(secrets(), "secrets", forbidden=_OURS)
         try:
-            answer = _answered(_request("GET", _filled(url, {**args, "key": key}), None, None, None, hidden), limit)
-        except Failed as error:
-            return Absent(error.message) if error.facts.get("status") in _GONE else Unknown(str(error))
+            answer = _sent(_request("GET", _filled(url, {**args, "key": key}), None, None, None, hidden), limit)
+            if not answer.has_length or answer.is_longer:
+                return Unknown("the whole answer is longer than is read, or of unknown length")
+            if answer.status in _GONE:
+                return Absent(_refusal(answer).message)
+            result = _result(answer, safe=True)
         except Error as error:
             return Unknown(str(error))
-        return _verdict(answer, found)
+        if not answer.body or not _is_what_it_says(answer):
+            return Unknown("the answer is empty, or not what its media type says")
+        value = result if found is None else found(result["body"])
+        return Absent("it is not in the answer") if value is None else Happened(value)
 
     return probe
-
-
-def _verdict(answer: Mapping[str, Any], found: Callable[[Any], Any] | None) -> Verdict:
-    if answer["truncated"]:
-        return Unknown(f"the answer is longer than {BODY_MAX_BYTES} bytes")
-    result = answer if found is None else found(answer["body"])
-    return Absent("it is not in the answer") if result is None else Happened(result)
 
 
 def _filled(url: str, args: Mapping[str, Any]) -> str:
@@ -162,7 +164,7 @@ def _request(
 
 def _url(url: object, path: str = "url") -> str:
     """A URL that is one line and leads to a host. Invalid otherwise, and with a password in it: it would be recorded."""
-    if not (isinstance(url, str) and _URL.fullmatch(url)):
+    if not (isinstance(url, str) and HTTP_URL.fullmatch(url)):
         raise Invalid(f"expected a URL such as 'https://api.example.org/orders', got {url!r:.80}", path=path)
     try:
         parts, _ = urlsplit(url), urlsplit(url).port
@@ -171,11 +173,6 @@ def _url(url: object, path: str = "url") -> str:
     if not parts.hostname or "@" in parts.netloc:
         raise Invalid("expected a host, and no name or password before it", path=path)
     return url
-
-
-def _origin(url: str) -> str:
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.hostname}:{parts.port or (443 if parts.scheme == 'https' else 80)}"
 
 
 def _headers(headers: object, path: str, *, forbidden: frozenset[str]) -> dict[str, str]:
@@ -204,160 +201,68 @@ def _body(body: Any) -> tuple[bytes | None, dict[str, str]]:
     return msgspec.json.encode(body), {"Content-Type": "application/json"}
 
 
-# The wire ----------------------------------------------------------------------------------------------------
-
-
-class _Wire:
-    """The connections of one call: what was sent, and the deadline, at which they are cut."""
-
-    def __init__(self, limit: float) -> None:
-        self.connected = False  # from here on something may have been sent
-        self.cut = False
-        self._ends = time.monotonic() + limit
-        self._sockets: list[socket.socket] = []
-        self._timer = threading.Timer(limit, self._cut)
-        self._timer.daemon = True
-
-    def __enter__(self) -> Self:
-        self._timer.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._timer.cancel()
-
-    def left(self) -> float:
-        """Seconds until the deadline; never nothing, as no timeout would be for ever."""
-        return max(self._ends - time.monotonic(), 0.001)
-
-    def hold(self, connection: http.client.HTTPConnection) -> None:
-        """Connected, and nothing sent yet. TimeoutError if that took too long: then nothing is sent."""
-        self._sockets.append(connection.sock)
-        if self.cut:
-            raise TimeoutError("the deadline passed before the connection stood")
-        self.connected = True
-
-    def _cut(self) -> None:
-        self.cut = True
-        for each in self._sockets:
-            try:
-                socket.socket.shutdown(each, socket.SHUT_RDWR)  # the plain one: TLS must not talk any more
-            except OSError:
-                continue  # it is closed already
-
-    def opener(self) -> urllib.request.OpenerDirector:
-        """An opener whose connections this wire holds."""
-        return urllib.request.build_opener(_Http(self), _Https(self), _Redirects())
-
-
-class _Http(urllib.request.HTTPHandler):
-    def __init__(self, wire: _Wire) -> None:
-        super().__init__()
-        self._wire = wire
-
-    def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
-        return self.do_open(_held(http.client.HTTPConnection, self._wire), req)
-
-
-class _Https(urllib.request.HTTPSHandler):
-    def __init__(self, wire: _Wire) -> None:
-        super().__init__()
-        self._wire = wire
-
-    def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
-        return self.do_open(_held(http.client.HTTPSConnection, self._wire), req, context=ssl.create_default_context())
-
-
-def _held(kind: type[http.client.HTTPConnection], wire: _Wire) -> Any:
-    """That class of connections, held by the wire as soon as they stand."""
-
-    class Held(kind):
-        def connect(self) -> None:
-            super().connect()
-            wire.hold(self)
-
-    return Held
-
-
-class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Follows a GET or HEAD within its origin. Elsewhere the other side would choose whom this machine asks, and guards and
-    `origin=` have seen the first URL only.
-    """
-
-    max_redirections = 5
-
-    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
-        if req.get_method() not in _SAFE or not _URL.fullmatch(newurl) or _origin(newurl) != _origin(req.full_url):
-            return None  # the answer itself is what counts
-        return super().redirect_request(req, fp, code, msg, headers, newurl)
-
-
 # What comes back ---------------------------------------------------------------------------------------------
 
 
 def _answered(request: urllib.request.Request, limit: float) -> dict[str, Any]:
     """Send it once and read the answer as a yes, a no, or doubt."""
-    with _Wire(limit) as wire:
-        try:
-            with _opened(wire, request) as response:
-                return _result(response, wire, safe=request.get_method() in _SAFE)
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            raise _unanswered(error, wire, limit) from error
+    return _result(_sent(request, limit), safe=request.get_method() in SAFE_METHODS)
 
 
-def _opened(wire: _Wire, request: urllib.request.Request) -> Any:
-    """The response, also where urllib takes its status for an error."""
+def _sent(request: urllib.request.Request, limit: float) -> HttpAnswer:
+    """The whole answer. Unavailable if nothing was sent, InDoubt for anything less."""
     try:
-        return wire.opener().open(request, timeout=wire.left())
-    except urllib.error.HTTPError as error:
-        return error
+        return exchange(request, limit, BODY_MAX_BYTES, redirects=True)
+    except NotSent as error:
+        raise Unavailable(f"no connection: {error}", path="url") from error
+    except NotAnswered as error:
+        raise InDoubt(f"sent, and then: {error}", path="url", hint="call it again with the same key") from error
 
 
-def _unanswered(error: Exception, wire: _Wire, limit: float) -> Unavailable | InDoubt:
-    reason = getattr(error, "reason", error)
-    late = wire.cut or isinstance(reason, TimeoutError)
-    why = f"no answer within {limit:g} s" if late else shortened(str(reason))
-    if wire.connected:
-        return InDoubt(f"sent, and then: {why}", path="url", hint="call it again with the same key")
-    return Unavailable(f"no connection: {why}", path="url")
-
-
-def _result(response: Any, wire: _Wire, *, safe: bool) -> dict[str, Any]:
-    data = _read(response)
-    status, headers = response.status, response.headers
-    if safe and 300 <= status < 400:
-        raise _moved(status, headers.get("Location"))
-    if not (200 <= status < 300 or status == 303):
-        raise _refusal(status, data, headers)
-    cut = len(data) > BODY_MAX_BYTES
-    if wire.cut or (response.length and not cut):  # the rest of the announced length
-        raise http.client.IncompleteRead(data)
+def _result(answer: HttpAnswer, *, safe: bool) -> dict[str, Any]:
+    status, headers = answer.status, answer.headers
+    is_moved = safe and 300 <= status < 400
+    if is_moved or not (200 <= status < 300 or status == 303):
+        error = _moved(status, headers.get("Location")) if is_moved else _refusal(answer)
+        if not answer.has_length:
+            error.facts["length_unknown"] = True
+        raise error
     kept = {name: headers[name] for name in ("Content-Type", "Location", "ETag") if "\0" not in headers.get(name, "\0")}
-    body = _value(data[:BODY_MAX_BYTES], headers.get_content_type(), whole=not cut)
-    return {"status": status, "headers": kept, "body": body, "truncated": cut}
+    return {
+        "status": status, "headers": kept, "body": _value(answer), "truncated": answer.is_longer,
+        "length_unknown": not answer.has_length,
+    }  # fmt: skip
 
 
-def _read(response: Any) -> bytes:
-    """The body; of a long one a little more than is kept."""
-    data = bytearray()
-    while len(data) <= BODY_MAX_BYTES and (piece := response.read1(_CHUNK_BYTES)):
-        data += piece
-    return bytes(data)
-
-
-def _value(data: bytes, kind: str, *, whole: bool) -> Any:
+def _value(answer: HttpAnswer) -> Any:
     """JSON as a value, other text as text, the rest, and what could not be kept so, as bytes."""
-    try:
-        if whole and (kind == "application/json" or kind.endswith("+json")):
-            parsed = msgspec.json.decode(data)
+    if not answer.is_longer and _is_json(answer):
+        with suppress(ValueError, RecursionError, Invalid):  # msgspec's own errors are ValueErrors
+            parsed = msgspec.json.decode(answer.body)
             encode(parsed)
             return parsed
-    except (ValueError, RecursionError, Invalid):  # msgspec's own errors are ValueErrors
-        pass
     try:
-        text = data.decode()
+        text = answer.body.decode()
     except UnicodeDecodeError:
-        return data
-    return data if "\0" in text else text
+        return answer.body
+    return answer.body if "\0" in text else text
+
+
+def _is_json(answer: HttpAnswer) -> bool:
+    kind = answer.headers.get_content_type()
+    return kind == "application/json" or kind.endswith("+json")
+
+
+def _is_what_it_says(answer: HttpAnswer) -> bool:
+    """Whether a body is what its media type says, where that shows: JSON, and text in its charset."""
+    try:
+        if _is_json(answer):
+            msgspec.json.decode(answer.body)
+        elif answer.headers.get("Content-Type", "").lower().startswith("text/"):
+            answer.body.decode(answer.headers.get_content_charset("utf-8"))
+    except (ValueError, LookupError, RecursionError):
+        return False
+    return True
 
 
 def _seconds_until(later: str | None, now: str | None) -> int:
@@ -380,8 +285,9 @@ def _moved(status: int, where: str | None) -> Failed:
     )
 
 
-def _refusal(status: int, data: bytes, headers: Mapping[str, str]) -> Error:
-    said = f"{status}: {shortened(data.decode(errors='replace').replace(chr(0), ' '))}".removesuffix(": ")
+def _refusal(answer: HttpAnswer) -> Error:
+    status, headers = answer.status, answer.headers
+    said = f"{status}: {shortened(answer.body.decode(errors='replace').replace(chr(0), ' '))}".removesuffix(": ")
     if status in _LATER:
         later = headers.get("Retry-After")
         hint = f"it says: retry after {later:.40}" if later else ""

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, Never, NoReturn, ParamSpec
 
+from perdure.effects import operator_verbs
 from perdure.effects.storable import storable
 from perdure.errors import Invalid, TimedOut, TooLarge
 from perdure.handles.aio.base import AsyncStoreHandle, AsyncStreamHandle
@@ -296,6 +297,14 @@ class AsyncConversation(AsyncStreamHandle):
     async def unarchive(self) -> None:
         """Show the session in listings again. Idempotent."""
         await self._write(sessions.unarchive)
+
+    async def unpark(self) -> None:
+        """Take over a session that came by import: what stands in it under a key answers here from now on. Idempotent.
+
+        Its open effects stay in doubt, and its runs are taken over one by one. It can no longer grow with its original.
+        Raises Conflict for a session that did not come by import.
+        """
+        await self._write(operator_verbs.unpark)
 
     # -- goal, labels, pins ----------------------------------------------------------------------------------
 

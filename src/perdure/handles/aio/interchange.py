@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from perdure.handles.aio.base import AsyncStoreHandle
 from perdure.handles.later import bundle_in, bundle_out, incident, learning, readable
-from perdure.model.records.bundles import Exported, Imported
+from perdure.model.records.bundles import Exported, ImportedBundle
 
 if TYPE_CHECKING:
     from perdure.interchange.learning import Learnt
@@ -91,15 +91,17 @@ class AsyncInterchange(AsyncStoreHandle):
         path: str | Path,
         *,
         names: Mapping[str, str] | None = None,
+        keys_apart: bool = False,
         dry_run: bool = False,
         progress: Callable[[int, int], None] | None = None,
-    ) -> Imported:
+    ) -> ImportedBundle:
         """Import the streams of a bundle into this tenant of this store.
 
         Everything is verified before anything is written, and then written in one commit. Importing it again changes nothing; a
         bundle that continues a stream of this store adds the rest. Unfinished runs arrive parked, and every open effect of a
         copy is in doubt: a copy never acts as if it were its original.
         names: new names for its sessions.
+        keys_apart: let the copies hold no keys, those that are here already included: a caller that acts with one acts anew.
         dry_run: only report what would be done.
 
         Raises Invalid, TooLarge or Damaged for a file that is no sound bundle, Conflict (with the stream and the number of the
@@ -107,10 +109,10 @@ class AsyncInterchange(AsyncStoreHandle):
         """
         caller, source, called = self._caller, Path(path), dict(names or {})
         looked = await caller.work(bundle_in.look, source, progress)
-        planned = await caller.read(bundle_in.plan, source, looked, called)
+        planned = await caller.read(bundle_in.plan, source, looked, called, apart=keys_apart)
         tenant = await caller.read(bundle_out.tenant_name)
         if dry_run:
             return bundle_in.report(looked, tenant, bundle_in.foreseen(planned), dry_run=True)
         large = await caller.work(bundle_in.carry, caller.core, caller.tenant, source, looked.blobs)
-        arrived = await self._write(bundle_in.bring_in, source, looked, called, large)
+        arrived = await self._write(bundle_in.bring_in, source, looked, called, large, apart=keys_apart)
         return bundle_in.report(looked, tenant, arrived)

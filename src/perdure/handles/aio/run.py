@@ -382,6 +382,7 @@ class AsyncSaga:
         driving = self._run._driving
         self._branch = self._run._here()
         self._mark = self._branch.mark(driving.replay.cut)
+        self._branch.sagas = (*self._branch.sagas, f"{self._mark.path}/{self._mark.ordinal}")
         driving.sagas.open += 1
         return self
 
@@ -389,6 +390,7 @@ class AsyncSaga:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         run = self._run
+        self._branch.sagas = self._branch.sagas[:-1]
         leaving = undoing.leave_saga(run._driving, self._branch, self._mark, error)
         await run._shell.run(leaving)
 

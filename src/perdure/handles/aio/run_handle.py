@@ -175,6 +175,7 @@ class AsyncRunHandle(KnownRunFacts, AsyncEnveloping, Generic[R_co]):
         """Let a parked run continue. An undo that failed is tried again. Conflict if it is not parked.
 
         Unpark a run that was handed over only if no store has adopted it; the runs that were handed over with it come back too.
+        A copy that is over stays as it is, and its record answers here from now on: see `Imported`.
         """
         return await self._told(operator_verbs.unpark)
 

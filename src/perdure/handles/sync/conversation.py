@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
+from perdure.effects import operator_verbs
 from perdure.effects.storable import storable
 from perdure.errors import Invalid, TimedOut, TooLarge
 from perdure.handles.filtered import filtered
@@ -286,6 +287,14 @@ class Conversation(StreamHandle):
     def unarchive(self) -> None:
         """Show the session in listings again. Idempotent."""
         self._write(sessions.unarchive)
+
+    def unpark(self) -> None:
+        """Take over a session that came by import: what stands in it under a key answers here from now on. Idempotent.
+
+        Its open effects stay in doubt, and its runs are taken over one by one. It can no longer grow with its original.
+        Raises Conflict for a session that did not come by import.
+        """
+        self._write(operator_verbs.unpark)
 
     # -- goal, labels, pins ----------------------------------------------------------------------------------
 

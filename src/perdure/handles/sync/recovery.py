@@ -22,6 +22,7 @@ from perdure.log.change import Stream
 from perdure.model.filters import EffectFilters
 from perdure.model.records.effects import EffectRecord, EffectState
 from perdure.model.records.recovery import Recovered
+from perdure.planes.audit import imported
 from perdure.planes.execution import runs
 from perdure.planes.reading.paging import DamagedRow, Page
 from perdure.planes.recovery import presence
@@ -103,7 +104,11 @@ class Recovery(Runs):
             asked = EffectFilters(state=state, limit=LOOKED_AT)
             while True:
                 page = self._caller.read(ledger.effects_of_store, asked, of="session")
-                found += page
+                # A copy's effect waits for a person: its original may settle it where it is.
+                found += [
+                    each for each in page
+                    if not each[1].copy or not self._caller.read(imported.is_copy, each[0], each[1].seq)
+                ]  # fmt: skip
                 damaged += page.damaged
                 if page.next is None:
                     break

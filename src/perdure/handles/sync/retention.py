@@ -54,7 +54,8 @@ class Retaining(Upkeep):
 
         Its turns, checkpoints, emitted events and replaced values go, and the steps and checkpoints of its runs. Its row,
         tasks, decisions, values, artifacts and effects stay: they are the record of what was done. Nothing goes of a session
-        that was forked or has an unfinished run. After a crash, call it again.
+        that was forked or has an unfinished run. A copy that came by import gives its keys up, and so do its runs. After a
+        crash, call it again.
         Raises NotFound if there is no session of this name, Conflict while it is open.
         """
         found = self._caller.read(sessions.find_session, session)
@@ -64,7 +65,7 @@ class Retaining(Upkeep):
         rule = Retention(sessions=True, runs=True, checkpoints=1, values=1, emitted=0, session=session)
         report = self.retain(rule, dry_run=dry_run)
         if not dry_run:
-            self._write(sessions.archive, found[0])
+            self._write(retain.put_away, found[0])
         return report
 
     def _judged(self) -> list[retain.Judged]:

@@ -369,6 +369,7 @@ class Saga:
         driving = self._run._driving
         self._branch = self._run._here()
         self._mark = self._branch.mark(driving.replay.cut)
+        self._branch.sagas = (*self._branch.sagas, f"{self._mark.path}/{self._mark.ordinal}")
         driving.sagas.open += 1
         return self
 
@@ -376,6 +377,7 @@ class Saga:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         run = self._run
+        self._branch.sagas = self._branch.sagas[:-1]
         leaving = undoing.leave_saga(run._driving, self._branch, self._mark, error)
         run._shell.run(leaving)
 

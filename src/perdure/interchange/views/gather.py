@@ -134,7 +134,7 @@ def _task(each: TaskRecord) -> dict[str, str]:
 
 
 def _values(reads: Reads, stream: Stream) -> list[Entry]:
-    return [each for each in values.entries(reads, stream, limit=PAGE_MAX_ROWS) if each.expires_at is None]
+    return [each for each in values.entries(reads, stream, limit=PAGE_MAX_ROWS).whole() if each.expires_at is None]
 
 
 def _value(each: Entry) -> dict[str, str]:

@@ -68,6 +68,7 @@ class Arrived(msgspec.Struct, frozen=True):
     """The outcome of an import for one stream: its name here, and how many events were `added`.
 
     without: the name of a run's session where it comes from, if that session is not here.
+    keys: those of its runs, effects and tasks: a caller here that acts with one of them gets `Imported`.
     """
 
     uid: str
@@ -77,9 +78,10 @@ class Arrived(msgspec.Struct, frozen=True):
     events: int
     parked: bool = False
     without: str = ""
+    keys: tuple[str, ...] = ()
 
 
-class Imported(msgspec.Struct, frozen=True):
+class ImportedBundle(msgspec.Struct, frozen=True):
     """A finished import, or with `dry_run` a preview of one."""
 
     digest: str

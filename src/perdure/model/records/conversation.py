@@ -151,6 +151,7 @@ class SessionHeader(msgspec.Struct, frozen=True):
     """A session as listings show it. `last_seq` and `last_at` are those of its newest event.
 
     archived_at: since when listings leave it out, unless they are asked for it.
+    copy: it came by import, and nobody took it over (`session.unpark`).
     """
 
     name: str
@@ -164,6 +165,7 @@ class SessionHeader(msgspec.Struct, frozen=True):
     last_seq: int
     last_at: datetime
     archived_at: datetime | None
+    copy: bool = False
 
     def __repr__(self) -> str:
         title = f", {self.title[:60]!r}" if self.title else ""
@@ -188,5 +190,5 @@ class Origin(msgspec.Struct, frozen=True):
 class SessionRecord(SessionHeader, frozen=True):
     """A session with its goal and its pins."""
 
-    goal: str | None
-    pins: Pins | None
+    goal: str | None = None
+    pins: Pins | None = None

@@ -165,6 +165,8 @@ class EffectRecord(msgspec.Struct, frozen=True):
     doubtful: an attempt before the last one may have happened.
     what_if: a what-if fork copied it, and nothing was done here.
     outcome_at: when its latest outcome was recorded: a result, a failure, doubt.
+    copy: it came by import, and nobody took its session or run over (`unpark`).
+    sagas: of a run, the sagas that it was done in, by where they began, the outermost first; None: they were not recorded.
     """
 
     seq: int
@@ -199,6 +201,8 @@ class EffectRecord(msgspec.Struct, frozen=True):
     sent_key: str = ""
     what_if: bool = False
     outcome_at: datetime | None = None
+    copy: bool = False
+    sagas: tuple[str, ...] | None = None
 
     @property
     def failures(self) -> int:

@@ -77,6 +77,8 @@ class RunRecord(msgspec.Struct, frozen=True):
     what_if: it was forked from another run, to see what would happen.
     hint: what can be decided about a parked run, if that is known.
     outcome_at: when its result, its failure or the reason of its parking was recorded.
+    copy: it came by import, and nobody took it over (`unpark`).
+    numbering: how its branches are numbered, for life: 2, or 1 if it began before this was recorded.
     """
 
     id: str
@@ -110,6 +112,8 @@ class RunRecord(msgspec.Struct, frozen=True):
     what_if: WhatIf | None = None
     hint: str = ""
     outcome_at: datetime | None = None
+    copy: bool = False
+    numbering: int = 1
 
     @property
     def ended(self) -> bool:

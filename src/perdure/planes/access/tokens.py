@@ -17,10 +17,11 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from perdure.errors import Damaged, NotFound, Unauthenticated
+from perdure.errors import Conflict, Damaged, NotFound, Unauthenticated
 from perdure.model import ids
 from perdure.model.instants import SECOND_US, to_datetime
 from perdure.model.limits import check_name, check_one_of
+from perdure.planes.execution import requests
 from perdure.planes.memory import values
 from perdure.planes.reading.durations import Duration, deadline, store_now
 from perdure.stores.store import Reads
@@ -91,6 +92,23 @@ def create(
     return text, _record(name, kept, tx.actor, None, kept.made_at)
 
 
+def create_once(
+    tx: Tx, tenant: str, role: TokenRole | TokenRoleName, actor: str, expires: Duration | None, key: str
+) -> tuple[str, TokenRecord]:
+    """Make a token, once for a key of this tenant. Again raises Conflict with its id: the mark holds no text, so nobody can show
+    it a second time. Raises KeyReused.
+    """
+    scope, mark = values.open_scope(tx, SCOPE), hashlib.sha256(f"{tenant}\0{key}".encode()).hexdigest()
+    asked = {"role": str(role), "actor": actor, "expires": None if expires is None else str(expires)}
+    known = requests.answered(tx, scope, mark, asked)
+    if known is not None:
+        hint = "the text was shown once; revoke it and make another"
+        raise Conflict(f"this request made the token {known.answer}", path="key", hint=hint, id=known.answer)
+    text, made = create(tx, tenant, role, actor, expires)
+    requests.keep(tx, scope, mark, asked, made.id)
+    return text, made
+
+
 def find(reads: Reads, text: str) -> TokenRecord:
     """The token behind a text. Unauthenticated if it is malformed, unknown, expired or revoked: one answer for all."""
     return find_with_expiry(reads, text)[0]
@@ -134,8 +152,12 @@ def listed(reads: Reads, tenant: str | None = None) -> list[TokenRecord]:
     if stream is None:
         return []
     now_us = store_now(reads)
-    entries = values.entries(reads, stream, limit=LISTED_MAX)
-    uses = {} if used is None else {each.name: each.value for each in values.entries(reads, used, limit=LISTED_MAX)}
+    entries = values.entries(reads, stream, limit=LISTED_MAX).whole()
+    uses = (
+        {}
+        if used is None
+        else {each.name: each.value for each in values.entries(reads, used, limit=LISTED_MAX).whole()}
+    )
     found = [
         _record(each.name, _kept(each.value, each.name), each.actor, uses.get(each.name), now_us) for each in entries
     ]

@@ -25,7 +25,13 @@ from perdure.planes.reading.body_reading import doc_of
 from perdure.planes.reading.durations import Duration, between, deadline, store_now
 from perdure.planes.reading.labels import from_labels, to_labels
 from perdure.planes.reading.paging import Page, decode_cursor, encode_cursor, read_rows
-from perdure.planes.reading.row_reading import stored_fields, stored_instant, stored_instant_or_none, stored_state
+from perdure.planes.reading.row_reading import (
+    stored_as,
+    stored_fields,
+    stored_instant,
+    stored_instant_or_none,
+    stored_state,
+)
 from perdure.planes.recovery import presence
 from perdure.planes.tables import ATTENDANCE, HOLDERS, SESSIONS
 from perdure.stores.statements import Statements
@@ -201,7 +207,8 @@ def set_goal(tx: Tx, stream: Stream, goal: str | None, *, about: Iterable[str] =
 
 def get_goal(reads: Reads, stream: Stream) -> str | None:
     """The goal, if there is one."""
-    return _document(reads, stream, _session(reads, stream)["goal_seq"])
+    goal = _document(reads, stream, _session(reads, stream)["goal_seq"])
+    return stored_as(str | None, goal, "goal", f"session {stream.name}")
 
 
 def _document(reads: Reads, stream: Stream, seq: int | None) -> Any:
@@ -293,9 +300,13 @@ def get_status(reads: Reads, stream: Stream) -> Status:
 @one_state
 def info(reads: Reads, stream: Stream) -> SessionRecord:
     """All about a session but its contents."""
+    return with_header(reads, stream, get_goal(reads, stream), get_pins(reads, stream))
+
+
+def with_header(reads: Reads, stream: Stream, goal: str | None, pins: Pins | None) -> SessionRecord:
+    """The record of a session with this goal and these pins."""
     header = _header(reads, stream)
-    facts = {name: getattr(header, name) for name in header.__struct_fields__}
-    return SessionRecord(**facts, goal=get_goal(reads, stream), pins=get_pins(reads, stream))
+    return SessionRecord(**{name: getattr(header, name) for name in header.__struct_fields__}, goal=goal, pins=pins)
 
 
 def _header(reads: Reads, stream: Stream) -> SessionHeader:
@@ -307,7 +318,7 @@ def _header(reads: Reads, stream: Stream) -> SessionHeader:
 
 
 def _header_of(row: tuple[Any, ...]) -> SessionHeader:
-    name, title, creator, labels, created_at, ended_at, expires_at, archived_at, seq, at, status = row[:11]
+    name, title, creator, labels, created_at, ended_at, expires_at, archived_at, seq, at, status, copied = row[:12]
     path = f"session {name}"
     return SessionHeader(
         name=name,
@@ -321,6 +332,7 @@ def _header_of(row: tuple[Any, ...]) -> SessionHeader:
         last_seq=seq,
         last_at=stored_instant(at, path),
         archived_at=stored_instant_or_none(archived_at, path),
+        copy=bool(copied),
     )
 
 
@@ -336,11 +348,13 @@ def sessions(reads: Reads, asked: SessionFilters) -> Page[SessionHeader]:
         tenant=reads.tenant, current=None if asked.expired else 1, listed=None if asked.archived else 1,
         at=at, id=stream, limit=size + 1,
     )  # fmt: skip
-    more = encode_cursor(rows[size - 1][4], rows[size - 1][11]) if len(rows) > size else None
+    more = encode_cursor(rows[size - 1][4], rows[size - 1][12]) if len(rows) > size else None
     return read_rows(rows[:size], _header_of, more)
 
 
 def _status_filter(status: str | None) -> dict[str, Any]:
-    """A session that is asked in, or crashed, is found by other rows than its own."""
+    """A session that is over says so itself. One that is asked in, or crashed, is found by other rows than its own."""
+    if status in (Status.COMPLETED.value, Status.FAILED.value):
+        return {"status": status}
     found_by = {Status.CRASHED.value: "crashed", Status.WAITING.value: "asked"}.get(status or "")
     return {"state": status, "status": status if found_by is None else None} | ({found_by: 1} if found_by else {})

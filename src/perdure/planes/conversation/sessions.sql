@@ -17,15 +17,14 @@ SELECT s.name, s.title, s.creator, s.labels, s.created_at, s.ended_at, s.expires
     WHEN EXISTS (SELECT 1 FROM attendance a WHERE a.stream = s.stream) AND NOT EXISTS (
       SELECT 1 FROM attendance a JOIN holders h ON h.tenant = a.tenant AND h.holder = a.holder
       WHERE a.stream = s.stream AND h.expires_at > :now) THEN 'crashed'
-    ELSE s.status END
+    ELSE s.status END, copied_stream(s)
 FROM sessions s JOIN streams t ON t.id = s.stream JOIN events e ON e.stream = t.id AND e.seq = t.seq
 WHERE s.stream = :stream
 
--- sessions_page: sessions of a tenant, newest first; by a label, through its tags. A session that reads as waiting or crashed is
--- narrowed down (`asked`, `crashed`) before it is looked at one by one.
-SELECT f.name, f.title, f.creator, f.labels, f.created_at, f.ended_at, f.expires_at, f.archived_at, f.seq, f.at, f.state, f.stream
-FROM (SELECT s.name, s.title, s.creator, s.labels, s.created_at, s.ended_at, s.expires_at, s.archived_at, e.seq, e.at, s.stream,
-  g.at AS tagged_at, g.stream AS tagged, --? label
+-- sessions_page: sessions of a tenant, newest first; by a label, through its tags. A page is chosen before its states are read. A
+-- session that reads as waiting or crashed is narrowed down (`asked`, `crashed`), and then its state is a choice of its own.
+SELECT f.name, f.title, f.creator, f.labels, f.created_at, f.ended_at, f.expires_at, f.archived_at, e.seq, e.at, f.state, copied_stream(f), f.stream
+FROM (SELECT s.name, s.title, s.creator, s.labels, s.created_at, s.ended_at, s.expires_at, s.archived_at, s.stream,
   CASE WHEN s.status NOT IN ('active', 'waiting') THEN s.status
     WHEN EXISTS (SELECT 1 FROM waits w WHERE w.stream = s.stream AND w.state = 'open' AND w.kind IN ('ask', 'approval')
       AND (w.expires_at IS NULL OR w.expires_at > :now)) THEN 'waiting'
@@ -37,36 +36,39 @@ FROM (SELECT s.name, s.title, s.creator, s.labels, s.created_at, s.ended_at, s.e
       WHERE a.stream = s.stream AND h.expires_at > :now) THEN 'crashed'
     ELSE s.status END AS state
 FROM
+  about_any(sessions) b CROSS JOIN --? about
+  (SELECT o.stream FROM sessions o WHERE o.tenant = :tenant AND o.status = 'waiting' --? asked
+    UNION SELECT w.stream FROM waits w --? asked
+    WHERE w.tenant = :tenant AND w.kind IN ('ask', 'approval') AND w.state = 'open' --? asked
+    UNION SELECT x.id FROM runs r JOIN streams x ON x.tenant = r.tenant AND x.kind = 'session' AND x.name = r.session --? asked
+    WHERE r.tenant = :tenant AND r.session IS NOT NULL AND r.status = 'waiting') k CROSS JOIN --? asked
+  (SELECT DISTINCT a.stream FROM attendance a LEFT JOIN holders h ON h.tenant = a.tenant AND h.holder = a.holder --? crashed
+    WHERE h.expires_at IS NULL OR h.expires_at <= :now) c CROSS JOIN --? crashed
   tags g CROSS JOIN --? label
-  sessions s JOIN streams t ON t.id = s.stream JOIN events e ON e.stream = t.id AND e.seq = t.seq
+  sessions s
 WHERE s.tenant = :tenant
+  AND s.stream = b.stream --? about
+  AND s.stream = k.stream --? asked
+  AND s.stream = c.stream --? crashed
   AND g.tenant = :tenant AND g.thing = 'session' AND g.tag = :label --? label
-  AND s.stream = g.stream AND s.created_at = g.at --? label
+  AND s.stream = g.stream --? label
   AND g.at >= :since --? label since
   AND g.at < :until --? label until
   AND (g.at, g.stream) < (:at, :id) --? label at id
-  AND about_any(s) --? about
   AND s.status = :status --? status
   AND s.creator = :creator --? creator
   AND s.created_at >= :since --? since
   AND s.created_at < :until --? until
   AND (s.expires_at IS NULL OR s.expires_at > :now) --? current
   AND s.archived_at IS NULL --? listed
-  AND s.stream IN ( --? asked
-    SELECT o.stream FROM sessions o WHERE o.tenant = :tenant AND o.status = 'waiting' --? asked
-    UNION ALL SELECT w.stream FROM waits w --? asked
-    WHERE w.tenant = :tenant AND w.kind IN ('ask', 'approval') AND w.state = 'open' --? asked
-    UNION ALL SELECT x.id FROM runs r JOIN streams x ON x.tenant = r.tenant AND x.kind = 'session' AND x.name = r.session --? asked
-    WHERE r.tenant = :tenant AND r.session IS NOT NULL AND r.status = 'waiting') --? asked
-  AND s.stream IN ( --? crashed
-    SELECT a.stream FROM attendance a LEFT JOIN holders h ON h.tenant = a.tenant AND h.holder = a.holder --? crashed
-    WHERE h.expires_at IS NULL OR h.expires_at <= :now) --? crashed
   AND (s.created_at, s.stream) < (:at, :id) --? at id
-) AS f
-WHERE f.state = :state --? state
 ORDER BY
-  f.tagged_at DESC, f.tagged DESC, --? label
-  f.created_at DESC, f.stream DESC LIMIT :limit
+  g.at DESC, g.stream DESC --? label
+  s.created_at DESC, s.stream DESC --? !label
+LIMIT :limit --? !state
+) AS f JOIN streams t ON t.id = f.stream JOIN events e ON e.stream = t.id AND e.seq = t.seq
+WHERE f.state = :state --? state
+ORDER BY f.created_at DESC, f.stream DESC LIMIT :limit
 
 -- body_at: the body of one event.
 SELECT body FROM events WHERE stream = :stream AND seq = :seq

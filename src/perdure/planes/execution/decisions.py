@@ -29,8 +29,14 @@ from perdure.planes.reading.body_reading import body_of
 from perdure.planes.reading.labels import from_labels, to_labels
 from perdure.planes.reading.listing import Listing, rows_of_stream
 from perdure.planes.reading.origins import check_seq, settled, to_ref, to_refs
-from perdure.planes.reading.paging import Page, decode_cursor, encode_cursor, read_rows
-from perdure.planes.reading.row_reading import stored_fields, stored_instant, stored_instant_or_none, stored_state
+from perdure.planes.reading.paging import Page, decode_cursor, encode_cursor
+from perdure.planes.reading.row_reading import (
+    stored_fields,
+    stored_instant,
+    stored_instant_or_none,
+    stored_state,
+    stored_text,
+)
 from perdure.planes.tables import DECISIONS, REFS, TAGS
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads
@@ -178,8 +184,7 @@ def decisions(reads: Reads, stream: Stream, asked: SessionDecisionFilters) -> Pa
         "status_not": OPEN.value if asked.open is False else None,
     }
     touches = [(DECISIONS, stream.id), (TAGS, stream.id)]
-    page = rows_of_stream(reads, Q.decisions_of_session, stream, asked, touches, **only)
-    return read_rows(page, partial(_record, reads, stream), page.next)
+    return rows_of_stream(reads, Q.decisions_of_session, stream, asked, touches, _record, **only)
 
 
 def decisions_of_store(reads: Reads, asked: DecisionFilters) -> Page[tuple[Stream, DecisionRecord]]:
@@ -195,9 +200,10 @@ def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> DecisionRecor
     doc = stored_fields(body.doc, where)
     end = stored_fields(body_of(reads, closed, where).doc, where)
     return DecisionRecord(
-        seq=seq, session=stream.name, text=doc.get("text", ""), because=doc.get("because", ""),
-        then=doc.get("then"), status=stored_state(DecisionStatus, status, where), outcome=end.get("outcome"),
-        note=end.get("note"), tags=from_labels(tags, where), actor=actor, at=stored_instant(at, where),
+        seq=seq, session=stream.name, text=stored_text(doc, "text", where) or "",
+        because=stored_text(doc, "because", where) or "", then=stored_text(doc, "then", where),
+        status=stored_state(DecisionStatus, status, where), outcome=stored_text(end, "outcome", where),
+        note=stored_text(end, "note", where), tags=from_labels(tags, where), actor=actor, at=stored_instant(at, where),
         supersedes=supersedes, superseded_by=superseded_by, refs=tuple(body.refs), ref=stream.ref(seq),
         changed_at=stored_instant(at if changed_at is None else changed_at, where),
         closed_at=stored_instant_or_none(closed_at, where),

@@ -2,8 +2,8 @@
 
 The mark of a request (a digest of what was asked, and the answer) is recorded in the transaction of the work itself, in the scope
 `requests/UID` of the session or run. So a request is carried out once whatever crashes, and its answer is the same every time.
-The identity of what a door was asked is made here alone. See docs/decisions/0045 and 0150. Callers: `session.once`, `run.signal`.
-Keeps P1, P5.
+The identity of what a door was asked is made here alone. See docs/decisions/0045 and 0150. Callers: `session.once`, `run.signal`,
+the A2A door. Keeps P1, P5.
 """
 
 from __future__ import annotations
@@ -19,16 +19,14 @@ from perdure.model.limits import KEY_MAX_CHARS, check_name, check_question
 from perdure.model.records.runs import ENDED, RunStatus, WaitKind, WaitRecord
 from perdure.model.values import digest, to_plain
 from perdure.planes import subjects
+from perdure.planes.audit import imported
 from perdure.planes.execution import runs, waits
 from perdure.planes.memory import values
 from perdure.planes.reading.durations import Duration
-from perdure.planes.tables import RUNS, SESSIONS, SIGNALS
+from perdure.planes.tables import ENTRIES, RUNS, SESSIONS, SIGNALS
 from perdure.stores.tx import Tx
 
-SCOPE = "requests/"
-GIVEN_ALONE = (
-    2  # the form of a mark whose digest is of what was given alone; those of before have none, and are of all of it
-)
+GIVEN_ALONE = 2  # the form of a mark whose digest is of what was given alone; a mark of before says no form
 
 
 class Answered(NamedTuple):
@@ -77,11 +75,16 @@ def _is(value: Any, default: Any) -> bool:
 
 
 def answered(tx: Tx, stream: Stream, key: str, asked: Any) -> Answered | None:
-    """The answer that stands under a key; None if there is none. KeyReused if something else was asked."""
+    """The answer that stands under a key; None if there is none. KeyReused if something else was asked, Imported
+    if it came by import.
+    """
     name = check_name(key, "key", KEY_MAX_CHARS)
-    found = values.entry(tx, _marks(tx, stream), name)
+    marks = _marks(tx, stream)
+    found = values.entry(tx, marks, name)
     if found is None:
         return None
+    if imported.is_copy(tx, marks, (tx.row(ENTRIES, marks, name) or {}).get("seq")):
+        imported.check_taken_over(tx, stream, key)
     is_before = isinstance(asked, KeyedRequest) and "form" not in found.value
     stored, given = found.value["asked"], digest(asked.before, "asked").hex() if is_before else _digest(asked)
     if stored != given:
@@ -108,7 +111,7 @@ def keep(tx: Tx, stream: Stream, key: str, asked: Any, answer: Any, about: Itera
 
 
 def _marks(tx: Tx, stream: Stream) -> Stream:
-    return values.open_scope(tx, f"{SCOPE}{stream.uid.hex()}")
+    return values.open_scope(tx, f"{imported.REQUESTS}{stream.uid.hex()}")
 
 
 def _digest(asked: Any) -> str:
@@ -150,3 +153,17 @@ def signal(
         runs.wake(tx, stream)
     if key is not None:
         keep(tx, stream, key, asked, None, named)
+
+
+def answer_next(tx: Tx, stream: Stream, value: Any, by: str, *, key: str) -> None:
+    """Answer the question that a run asks now, for a caller who cannot name it. Once for the key of the message that brings the
+    answer: again it is nothing new, whatever the run asks by then. Raises Conflict when it asks nothing, KeyReused.
+    """
+    asked = {"answer": to_plain(value, "answer")}
+    if answered(tx, stream, key, asked) is not None:
+        return
+    open_asks = waits.waiting(tx, stream, kind=WaitKind.ASK)
+    if not open_asks:
+        raise Conflict(f"run {stream.name} asks nothing now", path="run")
+    waits.answer(tx, stream, open_asks[0].seq, value, by)
+    keep(tx, stream, key, asked, open_asks[0].seq)

@@ -29,10 +29,11 @@ from perdure.model.ids import new_uid
 from perdure.model.instants import duration_us
 from perdure.model.limits import KEY_MAX_CHARS, check_name
 from perdure.model.records.effects import EffectError
-from perdure.model.records.runs import RunRecord, RunStatus, WhatIf
+from perdure.model.records.runs import ENDED, RunRecord, RunStatus, WhatIf
 from perdure.model.refs import Ref
 from perdure.model.values import digest, to_plain
 from perdure.planes import subjects
+from perdure.planes.audit import imported
 from perdure.planes.conversation import sessions
 from perdure.planes.execution import parked_runs
 from perdure.planes.reading.body_reading import IN_DOCUMENT, doc_of, marked, stored_value
@@ -59,6 +60,7 @@ ID_CHARS = 12
 SHORTEST = 4  # digits of a name: fewer are more often a slip than a choice
 BEGINNING = re.compile(rf"[0-9a-f]{{{SHORTEST},}}", re.ASCII)
 ALIKE_SHOWN = 5
+BY_PYTHON, NUMBERING = 1, 2  # of branches: `asyncio.wait_for` is one where Python makes a task of it; or never
 UNDO_FAILED = "undo"  # why a run is parked that could not undo what it did
 
 
@@ -96,6 +98,7 @@ def start(
     if found is not None:
         return found, None
     doc = {"args": to_plain(wanted.args, "args"), "kwargs": to_plain(wanted.kwargs, "kwargs"), "digest": mark}
+    doc["numbering"] = NUMBERING
     if wanted.timeout is not None:
         doc["timeout"] = duration_us(wanted.timeout, "timeout")
     named = {*wanted.about}
@@ -124,8 +127,10 @@ def _by_key(tx: Tx, agent: str, key: str, mark: str) -> Stream | None:
     rows = tx.query(Q.run_by_key, tenant=tx.tenant, agent=agent, key=key)
     if not rows:
         return None
-    *found, column, given = rows[0]
+    *found, copied, column, given = rows[0]
     stream = Stream(*found)
+    if copied:
+        imported.check_own(tx, stream, key, 1, row_of(tx, stream)["outcome_seq"])
     stored = marked(column, stored_fields(doc_of(tx, given, f"run {stream.name}"), f"run {stream.name}"))
     if stored not in ("", mark):  # "": its arguments were erased, its key was not
         raise KeyReused(
@@ -177,7 +182,7 @@ def find_by_key(reads: Reads, agent: str, key: str) -> Stream:
         raise NotFound(
             f"no run of {agent} was started with the key {key!r}", path="key", hint="`perdure runs` lists them"
         )
-    return Stream(*rows[0][:-2])
+    return Stream(*rows[0][:-3])
 
 
 # -- what a driver says --------------------------------------------------------------------------------------
@@ -186,6 +191,11 @@ def find_by_key(reads: Reads, agent: str, key: str) -> Stream:
 def wait(tx: Tx, stream: Stream, reason: str, wake_at: int | None) -> None:
     """The run waits; nobody holds it. wake_at: when it is to be looked at again even if nothing comes."""
     _give_up(tx, stream, "run.waiting", WAITING, reason=reason, wake_at=wake_at)
+
+
+def note_held(tx: Tx, stream: Stream, verb: str, place: str, holding: str) -> None:
+    """Note that the program waits to do something new, because what is recorded at another place was not reached."""
+    tx.record(Change("run.held", stream, RUNS, Op.NOTE, doc={"verb": verb, "place": place, "holding": holding}))
 
 
 def release(tx: Tx, stream: Stream) -> None:
@@ -273,8 +283,13 @@ def resume(tx: Tx, stream: Stream, vouched: int | None = None) -> None:
 
 
 def unpark(tx: Tx, stream: Stream) -> None:
-    """Let a parked run continue. The one way to take one back that was handed over: only if it was adopted nowhere."""
-    _reopen(tx, stream, "run.unparked", {PARKED})
+    """Let a parked run continue; a copy that is over answers here from now on. The one way to take one back that was handed
+    over: only if it was adopted nowhere.
+    """
+    if row_of(tx, stream)["status"] in ENDED and imported.of_stream(tx, stream) is not None:
+        imported.take_over(tx, stream)
+    else:
+        _reopen(tx, stream, "run.unparked", {PARKED})
 
 
 def retry(tx: Tx, stream: Stream) -> None:
@@ -299,6 +314,12 @@ def check_here(reads: Reads, stream: Stream) -> None:
         reason = row_of(reads, stream)["reason"]
         hint = parked_runs.ways_on(stream.name, reason)
         raise Conflict(f"run {stream.name} {parked_runs.AWAY[reason]}", path="run", status=PARKED.value, hint=hint)
+    row = row_of(reads, stream)
+    if row["status"] in ENDED and imported.is_copy(reads, stream, 1, row["outcome_seq"]):
+        hint = parked_runs.ways_on(stream.name, parked_runs.IMPORTED)
+        raise Conflict(
+            f"run {stream.name} {parked_runs.AWAY[parked_runs.IMPORTED]}", path="run", status=row["status"], hint=hint
+        )
 
 
 def was_moved(reads: Reads, stream: Stream) -> bool:
@@ -381,14 +402,14 @@ def runs_of_store(reads: Reads, asked: RunFilters) -> Page[tuple[Stream, RunReco
 SHOWN = (
     "name", "agent", "status", "key", "given", "ended", "session", "parent", "creator", "created_at", "ended_at", "wake_at",
     "timeout_at", "holder", "token", "deaths", "suspect", "cancelling", "cuts", "cut_seq", "program", "pinned", "epoch",
-    "reason", "abandoned", "outcome_at",
+    "reason", "abandoned", "outcome_at", "copied",
 )  # fmt: skip
 
 
 def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> RunRecord:
     """A run from what is shown of it, in that order (`run_get`). given, ended: the bodies of these events."""
     (name, agent, status, key, given, ended, session, parent, creator, created_at, ended_at, wake_at, timeout_at, holder, token,
-     deaths, suspect, cancelling, cuts, cut_seq, program, pinned, epoch, reason, abandoned, outcome_at) = row  # fmt: skip
+     deaths, suspect, cancelling, cuts, cut_seq, program, pinned, epoch, reason, abandoned, outcome_at, copied) = row  # fmt: skip
     where = f"run {stream.name}"
     doc = stored_fields(doc_of(reads, given, where), where)
     became = stored_fields(doc_of(reads, ended, where), where)
@@ -406,5 +427,6 @@ def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> RunRecord:
         pinned=bool(pinned), epoch=epoch, reason=reason, abandoned=bool(abandoned), ref=stream.ref(1),
         what_if=stored_as(WhatIf | None, doc.get("what_if"), "supposition", where),
         hint=stored_as(str, became.get("hint", ""), "hint", where),
-        outcome_at=stored_instant_or_none(outcome_at, where),
+        outcome_at=stored_instant_or_none(outcome_at, where), copy=bool(copied),
+        numbering=stored_as(int, doc.get("numbering", BY_PYTHON), "numbering of branches", where),
     )  # fmt: skip

@@ -37,6 +37,7 @@ from perdure.model.limits import KEY_MAX_CHARS, REFS_MAX, check_name, check_page
 from perdure.model.records.tasks import TaskRecord, TaskStatus
 from perdure.model.values import digest, to_plain
 from perdure.planes import subjects
+from perdure.planes.audit import imported
 from perdure.planes.audit.snapshots import one_state
 from perdure.planes.memory.checks import Thing
 from perdure.planes.memory.checks import put as put_checks
@@ -52,6 +53,7 @@ from perdure.planes.reading.row_reading import (
     stored_instant_or_none,
     stored_numbers,
     stored_state,
+    stored_text,
 )
 from perdure.planes.recovery import presence
 from perdure.planes.tables import HOLDERS, TAGS, TASK_NEEDS, TASKS
@@ -134,7 +136,11 @@ def add(
 
 def _under(tx: Tx, stream: Stream, key: str) -> TaskRecord | None:
     rows = tx.query(Q.task_by_key, touches=[(TASKS, stream.id)], stream=stream.id, key=key)
-    return task(tx, stream, rows[0][0]) if rows else None
+    for seq, copied in rows:
+        if copied:
+            imported.check_own(tx, stream, key, seq)
+        return task(tx, stream, seq)
+    return None
 
 
 def _same(tx: Tx, stream: Stream, standing: TaskRecord, given: str) -> TaskRecord:
@@ -390,7 +396,7 @@ def ready(reads: Reads, stream: Stream, *, limit: int = 20, label: str | None = 
             limit=count,
         )
     rows.sort(key=lambda row: (-row[3], row[0]))
-    return [_record(reads, stream, row) for row in rows[:count]]
+    return read_rows(rows[:count], partial(_record, reads, stream))
 
 
 def _claimers(reads: Reads, stream: Stream) -> list[str]:
@@ -405,8 +411,7 @@ def _touched(stream: Stream) -> list[tuple[Table, int]]:
 def tasks(reads: Reads, stream: Stream, asked: SessionTaskFilters) -> Page[TaskRecord]:
     """The tasks of a session, newest first. stuck: only those that need a failed or cancelled task."""
     parent = None if asked.parent is None else check_seq(getattr(asked.parent, "id", asked.parent), "parent")
-    page = rows_of_stream(reads, Q.tasks_of_session, stream, asked, _touched(stream), parent=parent)
-    return read_rows(page, partial(_record, reads, stream), page.next)
+    return rows_of_stream(reads, Q.tasks_of_session, stream, asked, _touched(stream), _record, parent=parent)
 
 
 def tasks_of_store(reads: Reads, asked: TaskFilters) -> Page[tuple[Stream, TaskRecord]]:
@@ -420,7 +425,7 @@ def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> TaskRecord:
      key, changed_at, closed_at, made, noted, abandoned) = row  # fmt: skip
     where = f"{stream.name} seq {seq}"
     detail = stored_fields(doc_of(reads, made, where), where).get("detail")
-    note = stored_fields(doc_of(reads, noted, where), where).get("note")
+    note = stored_text(stored_fields(doc_of(reads, noted, where), where), "note", where)
     void = bool(abandoned) or (status == DOING and reads.clocks.is_dead(holder or ""))
     return TaskRecord(
         id=seq, session=stream.name, title=title, status=stored_state(TaskStatus, status, where),

@@ -12,8 +12,8 @@ JOIN events e ON e.stream = t.stream AND e.seq = coalesce(t.doc_seq, t.seq)
 LEFT JOIN events n ON n.stream = t.stream AND n.seq = t.note_seq
 WHERE t.stream = :stream AND t.seq = :seq
 
--- task_by_key: the number of the task under a key.
-SELECT seq FROM tasks WHERE stream = :stream AND key = :key
+-- task_by_key: the number of the task under a key, and whether it is a copy.
+SELECT t.seq, copied_stream(t) FROM tasks t WHERE t.stream = :stream AND t.key = :key
 
 -- task_made: the document of a new task.
 SELECT body FROM events WHERE stream = :stream AND seq = :seq AND tbl = 'tasks'
@@ -33,8 +33,9 @@ WHERE t.stream = :stream AND t.status = :status AND t.status IN ('todo', 'doing'
   AND NOT EXISTS (SELECT 1 FROM task_needs w JOIN tasks d ON d.stream = w.stream AND d.seq = w.needs
     WHERE w.stream = t.stream AND w.task = t.seq AND d.status <> 'done')
 ORDER BY
-  g.priority DESC, g.id, --? label
-  t.priority DESC, t.seq LIMIT :limit
+  g.priority DESC, g.id --? label
+  t.priority DESC, t.seq --? !label
+LIMIT :limit
 
 -- task_claimers: the claimers of tasks of a session.
 SELECT DISTINCT holder FROM tasks
@@ -61,8 +62,9 @@ WHERE t.stream = :stream
     WHERE w.stream = t.stream AND w.task = t.seq AND d.status IN ('failed', 'cancelled')) --? stuck
   AND t.seq < :after --? after
 ORDER BY
-  g.id DESC, --? label
-  t.seq DESC LIMIT :limit
+  g.id DESC --? label
+  t.seq DESC --? !label
+LIMIT :limit
 
 -- tasks_of_store: the tasks of a tenant in all sessions, newest first.
 SELECT t.seq, t.title, t.status, t.priority, t.parent, t.needs, t.labels, t.actor, t.at, t.holder, t.claimed_by,
@@ -70,32 +72,35 @@ SELECT t.seq, t.title, t.status, t.priority, t.parent, t.needs, t.labels, t.acto
   CASE WHEN t.status = 'doing' AND (t.claim_expires_at <= :now OR NOT EXISTS (
     SELECT 1 FROM holders h WHERE h.tenant = t.tenant AND h.holder = t.holder AND h.expires_at > :now)) THEN 1 ELSE 0 END,
   s.id, s.uid, s.tenant, s.kind, s.name, s.parent, s.fork_seq
-FROM
-  about(tasks) b CROSS JOIN --? about
-  tags g CROSS JOIN --? label
-  tasks t
+FROM (
+  SELECT t.* FROM
+    about(tasks) b CROSS JOIN --? about
+    tags g CROSS JOIN --? label
+    tasks t
+  WHERE t.tenant = :tenant
+    AND g.tenant = :tenant AND g.thing = 'task' AND g.tag = :label --? label
+    AND t.stream = g.stream AND t.seq = g.id --? label
+    AND g.at >= :since --? label since
+    AND g.at < :until --? label until
+    AND (g.at, g.stream, g.id) < (:after_at, :after_stream, :after_seq) --? label after_at
+    AND t.stream = b.stream AND t.seq = b.seq --? about
+    AND g.stream = b.stream AND g.id = b.seq --? label about
+    AND t.status = :status --? status
+    AND t.actor = :actor --? actor
+    AND t.at >= :since --? since
+    AND t.at < :until --? until
+    AND t.status IN ('todo', 'doing', 'blocked') AND EXISTS ( --? stuck
+      SELECT 1 FROM task_needs w JOIN tasks d ON d.stream = w.stream AND d.seq = w.needs --? stuck
+      WHERE w.stream = t.stream AND w.task = t.seq AND d.status IN ('failed', 'cancelled') LIMIT 1 OFFSET 0) --? stuck
+    AND (t.at, t.stream, t.seq) < (:after_at, :after_stream, :after_seq) --? after_at
+  ORDER BY
+    g.at DESC, g.stream DESC, g.id DESC --? label
+    t.at DESC, t.stream DESC, t.seq DESC --? !label
+  LIMIT :limit) t
 JOIN streams s ON s.id = t.stream
 LEFT JOIN events e ON e.stream = t.stream AND e.seq = coalesce(t.doc_seq, t.seq)
 LEFT JOIN events n ON n.stream = t.stream AND n.seq = t.note_seq
-WHERE t.tenant = :tenant
-  AND g.tenant = :tenant AND g.thing = 'task' AND g.tag = :label --? label
-  AND t.stream = g.stream AND t.seq = g.id AND t.at = g.at --? label
-  AND g.at >= :since --? label since
-  AND g.at < :until --? label until
-  AND (g.at, g.stream, g.id) < (:after_at, :after_stream, :after_seq) --? label after_at
-  AND t.stream = b.stream AND t.seq = b.seq --? about
-  AND g.stream = b.stream AND g.id = b.seq --? label about
-  AND t.status = :status --? status
-  AND t.actor = :actor --? actor
-  AND t.at >= :since --? since
-  AND t.at < :until --? until
-  AND t.status IN ('todo', 'doing', 'blocked') AND EXISTS ( --? stuck
-    SELECT 1 FROM task_needs w JOIN tasks d ON d.stream = w.stream AND d.seq = w.needs --? stuck
-    WHERE w.stream = t.stream AND w.task = t.seq AND d.status IN ('failed', 'cancelled')) --? stuck
-  AND (t.at, t.stream, t.seq) < (:after_at, :after_stream, :after_seq) --? after_at
-ORDER BY
-  g.at DESC, g.stream DESC, g.id DESC, --? label
-  t.at DESC, t.stream DESC, t.seq DESC LIMIT :limit
+ORDER BY t.at DESC, t.stream DESC, t.seq DESC
 
 -- needs_unmet: the tasks that a task still waits for.
 SELECT d.seq, d.status FROM task_needs w JOIN tasks d ON d.stream = w.stream AND d.seq = w.needs

@@ -30,7 +30,7 @@ from perdure.planes.audit.snapshots import one_state
 from perdure.planes.execution import runs
 from perdure.planes.reading.body_reading import IN_DOCUMENT, doc_of, marked, stored_value
 from perdure.planes.reading.durations import Duration, deadline, store_now
-from perdure.planes.reading.paging import Page, decode_cursor, encode_cursor
+from perdure.planes.reading.paging import Page, decode_cursor, encode_cursor, read_rows
 from perdure.planes.reading.row_reading import (
     stored_as,
     stored_fields,
@@ -344,8 +344,8 @@ def asks(reads: Reads, asked: AskFilters) -> Page[WaitRecord]:
     found = [row for kind in sorted(PEOPLE) for row in _asked(reads, kind, asked, count + 1)]
     newest = sorted(found, key=_cursor_of, reverse=True)
     now_us = store_now(reads) if newest else 0
-    shown = [_at(now_us, _record(reads, Stream(*row[14:]), row[:14])) for row in newest[:count]]
-    return Page(shown, encode_cursor(*_cursor_of(newest[count - 1])) if len(newest) > count else None)
+    more = encode_cursor(*_cursor_of(newest[count - 1])) if len(newest) > count else None
+    return read_rows(newest[:count], lambda row: _at(now_us, _record(reads, Stream(*row[14:]), row[:14])), more)
 
 
 def _cursor_of(row: tuple[Any, ...]) -> tuple[int, int, int]:

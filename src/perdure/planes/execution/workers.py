@@ -6,7 +6,8 @@ Taking itself is `leasing.claim`: what is found here is only a hint, and the cla
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -29,6 +30,7 @@ from perdure.stores.tx import Tx
 Q = Statements("perdure.planes.execution", "workers.sql")
 
 ROWS_MAX = 1_000
+OVERTAKING = 2  # of so many runs for each place of all workers, a worker claims its own share first
 # The status of what can be taken, and whether it must be due.
 TAKEABLE = ((RunStatus.READY, None), (RunStatus.WAITING, 1))
 IsDead = Callable[[str], bool]
@@ -54,7 +56,7 @@ class Look(NamedTuple):
     """A worker's view: the runs that it can take, suspects, and when (microseconds from now) the next waiting run is due.
 
     introduced: whether it is still written down. Others forget who gave no sign of life; it may have been only stopped.
-    held: how many runs it has.
+    held: how many runs it has. place, workers: its place among the living workers, and their number.
     """
 
     takeable: list[FoundRun]
@@ -62,6 +64,23 @@ class Look(NamedTuple):
     wake_left_us: int | None
     introduced: bool
     held: int = 0
+    place: int = 0
+    workers: int = 1
+
+    def in_own_order(self, runs: Sequence[FoundRun], room: int) -> list[FoundRun]:
+        """Runs in the order in which this worker claims them: its own share first, and then any.
+
+        A run belongs to one of the living workers by its hash, so that they do not all claim the same. Shares count only among
+        the oldest runs: a run whose worker has no room is overtaken by a few others, not by all of them.
+        """
+        near = room * self.workers * OVERTAKING
+        share = partial(_share, place=self.place, workers=max(1, self.workers))
+        return [*sorted(runs[:near], key=share), *runs[near:]]
+
+
+def _share(run: FoundRun, place: int, workers: int) -> int:
+    """How many workers a run belongs to rather than to the one at this place; 0: to none."""
+    return (int.from_bytes(run.uid[-4:]) - place) % workers
 
 
 class Drivable(NamedTuple):
@@ -73,11 +92,7 @@ class Drivable(NamedTuple):
 
 def drivable(agents: Iterable[str], programs: Iterable[str]) -> Drivable:
     """The abilities, as the statements take them."""
-    return Drivable(_listed(agents), _listed(programs))
-
-
-def _listed(names: Iterable[str]) -> str:
-    return "".join(f"|{name}|" for name in names)
+    return Drivable(msgspec.json.encode(sorted(set(agents))).decode(), "".join(f"|{digest}|" for digest in programs))
 
 
 # -- what can be taken -----------------------------------------------------------------------------------------
@@ -89,9 +104,9 @@ def look(reads: Reads, what: Drivable, limit: int, is_dead: IsDead, me: str) -> 
     holders = reads.query(Q.holders_of_runs, tenant=reads.tenant)
     void = [holder for holder, good, _ in holders if holder != me and (not good or is_dead(holder))]
     suspects = [each for holder in void for each in held_by(reads, holder)]
-    left_us, introduced = reads.query(Q.wake_left, tenant=reads.tenant, me=me)[0]
+    left_us, place, living, introduced = reads.query(Q.wake_left, tenant=reads.tenant, me=me)[0]
     held = sum(count for holder, _, count in holders if holder == me)
-    return Look(takeable, suspects, left_us, introduced=bool(introduced), held=held)
+    return Look(takeable, suspects, left_us, introduced=bool(introduced), held=held, place=place, workers=living)
 
 
 def _takeable(reads: Reads, what: Drivable, limit: int) -> Iterator[FoundRun]:

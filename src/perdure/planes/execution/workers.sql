@@ -1,13 +1,28 @@
 -- The runs that workers take, and the listing of workers.
 
--- runs_takeable: runs of some agents (|a|b|) that can be taken now, oldest wake first. A filter that both databases have.
+-- runs_takeable: runs of some agents (a JSON list) that can be taken now, oldest wake first; of each agent no more than a page is read.
 SELECT r.agent, r.holder, r.suspect, r.parent, CASE WHEN r.pinned = 1 THEN r.program END,
   s.id, s.uid, s.tenant, s.kind, s.name, s.parent, s.fork_seq
-FROM runs r JOIN streams s ON s.id = r.stream
-WHERE r.tenant = :tenant AND r.status = :status AND r.status IN ('ready', 'running', 'waiting')
-  AND r.wake_at <= :now --? due
-  AND replace(:agents, '|' || r.agent || '|', '') <> :agents
-  AND (r.pinned = 0 OR replace(:programs, '|' || r.program || '|', '') <> :programs)
+FROM json_each(:agents) a CROSS JOIN runs r CROSS JOIN streams s
+WHERE r.stream IN (
+    SELECT x.stream FROM runs x
+    WHERE x.tenant = :tenant AND x.status = :status AND x.status IN ('ready', 'running', 'waiting') AND x.agent = a.value
+      AND x.wake_at <= :now --? due
+      AND (x.pinned = 0 OR replace(:programs, '|' || x.program || '|', '') <> :programs)
+    ORDER BY x.wake_at, x.stream LIMIT :limit)
+  AND s.id = r.stream
+ORDER BY r.wake_at, r.stream LIMIT :limit
+
+-- runs_takeable @postgres: lists come in by another function, and a join must say that it looks at what stands before it.
+SELECT r.agent, r.holder, r.suspect, r.parent, CASE WHEN r.pinned = 1 THEN r.program END,
+  s.id, s.uid, s.tenant, s.kind, s.name, s.parent, s.fork_seq
+FROM json_array_elements_text(CAST(:agents AS json)) a CROSS JOIN LATERAL (
+    SELECT x.* FROM runs x
+    WHERE x.tenant = :tenant AND x.status = :status AND x.status IN ('ready', 'running', 'waiting') AND x.agent = a.value
+      AND x.wake_at <= :now --? due
+      AND (x.pinned = 0 OR replace(:programs, '|' || x.program || '|', '') <> :programs)
+    ORDER BY x.wake_at, x.stream LIMIT :limit) r
+JOIN streams s ON s.id = r.stream
 ORDER BY r.wake_at, r.stream LIMIT :limit
 
 -- runs_held_by: the runs that a holder has.
@@ -24,8 +39,15 @@ SELECT r.holder,
 FROM runs r WHERE r.tenant = :tenant AND r.status = 'running' AND r.status IN ('ready', 'running', 'waiting')
 GROUP BY r.holder, r.tenant
 
--- wake_left: microseconds until the next waiting run is to be looked at, and whether a worker is still written down.
-SELECT min(wake_at) - :now, (SELECT count(*) FROM workers w WHERE w.tenant = :tenant AND w.holder = :me) FROM runs
+-- wake_left: microseconds until the next waiting run is to be looked at; of the living workers, how many come before one by name,
+-- how many there are, and whether it is among those that are written down.
+SELECT min(wake_at) - :now,
+  (SELECT count(*) FROM workers w JOIN holders h ON h.tenant = w.tenant AND h.holder = w.holder
+    WHERE w.tenant = :tenant AND h.expires_at > :now AND w.holder < :me),
+  (SELECT count(*) FROM workers w JOIN holders h ON h.tenant = w.tenant AND h.holder = w.holder
+    WHERE w.tenant = :tenant AND h.expires_at > :now),
+  (SELECT count(*) FROM workers w WHERE w.tenant = :tenant AND w.holder = :me)
+FROM runs
 WHERE tenant = :tenant AND status = 'waiting' AND status IN ('ready', 'running', 'waiting') AND wake_at > :now
 
 -- workers_lapsed: workers whose heartbeat is gone.

@@ -37,6 +37,7 @@ from perdure.planes.reading.row_reading import (
     stored_instant,
     stored_instant_or_none,
     stored_state,
+    stored_text,
 )
 from perdure.planes.tables import MEMORIES, MEMORY_USES, TAGS
 from perdure.stores.statements import Statements
@@ -283,7 +284,7 @@ def memory(reads: Reads, stream: Stream, seq: int) -> MemoryRecord:
 def memories(reads: Reads, stream: Stream, asked: OwnMemoryFilters) -> Page[MemoryRecord]:
     """The memories of one session or scope, newest first; `status=None`: also superseded and forgotten ones."""
     touches = [(MEMORIES, stream.id), (TAGS, stream.id), (MEMORY_USES, stream.id)]
-    return rows_of_stream(reads, Q.memories_of_stream, stream, asked, touches).each(partial(_record, reads, stream))
+    return rows_of_stream(reads, Q.memories_of_stream, stream, asked, touches, _record)
 
 
 def memories_of_store(reads: Reads, asked: MemoryFilters) -> Page[tuple[Stream, MemoryRecord]]:
@@ -299,7 +300,7 @@ def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> MemoryRecord:
     found = _of(stream, seq, dict(zip(_COLUMNS, values, strict=True)), stored_fields(body.doc, where), tuple(body.refs))
     if noted is None and uses is None:
         return found
-    note = stored_fields(body_of(reads, noted, where).doc, where).get("because")
+    note = stored_text(stored_fields(body_of(reads, noted, where).doc, where), "because", where)
     return replace(found, note=note, uses=uses or 0, used_at=stored_instant_or_none(used_at, where))
 
 

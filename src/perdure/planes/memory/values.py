@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import timedelta
+from functools import partial
 from typing import Any, NamedTuple
 
 from perdure.errors import Conflict, Invalid, NotFound
@@ -23,7 +24,7 @@ from perdure.planes.memory.checks import Thing
 from perdure.planes.memory.checks import put as put_checks
 from perdure.planes.reading.body_reading import doc_of, stored_value
 from perdure.planes.reading.durations import Duration, deadline
-from perdure.planes.reading.paging import Page
+from perdure.planes.reading.paging import Page, read_rows
 from perdure.planes.reading.row_reading import stored_as, stored_fields, stored_instant, stored_instant_or_none
 from perdure.planes.tables import ENTRIES
 from perdure.stores.past_store import PastReader
@@ -227,8 +228,7 @@ def entries(
         about=subjects.wanted_here(reads, stream.id, about),
         limit=count + 1,
     )
-    found = [_entry(reads, stream, row) for row in rows[:count]]
-    return Page(found, found[-1].name if len(rows) > count else None)
+    return read_rows(rows[:count], partial(_entry, reads, stream), rows[count - 1][0] if len(rows) > count else None)
 
 
 def _entry(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> Entry:

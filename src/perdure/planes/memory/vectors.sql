@@ -127,9 +127,9 @@ ORDER BY x.in_stream, x.seq DESC LIMIT :limit
 
 -- texts_about_whole @postgres: lists come in by another function; LATERAL makes it look each stream up instead of reading the whole table.
 SELECT x.in_stream, x.seq, x.part, x.shelf FROM (
-  SELECT DISTINCT who.stream FROM subjects who WHERE who.tenant = :tenant AND who.subject = :about AND who.whole = 1) w
-CROSS JOIN LATERAL (SELECT t.in_stream, t.seq, t.part, t.shelf FROM texts t WHERE t.in_stream = w.stream AND t.tenant = :tenant
-  AND t.in_stream = ANY (ARRAY(SELECT CAST(value AS BIGINT) FROM json_array_elements_text(CAST(:streams AS json)))) --? streams
+  SELECT DISTINCT who.stream FROM subjects who WHERE who.tenant = :tenant AND who.subject = :about AND who.whole = 1
+    AND who.stream = ANY (ARRAY(SELECT CAST(value AS BIGINT) FROM json_array_elements_text(CAST(:streams AS json)))) --? streams
+) w CROSS JOIN LATERAL (SELECT t.in_stream, t.seq, t.part, t.shelf FROM texts t WHERE t.in_stream = w.stream AND t.tenant = :tenant
   AND t.at >= :since --? since
   AND t.at < :until --? until
   ORDER BY t.seq DESC LIMIT :limit) x

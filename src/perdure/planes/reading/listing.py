@@ -6,6 +6,7 @@ Callers: the planes that list things of a whole store. Things in one stream are 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, TypeVar
 
 from perdure.log.change import Stream
@@ -61,13 +62,17 @@ def rows_of_stream(
     stream: Stream,
     asked: ListingFilters,
     touches: Iterable[tuple[Table, int]],
+    made: Callable[[Reads, Stream, tuple[Any, ...]], T],
     **own: Any,
-) -> Page[tuple[Any, ...]]:
-    """One page of the rows of a stream, newest first; a row begins with its number. own: parameters besides the filters."""
+) -> Page[T]:
+    """One page of what is made of the rows of a stream, newest first; a row begins with its number. own: parameters besides the
+    filters.
+    """
     count = check_page(asked.limit)
     after = None if asked.after is None else decode_cursor(asked.after, 1)[0]
     given = {**wanted(asked), **own}
     if asked.about is not None:
         given["about"] = subjects.wanted_here(reads, stream.id, asked.about)
     rows = reads.query(statement, touches=touches, stream=stream.id, after=after, limit=count + 1, **given)
-    return page_by_seq(rows, count, lambda row: row[0])
+    page = page_by_seq(rows, count, lambda row: row[0])
+    return read_rows(page, partial(made, reads, stream), page.next)

@@ -79,6 +79,14 @@ def stored_fields(doc: Any, path: str) -> dict[str, Any]:
     return doc
 
 
+def stored_text(doc: dict[str, Any], name: str, path: str) -> str | None:
+    """A field of a document that is a text, or was left out."""
+    text = doc.get(name)
+    if text is not None and type(text) is not str:
+        raise Damaged(f"{name} is a {type(text).__name__}, not a text", path=path)
+    return text
+
+
 def stored_as(kind: Any, tree: Any, what: str, path: str) -> Any:
     """Part of a document that has a form of its own. Damaged when it has another; `what` says what was expected."""
     try:

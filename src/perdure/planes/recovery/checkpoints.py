@@ -28,7 +28,7 @@ from perdure.planes.audit.snapshots import one_state
 from perdure.planes.reading.body_reading import body_of, stored_value
 from perdure.planes.reading.durations import Duration, store_now
 from perdure.planes.reading.origins import check_seq
-from perdure.planes.reading.paging import Page, page_by_seq, seq_or_cursor
+from perdure.planes.reading.paging import Page, page_by_seq, read_rows, seq_or_cursor
 from perdure.planes.reading.row_reading import stored_address, stored_fields, stored_instant
 from perdure.planes.tables import CHECKPOINT_WRITES, CHECKPOINTS
 from perdure.stores.blobs import BlobRow
@@ -241,7 +241,7 @@ def listing(
                 limit=limit + 1 - len(found),
             )
     page = page_by_seq(found, limit, lambda row: row[0])
-    return Page([_record(row) for row in page], page.next)
+    return read_rows(page, _record, page.next)
 
 
 def _record(row: tuple[Any, ...]) -> CheckpointRecord:

@@ -20,6 +20,7 @@ from perdure.planes.execution import runs
 from perdure.planes.execution.runs import READY, RUNNING, WAITING
 from perdure.planes.recovery import epochs, presence
 from perdure.planes.tables import HOLDERS, RUNS
+from perdure.stores.job import contended
 from perdure.stores.statements import Statements
 from perdure.stores.store import Head, Reads
 from perdure.stores.tx import EVENTS, Tx
@@ -69,6 +70,7 @@ class Lease:
 # -- taking a run ---------------------------------------------------------------------------------------------
 
 
+@contended
 def claim(
     tx: Tx, stream: Stream, *, holder: str, program: str, epoch: int, dead: Collection[str] = (),
     company: Company = Company.NOBODY,

@@ -8,7 +8,7 @@ WHERE r.stream = :stream AND r.status = 'running' AND r.holder = :holder AND r.t
 SELECT 1 FROM events e
 WHERE e.stream = :stream AND e.seq > :after
   AND e.kind NOT IN ('effect.planned', 'effect.dispatched', 'effect.redispatched', 'effect.doubted', 'effect.absent')
-LIMIT 1
+ORDER BY e.seq LIMIT 1
 
 -- drive_before: the last event before another by which somebody took a run or it came to rest.
 SELECT kind, at, body FROM events
@@ -19,4 +19,4 @@ ORDER BY seq DESC LIMIT 1
 -- found_out_after: whether a run learned something after an event that it may have learned otherwise before.
 SELECT 1 FROM events e
 WHERE e.stream = :stream AND e.seq > :after AND e.kind IN ('step.done', 'run.wait.answered', 'run.wait.expired')
-LIMIT 1
+ORDER BY e.seq LIMIT 1

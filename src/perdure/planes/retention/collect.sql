@@ -21,18 +21,18 @@ WHERE +b.tenant = :tenant AND b.id > :after
 ORDER BY b.id LIMIT :limit
 
 -- blobs_needed: those of these addresses (a JSON list in hex) that an event names or that are pinned.
-SELECT r.address FROM blob_refs r JOIN streams s ON s.id = r.stream
-WHERE s.tenant = :tenant AND r.address IN (SELECT unhex(value) FROM json_each(:addresses))
+SELECT r.address FROM blob_refs r CROSS JOIN streams s
+WHERE s.id = r.stream AND s.tenant = :tenant AND r.address IN (SELECT unhex(value) FROM json_each(:addresses))
 UNION
 SELECT p.address FROM blob_pins p WHERE p.tenant = :tenant AND p.expires_at > :now
   AND p.address IN (SELECT unhex(value) FROM json_each(:addresses))
 
--- blobs_needed @postgres: lists come in by another function.
+-- blobs_needed @postgres: lists come in by another function, as arrays: joined, they would make it read the whole table.
 SELECT r.address FROM blob_refs r JOIN streams s ON s.id = r.stream
-WHERE s.tenant = :tenant AND r.address IN (SELECT decode(value, 'hex') FROM json_array_elements_text(CAST(:addresses AS json)))
+WHERE s.tenant = :tenant AND r.address = ANY (ARRAY(SELECT decode(value, 'hex') FROM json_array_elements_text(CAST(:addresses AS json))))
 UNION
 SELECT p.address FROM blob_pins p WHERE p.tenant = :tenant AND p.expires_at > :now
-  AND p.address IN (SELECT decode(value, 'hex') FROM json_array_elements_text(CAST(:addresses AS json)))
+  AND p.address = ANY (ARRAY(SELECT decode(value, 'hex') FROM json_array_elements_text(CAST(:addresses AS json))))
 
 -- pins_expired: pins of writers that died.
 SELECT address, holder FROM blob_pins WHERE tenant = :tenant AND expires_at <= :now LIMIT :limit

@@ -27,9 +27,11 @@ from perdure.model.instants import duration_us
 from perdure.model.kinds import is_reserved
 from perdure.model.limits import check_name
 from perdure.model.records.retention import Retained, Retention
+from perdure.planes.audit import imported
 from perdure.planes.audit.lineage import MAX_SEQ
 from perdure.planes.audit.snapshots import one_state
 from perdure.planes.audit.verify import PRUNED, emptied_by
+from perdure.planes.conversation import sessions
 from perdure.planes.reading.body_reading import doc_of, inline_body
 from perdure.planes.reading.durations import store_now
 from perdure.planes.reading.labels import from_labels
@@ -126,6 +128,16 @@ def _is_for(rule: Retention, found: Judged) -> bool:
     if rule.session is not None and rule.session != found.session:
         return False
     return (rule.label is None or rule.label in found.labels) and rule.except_label not in found.labels
+
+
+# -- putting away --------------------------------------------------------------------------------------------
+
+
+def put_away(tx: Tx, stream: Stream) -> None:
+    """Archive a session that was deleted. A copy gives its keys up, and so do its runs."""
+    sessions.archive(tx, stream)
+    for each in (stream, *imported.runs_of(tx, stream)):
+        imported.give_keys_up(tx, each)
 
 
 # -- choosing ------------------------------------------------------------------------------------------------

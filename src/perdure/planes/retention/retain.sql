@@ -50,9 +50,9 @@ SELECT seq, first_seq, last_seq FROM covers WHERE stream = :stream ORDER BY seq
 SELECT seq, length(body) FROM events
 WHERE stream = :stream AND body IS NOT NULL AND seq IN (SELECT value FROM json_each(:seqs))
 
--- bodies_size @postgres: lists come in by another function.
+-- bodies_size @postgres: lists come in by another function, as an array: joined, it would make it read the whole stream.
 SELECT seq, length(body) FROM events WHERE stream = :stream AND body IS NOT NULL
-  AND seq IN (SELECT CAST(value AS BIGINT) FROM json_array_elements_text(CAST(:seqs AS json)))
+  AND seq = ANY (ARRAY(SELECT CAST(value AS BIGINT) FROM json_array_elements_text(CAST(:seqs AS json))))
 
 -- stream_size: the bytes of all events of a stream.
 SELECT CAST(coalesce(sum(length(body)), 0) AS BIGINT) FROM events WHERE stream = :stream
@@ -74,18 +74,18 @@ SELECT DISTINCT address FROM blob_refs
 WHERE stream = :stream AND seq IN (SELECT CAST(value AS BIGINT) FROM json_array_elements_text(CAST(:seqs AS json)))
 
 -- blobs_naming: which events name these blobs (a JSON list in hex), and which of them are pinned (stream 0).
-SELECT r.stream, r.seq, r.address FROM blob_refs r JOIN streams s ON s.id = r.stream
-WHERE s.tenant = :tenant AND r.address IN (SELECT unhex(value) FROM json_each(:addresses))
+SELECT r.stream, r.seq, r.address FROM blob_refs r CROSS JOIN streams s
+WHERE s.id = r.stream AND s.tenant = :tenant AND r.address IN (SELECT unhex(value) FROM json_each(:addresses))
 UNION ALL
 SELECT 0, 0, p.address FROM blob_pins p WHERE p.tenant = :tenant AND p.expires_at > :now
   AND p.address IN (SELECT unhex(value) FROM json_each(:addresses))
 
--- blobs_naming @postgres: lists come in by another function.
+-- blobs_naming @postgres: lists come in by another function, as arrays: joined, they would make it read the whole table.
 SELECT r.stream, r.seq, r.address FROM blob_refs r JOIN streams s ON s.id = r.stream
-WHERE s.tenant = :tenant AND r.address IN (SELECT decode(value, 'hex') FROM json_array_elements_text(CAST(:addresses AS json)))
+WHERE s.tenant = :tenant AND r.address = ANY (ARRAY(SELECT decode(value, 'hex') FROM json_array_elements_text(CAST(:addresses AS json))))
 UNION ALL
 SELECT 0, 0, p.address FROM blob_pins p WHERE p.tenant = :tenant AND p.expires_at > :now
-  AND p.address IN (SELECT decode(value, 'hex') FROM json_array_elements_text(CAST(:addresses AS json)))
+  AND p.address = ANY (ARRAY(SELECT decode(value, 'hex') FROM json_array_elements_text(CAST(:addresses AS json))))
 
 -- blobs_size: the size of these blobs (a JSON list in hex): how many there are, and their bytes.
 SELECT count(*), CAST(coalesce(sum(size), 0) AS BIGINT) FROM blobs

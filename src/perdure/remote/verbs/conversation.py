@@ -39,6 +39,7 @@ from perdure.remote.asking import (
     answers,
     filters,
     get,
+    keyed,
     number,
     patch,
     path_of,
@@ -221,7 +222,7 @@ def say(
         shown=refs_of(shown, "shown"), native=_native(native), usage=None if usage is None else plain(dict(usage), "usage"),
         model=model, parent=number(parent, "parent"),
     )  # fmt: skip
-    return asked if key is None else asked._replace(key=check_name(key, "key"))
+    return keyed(asked, key)
 
 
 def _call(given: object, path: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from perdure.log.change import Stream
 from perdure.model.filters import EffectFilters
 from perdure.model.records.effects import Absent, EffectRecord, Happened, Rule, Verdict
 from perdure.planes.reading.paging import Page
-from perdure.remote.asking import Asking, RouteRequest, address, answers, filters, get, path_of, plain, post
+from perdure.remote.asking import Asking, RouteRequest, address, answers, filters, get, keyed, path_of, plain, post
 from perdure.remote.elsewhere import elsewhere
 from perdure.remote.verbs.conversation import stream_of
 
@@ -61,7 +61,7 @@ def plan(stream: Stream, intent: Intent, _epoch: int, asked: Refuse | str | None
     if asked is not None or within is not None or intent.rule != Rule() or intent.notes:
         raise elsewhere("plan_declared")
     told = {"tool": intent.tool, "args": plain(intent.args, "args"), "kind": intent.kind.value, "call": intent.call}
-    return post(path_of(stream, "effects"), EffectRecord, **told, about=intent.about)._replace(key=intent.key)
+    return keyed(post(path_of(stream, "effects"), EffectRecord, **told, about=intent.about), intent.key)
 
 
 @answers(approvals.dispatch)

@@ -26,6 +26,7 @@ from perdure.remote.asking import (
     answers,
     filters,
     get,
+    keyed,
     path_of,
     plain,
     post,
@@ -50,7 +51,7 @@ def start(wanted: runs.RunRequest, _epoch: int) -> Asking:
         address("runs"), RunRecord, agent=wanted.agent, args=plain(wanted.args, "args"), kwargs=plain(wanted.kwargs, "kwargs"),
         session=wanted.session, timeout=span(wanted.timeout, "timeout"), about=wanted.about,
     )  # fmt: skip
-    begun = yield asked if wanted.key is None else asked._replace(key=check_name(wanted.key, "key"))
+    begun = yield keyed(asked, wanted.key)
     return _of(begun), begun
 
 
@@ -102,8 +103,7 @@ def get_timeline(stream: Stream, **asked: Any) -> RouteRequest:
 @answers(requests.signal)
 def signal(stream: Stream, name: str, payload: Any = None, *, key: str | None = None, about: Any = ()) -> Asking:
     told = {"name": name, "payload": plain(payload, "payload"), "about": subjects.named(about)}
-    asked = post(path_of(stream, "signals"), Any, **told)
-    yield asked if key is None else asked._replace(key=check_name(key, "key"))
+    yield keyed(post(path_of(stream, "signals"), Any, **told), key)
 
 
 @answers(ending.cancel)
@@ -123,7 +123,7 @@ def retry(stream: Stream) -> RouteRequest:
 
 @answers(operator_verbs.unpark)
 def unpark(stream: Stream) -> RouteRequest:
-    return RouteRequest("POST", path_of(stream, "unpark"), RunRecord)
+    return RouteRequest("POST", path_of(stream, "unpark"), RunRecord if stream.kind == "run" else Any)
 
 
 @answers(runs.pin)

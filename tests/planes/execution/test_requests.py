@@ -43,6 +43,8 @@ class After(Before, kw_only=True):
     [
         (False, False, False), (0, 0, False), ((), [], False), ([], [], False), ("fact", "fa" + "ct", False), (None, None, False),
         (1_000_000, 10**6, False), (0.5, 0.5, False),
+        (10**30, None, True), (None, UNSET, True),
+        ("\ud800", "", True), (float("nan"), None, True),
         (False, 0, True), (0, False, True), ([], None, True), ("", None, True), (None, [], True), (True, 1, True), (1, 0, True),
     ],
 )  # fmt: skip

@@ -59,11 +59,12 @@ def given_of(value: Any) -> Any:
         fields = msgspec.structs.fields(value)
         defaults = {field.name: _default(field) for field in fields if not field.required}
         return differing({field.name: getattr(value, field.name) for field in fields}, defaults)
-    if isinstance(value, Mapping):
+    # A value of the user has no structs in it, and may be large: it is left to msgspec.
+    if isinstance(value, Mapping) and any(isinstance(each, msgspec.Struct) for each in value.values()):
         return {name: given_of(each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple) and any(isinstance(each, msgspec.Struct) for each in value):
         return [given_of(each) for each in value]
-    return msgspec.to_builtins(value)
+    return [*value] if isinstance(value, tuple) else msgspec.to_builtins(value)
 
 
 def _default(field: Any) -> Any:
@@ -71,7 +72,10 @@ def _default(field: Any) -> Any:
 
 
 def _is(value: Any, default: Any) -> bool:
-    return default is not msgspec.UNSET and msgspec.json.encode(value) == msgspec.json.encode(default)
+    if default is msgspec.UNSET:
+        return False
+    plain = given_of(default)
+    return value == plain and msgspec.json.encode(value) == msgspec.json.encode(plain)
 
 
 def answered(tx: Tx, stream: Stream, key: str, asked: Any) -> Answered | None:

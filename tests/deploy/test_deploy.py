@@ -20,7 +20,7 @@ from perdure.doors.cli.main import cli
 from perdure.model.ids import new_uid
 from perdure.model.instants import SECOND_US, duration_us
 from perdure.stores.postgres_wall import Roles, check_wall, look, raise_wall
-from stores.test_wall import SCHEMA, url_as
+from stores.walled_store import SCHEMA, url_as
 
 yaml = pytest.importorskip("yaml", reason="needs the extra yaml: `make setup` installs it")
 

@@ -6,14 +6,17 @@ import inspect
 import socket
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 import perdure
 from doors.http.serving_kit import LiveServer, make_token
 from hostile_http import ANSWER_IS_LOST, IS_LOST, PASSES, Fate, HostileProxy
+from perdure.doors.http.inputs import Input
 from perdure.errors import Conflict, Invalid, NotFound, Refused, Unauthenticated, Unavailable
 from perdure.model.ids import new_uid
-from perdure.remote import connection
+from perdure.model.records.effects import Declined
+from perdure.remote import asking, connection
 from perdure.remote import core as _core  # noqa: F401 - its modules enter what they answer
 from perdure.remote.asking import ANSWERED
 
@@ -204,3 +207,56 @@ def test_a_verb_is_answered_with_the_arguments_that_it_takes(verb) -> None:
     named = {each.name: None for each in wanted if each.kind is each.KEYWORD_ONLY}
     given = [None for each in wanted if each.kind is each.POSITIONAL_OR_KEYWORD]
     inspect.signature(ANSWERED[verb]).bind(*given, **named)
+
+
+# -- what a body says --------------------------------------------------------------------------------------------------
+
+
+def test_another_name_than_the_tokens_is_refused_and_not_dropped(server, url) -> None:
+    """A server believes its tokens alone, so the audit would say another name than the caller."""
+    with perdure.open(server.address, token=make_token(url)) as store:
+        asked = store.session("s").ask("Really?")
+        with pytest.raises(Refused, match="acts as 'alice', not as 'zoe'"):
+            store.answer(asked.id, "yes", by="zoe")
+        effect = store.session("s").begin("mail", {}, key="k")
+        with pytest.raises(Refused, match="not as 'zoe'"):
+            effect.settle(Declined("no"), by="zoe")
+        assert store.answer(asked.id, "yes", by="alice").met_by == "alice"
+
+
+def test_an_older_server_is_not_sent_what_says_nothing() -> None:
+    """It refuses a field that it does not know, and `None`, `False` and an empty list mostly mean that nothing was said."""
+    assert asking.given({"text": "a", "importance": None, "force": False, "labels": []}) == {"text": "a"}
+    assert asking.given({"value": None, "tags": [], "priority": 0}) == {"value": None, "tags": [], "priority": 0}
+
+
+def bodies(of: type = Input) -> Iterator[type]:
+    for body in of.__subclasses__():
+        yield body
+        yield from bodies(body)
+
+
+def takes(field: msgspec.structs.FieldInfo, value: object) -> bool:
+    try:
+        msgspec.convert(value, field.type)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("nothings", "said"), [((None,), asking.NULL_IS_SAID), (([], False), asking.EMPTY_IS_SAID)], ids=["null", "empty"]
+)
+def test_no_field_whose_nothing_means_something_is_left_out(nothings, said) -> None:
+    """Of every body but those of PATCH, which say each field that they have."""
+    fields = [field for body in set(bodies()) for field in msgspec.structs.fields(body)]
+    assert len(fields) > 150
+    differs = set()
+    for field in fields:
+        default = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
+        if default is msgspec.UNSET:
+            continue
+        differs |= {
+            field.name for each in nothings if takes(field, each) and (type(each), each) != (type(default), default)
+        }
+    assert differs == said

@@ -33,7 +33,7 @@ from stores.walled_store import SCHEMA, Walled, walled
 
 __all__ = ["walled"]
 
-ROLES = ("app", "keeper", "owner", "root")
+ROLES = ("app", "owner", "keeper", "root")
 WHOLE, REFUSED = "whole", "refused"
 
 

@@ -28,7 +28,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 class RouteRequest(NamedTuple):
     """One request. answer: the type that its answer has. key: makes a write safe to repeat; None: it is so by itself.
 
-    data: bytes that are sent as they are, instead of a body. takes_key: whether the verb has a `key=`, which this key is.
+    data: bytes that are sent as they are, instead of a body. takes_key: whether the verb has a `key=`, which this key is. by: the
+    person in whose name it is; Refused for another than the token's, since a server believes tokens alone.
     """
 
     method: str
@@ -40,6 +41,7 @@ class RouteRequest(NamedTuple):
     headers: Mapping[str, str] = {}
     data: bytes | None = None
     takes_key: bool = False
+    by: str = ""
 
 
 class AlreadyKnown(NamedTuple):
@@ -47,6 +49,13 @@ class AlreadyKnown(NamedTuple):
 
     value: Any
 
+
+# Fields in which null, or nothing (false, an empty list), says something else than the absence of the field.
+NULL_IS_SAID = frozenset({"body", "program", "state", "value"})
+EMPTY_IS_SAID = NULL_IS_SAID - {"program"} | {
+    "about", "choices", "content", "data", "detail", "document", "keys", "kinds", "payload", "replace", "result", "subjects",
+    "tags", "turns",
+}  # fmt: skip
 
 Asking = Generator[RouteRequest, Any, Any]
 ANSWERED: dict[Callable[..., Any], Callable[..., RouteRequest | AlreadyKnown | Asking]] = {}
@@ -72,7 +81,7 @@ def get(path: str, answer: Any, **query: Any) -> RouteRequest:
 
 def post(path: str, answer: Any, **body: Any) -> RouteRequest:
     """Write, under a key that is made when it is sent."""
-    return RouteRequest("POST", path, answer, body=body)
+    return RouteRequest("POST", path, answer, body=given(body))
 
 
 def keyed(request: RouteRequest, key: str | None) -> RouteRequest:
@@ -103,12 +112,25 @@ def unsettled(error: Error, request: RouteRequest) -> Error:
 
 def put(path: str, answer: Any, **body: Any) -> RouteRequest:
     """Write at a name."""
-    return RouteRequest("PUT", path, answer, body=body)
+    return RouteRequest("PUT", path, answer, body=given(body))
 
 
 def patch(path: str, answer: Any, **body: Any) -> RouteRequest:
     """Change fields; those that are not given stay."""
     return RouteRequest("PATCH", path, answer, body=body)
+
+
+def given(body: Mapping[str, Any]) -> dict[str, Any]:
+    """A body without what says no more than its absence: an older server refuses a field that it does not know, though nothing
+    was meant by it.
+    """
+    return {name: value for name, value in body.items() if _says(name, value)}
+
+
+def _says(name: str, value: Any) -> bool:
+    if value is None:
+        return name == "key" or name in NULL_IS_SAID  # a key that is missing is made when it is sent (`under_a_key`)
+    return name in EMPTY_IS_SAID or not (value is False or value in ([], ()))
 
 
 def path_of(stream: Stream, *parts: object) -> str:
@@ -206,7 +228,7 @@ def no_checks(checks: Iterable[object]) -> None:
         )  # fmt: skip
 
 
-def acts_as(given: str, actor: str, path: str = "by") -> None:
+def acts_as(name: str, actor: str, path: str = "by") -> None:
     """Refused for another name than the token's: a server believes tokens alone."""
-    if given != actor:
-        raise Refused(f"this token acts as {actor!r}, not as {given!r}", path=path, hint="use a token of that actor")
+    if name != actor:
+        raise Refused(f"this token acts as {actor!r}, not as {name!r}", path=path, hint="use a token of that actor")

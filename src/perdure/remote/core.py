@@ -21,7 +21,7 @@ from perdure.model.limits import KEEP_SECONDS
 from perdure.planes.conversation import artifacts
 from perdure.remote import verbs
 from perdure.remote.answers import Visited, read_answer
-from perdure.remote.asking import ANSWERED, AlreadyKnown, RouteRequest, get, under_a_key, unsettled
+from perdure.remote.asking import ANSWERED, AlreadyKnown, RouteRequest, acts_as, get, under_a_key, unsettled
 from perdure.remote.connection import Connections
 from perdure.remote.elsewhere import elsewhere
 from perdure.remote.listening import StoreNews
@@ -109,6 +109,8 @@ class RemoteCore:
                 raise ReadOnly("the past can only be read", hint="fork the session there and continue in the fork")
             if request.path.startswith(TRAVELS):  # content is the same at every moment
                 request = request._replace(query={"at": self.moment, **request.query})
+        if request.by:
+            acts_as(request.by, self.actor)
         request = under_a_key(request)
         try:
             found = self._connections.send(request)
@@ -169,11 +171,7 @@ class RemoteLane:
 
     def run(self, job: Job) -> Any:
         """Ask a write verb. Refused for another actor than the token's."""
-        if job.actor != self._core.actor:
-            raise Refused(
-                f"this token acts as {self._core.actor!r}, not as {job.actor!r}", path="actor",
-                hint="open the store with a token of that actor",
-            )  # fmt: skip
+        acts_as(job.actor, self._core.actor, "actor")
         return self._core.ask(job.verb, job.args, job.kwargs)
 
     def submit(self, job: Job) -> Awaitable[Any]:

@@ -189,6 +189,20 @@ def test_an_error_says_what_where_and_what_next(tmp_path: Path) -> None:
     talk(tmp_path, work)
 
 
+def test_every_argument_is_part_of_a_request_and_a_default_said_aloud_is_none(tmp_path: Path) -> None:
+    async def work(client: Client) -> None:
+        first = await said(client, "remember", text="a", key="m")
+        given = {"text": "b", "key": "k", "supersedes": first["number"]}
+        made = await said(client, "remember", **given, because="it is newer")
+        assert await said(client, "remember", **given, because="it is newer", tags=[], kind="fact") == made
+        assert "KeyReused: key:" in await refused(client, "remember", **given, because="another reason")
+        assert "KeyReused: key:" in await refused(
+            client, "remember", **given, because="it is newer", about=["user:ann"]
+        )
+
+    talk(tmp_path, work)
+
+
 def test_a_refused_request_is_not_kept_under_its_key(tmp_path: Path) -> None:
     async def work(client: Client) -> None:
         await refused(client, "set", name="n", value=1, expect=1, key="k")

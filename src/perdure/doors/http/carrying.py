@@ -9,8 +9,6 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-import msgspec
-
 from perdure.doors.http import wire
 from perdure.doors.http.call import HttpCall
 from perdure.doors.http.operating import dispatch_effect, still_dispatched
@@ -30,7 +28,7 @@ async def carry_out(route: Route, call: HttpCall, given: dict[str, Any]) -> Any:
     work = partial(_inside, route, call, given, stream)
     if call.key is None:
         return await call.store.atomic(work)
-    asked = {"verb": route.name, "path": dict(call.parts), "body": msgspec.to_builtins(given.get("body"))}
+    asked = call.request(route.name, given.get("body"), given.get("query"))
     answered = await AsyncRequests(call.caller, stream).once(call.key, work, asked=asked)
     return await still_dispatched(call, answered) if route.verb is dispatch_effect else answered
 

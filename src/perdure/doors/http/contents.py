@@ -22,6 +22,7 @@ from perdure.handles.aio.session import AsyncSession
 from perdure.handles.atomic import Atomic
 from perdure.model.records.artifacts import ArtifactRecord
 from perdure.planes.conversation import artifacts
+from perdure.planes.execution.requests import KeyedRequest, differing
 
 UPLOAD_MAX_BYTES = 64 * 1024 * 1024
 BYTES = "application/octet-stream"
@@ -102,5 +103,7 @@ async def _put_once(call: HttpCall, session: AsyncSession, details: artifacts.De
     def attach(tx: Atomic) -> Any:
         return encoded(tx.inside(artifacts.attach, session._stream, details, row, core.holder))
 
-    asked = {"verb": "put_artifact", "path": dict(call.parts), "body": [hashlib.sha256(data).hexdigest(), *details]}
+    said, content = {"verb": "put_artifact", "path": dict(call.parts)}, hashlib.sha256(data).hexdigest()
+    given = differing({"content": content, **details._asdict()}, {"about": ()})
+    asked = KeyedRequest({**said, "body": given}, {**said, "body": [content, *details]})
     return await AsyncRequests(caller, session._stream).once(call.key or "", attach, asked=asked)

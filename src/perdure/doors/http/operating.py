@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from perdure.doors.http.answers import (
     AskAnswer,
     DoneAnswer,
@@ -148,7 +146,7 @@ async def fork_run(call: HttpCall, body: RunForkInput) -> Any:
 
     if call.key is None:
         return await call.store.atomic(adopt)
-    asked = {"verb": "fork_run", "path": dict(call.parts), "body": msgspec.to_builtins(body)}
+    asked = call.request("fork_run", body)
     return await AsyncRequests(call.caller, run._stream).once(call.key, adopt, asked=asked)
 
 

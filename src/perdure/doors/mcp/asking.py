@@ -81,7 +81,7 @@ async def _ask(door: Door, session: str, key: str, question: str, choices: list[
     def write(tx: Atomic, name: str) -> int:
         return tx.session(name).ask(question, choices=choices or None, about=about).seq
 
-    seq = await door.once("ask", session, key, {"question": question, "choices": choices}, write, about)
+    seq = await door.once(ask, locals(), write)
     return await (await door.session(session)).asked(seq)
 
 

@@ -7,6 +7,7 @@ before any database is touched. Keeps P10, P15.
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -31,12 +32,17 @@ from perdure.errors import (
     Waiting,
 )
 from perdure.handles.atomic import Atomic
+from perdure.planes.execution.requests import KeyedRequest, differing
 
 if TYPE_CHECKING:
     from perdure.handles.aio.session import AsyncSession
     from perdure.handles.aio.store import AsyncStore
 
 TEXT_MAX_CHARS = 2_000  # of one stored text in a list: what follows is fetched by its number
+
+_NO_ARGUMENTS = {"ctx", "key", "session", "replied"}
+# Arguments of a tool that older marks do not have (`requests.KeyedRequest.before`): they were forgotten, or came later.
+_LATER = {"remember": {"because"}}
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -94,14 +100,27 @@ class Door:
         labels = self._labels if wanted == self.default else ()
         return await (await self.store()).session(wanted, labels=labels)
 
-    async def once(
-        self, tool: str, session: str, key: str, asked: dict[str, Any], fn: Callable[[Atomic, str], T],
-        about: list[str] | None = None,
-    ) -> T:  # fmt: skip
-        """Carry a write out once for this key: `fn(tx, name of the session)`. about: whom the answer is about."""
-        found = await self.session(session)
-        given = {"tool": tool, **asked, **({"about": about} if about else {})}
-        return await found.once(key, lambda tx: fn(tx, found.name), asked=given, about=about or ())
+    async def once(self, tool: Callable[..., Any], given: dict[str, Any], fn: Callable[[Atomic, str], T]) -> T:
+        """Carry a write out once for the key that a tool was given: `fn(tx, name of the session)`.
+
+        given: its `locals()`. All that it was given is the identity of the request, but the key and the session, where it stands.
+        """
+        found = await self.session(given["session"])
+        asked = _asked(tool, given)
+        return await found.once(given["key"], lambda tx: fn(tx, found.name), asked=asked, about=given.get("about", ()))
+
+
+def _asked(tool: Callable[..., Any], given: dict[str, Any]) -> KeyedRequest:
+    name = tool.__name__.rstrip("_")
+    parameters = {
+        each.name: each for each in inspect.signature(tool).parameters.values() if each.name not in _NO_ARGUMENTS
+    }
+    values = {each: given[each] for each in parameters}
+    defaults = {each: made.default for each, made in parameters.items() if made.default is not inspect.Parameter.empty}
+    before = {each: value for each, value in values.items() if each not in _LATER.get(name, ())}
+    if not values.get("about"):
+        before.pop("about", None)
+    return KeyedRequest({"tool": name, **differing(values, defaults)}, {"tool": name, **before})
 
 
 def door_of(ctx: Context[Any, Any]) -> Door:

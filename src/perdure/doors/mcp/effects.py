@@ -49,7 +49,7 @@ async def effect_dispatch(ctx: Ctx, effect: EffectId, key: Key, session: Session
     def write(tx: Atomic, _name: str) -> dict[str, Any]:
         return {"attempt": tx.effect(effect).dispatch().record.attempt}
 
-    made = await door_of(ctx).once("effect_dispatch", session, key, {"effect": effect}, write)
+    made = await door_of(ctx).once(effect_dispatch, locals(), write)
     now = (await (await door_of(ctx).store()).effect(effect)).record
     if now.state is EffectState.IN_DOUBT:
         raise InDoubt(f"the outcome of {effect} is unknown", path="effect")
@@ -76,8 +76,7 @@ async def effect_commit(
             found.commit(result, about=about) if outcome == "happened" else found.fail(error or "failed", about=about)
         ).id
 
-    asked = {"effect": effect, "outcome": outcome, "result": result, "error": error}
-    await door_of(ctx).once("effect_commit", session, key, asked, write, about)
+    await door_of(ctx).once(effect_commit, locals(), write)
     return _effect((await (await door_of(ctx).store()).effect(effect)).record)
 
 
@@ -105,8 +104,7 @@ async def effect_settle(
         tx.session(name).emit("mcp.settled", said, about=about, refs=[settled.record.ref])
         return settled.id
 
-    asked = {"effect": effect, "verdict": verdict, "result": result, "evidence": evidence}
-    await door_of(ctx).once("effect_settle", session, key, asked, write, about)
+    await door_of(ctx).once(effect_settle, locals(), write)
     return _effect((await (await door_of(ctx).store()).effect(effect)).record)
 
 

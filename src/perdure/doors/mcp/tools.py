@@ -89,7 +89,6 @@ async def remember(
     """Write down what a later context must know: a rule or preference that the user stated, a fact about the repository, a
     failed approach and why it failed, a lesson. Not for the state of the task: use `task`, `decide` and `set`.
     """
-    asked = {"text": text, "kind": kind, "scope": scope, "source": source, "tags": tags, "supersedes": supersedes}
 
     def write(tx: Atomic, name: str) -> dict[str, Any]:
         place = tx.scope(scope) if scope else tx.session(name)
@@ -101,7 +100,7 @@ async def remember(
             made = place.remember(text, kind=kind, source=source, tags=tags, about=about)
         return {"session": name, "kind": made.kind.value, "number": made.seq, "scope": scope}
 
-    made = await door_of(ctx).once("remember", session, key, asked, write, about)
+    made = await door_of(ctx).once(remember, locals(), write)
     return answers.Written(**made, next="Continue. `recall` finds it; pass supersedes to replace it when it changes.")
 
 
@@ -180,7 +179,7 @@ async def goal(
         tx.session(name).set_goal(text, about=about)
         return {"session": name, "kind": "goal", "number": 0}
 
-    made = await door_of(ctx).once("goal", session, key, {"text": text}, write, about)
+    made = await door_of(ctx).once(goal, locals(), write)
     return answers.Written(**made, next="Write the plan down with `task`, one call for each task.")
 
 
@@ -196,7 +195,6 @@ async def decide(
     session: Session = "",
 ) -> answers.Written:
     """Write a decision down before you act on it: a choice that later work depends on, with its reason."""
-    asked = {"text": text, "because": because, "then": then, "tags": tags, "supersedes": supersedes}
 
     def write(tx: Atomic, name: str) -> dict[str, Any]:
         here = tx.session(name)
@@ -208,7 +206,7 @@ async def decide(
             made = here.decide(text, because=because, then=then or None, tags=tags, about=about)
         return {"session": name, "kind": "decision", "number": made.seq}
 
-    made = await door_of(ctx).once("decide", session, key, asked, write, about)
+    made = await door_of(ctx).once(decide, locals(), write)
     return answers.Written(
         **made, next=f"Act on it, then call `close` with decision={made['number']} and what came of it."
     )
@@ -224,13 +222,12 @@ async def close(
     session: Session = "",
 ) -> answers.Written:
     """Say what came of a decision."""
-    asked = {"decision": decision, "outcome": outcome, "note": note}
 
     def write(tx: Atomic, name: str) -> dict[str, Any]:
         made = tx.session(name).decision(decision).close(outcome, note=note or None, about=about)
         return {"session": name, "kind": "decision", "number": made.seq}
 
-    made = await door_of(ctx).once("close", session, key, asked, write, about)
+    made = await door_of(ctx).once(close, locals(), write)
     return answers.Written(**made, next="If it failed, `remember` it as a failed_approach. Then continue.")
 
 
@@ -249,14 +246,13 @@ async def task(
     session: Session = "",
 ) -> answers.Claimed:
     """Write a task of the plan down, so that it survives this context. One call for each task."""
-    asked = {"title": title, "needs": needs, "priority": priority, "detail": detail, "labels": labels}
 
     def write(tx: Atomic, name: str) -> dict[str, Any]:
         here = tx.session(name)
         made = here.task(title, needs=needs, priority=priority, labels=labels, detail=detail or None, about=about)
         return {"session": name, "task": _task(made.record)}
 
-    made = await door_of(ctx).once("task", session, key, asked, write, about)
+    made = await door_of(ctx).once(task, locals(), write)
     return answers.Claimed(**made, next="Call `claim` before you begin it.")
 
 
@@ -287,7 +283,7 @@ async def claim(
             return None if found is None else {"session": name, "task": _task(found.record)}
         return {"session": name, "task": _task(here.get_task(task).claim(ttl=ttl).record)}
 
-    made = await door_of(ctx).once("claim", session, key, {"task": task, "label": label, "ttl": ttl}, write)
+    made = await door_of(ctx).once(claim, locals(), write)
     if made is None:
         nothing = answers.Task(number=0, title="", status="none", priority=0, needs=[], note="", token=0)
         return answers.Claimed(
@@ -318,8 +314,7 @@ async def move(
         moved = getattr(found, verb)(*([note] if note or verb == "block" else []), about=about)
         return {"session": name, "task": _task(moved.record)}
 
-    asked = {"task": task, "to": to, "note": note, "token": token}
-    made = await door_of(ctx).once("move", session, key, asked, write, about)
+    made = await door_of(ctx).once(move, locals(), write)
     return answers.Claimed(**made, next="Call `ready` for what can be begun now.")
 
 
@@ -346,7 +341,7 @@ async def say(
     def write(tx: Atomic, name: str) -> dict[str, Any]:
         return {"session": name, "kind": "turn", "number": tx.session(name).say(role, text, about=about).seq}
 
-    made = await door_of(ctx).once("say", session, key, {"role": role, "text": text}, write, about)
+    made = await door_of(ctx).once(say, locals(), write)
     return answers.Written(**made, next="Continue.")
 
 
@@ -375,6 +370,5 @@ async def set_(
         made = tx.session(here).set(name, value, expect=None if expect < 0 else expect, ttl=ttl or None, about=about)
         return {"session": here, "name": name, "value": value, "version": made.version}
 
-    asked = {"name": name, "value": value, "expect": expect, "ttl": ttl}
-    made = await door_of(ctx).once("set", session, key, asked, write, about)
+    made = await door_of(ctx).once(set_, locals(), write)
     return answers.Value(**made, next="Continue. `get` reads it, and boot shows it.")

@@ -1,14 +1,17 @@
 """Requests: a caller that lost an answer asks again under the same key, and gets the answer that it missed.
 
-The mark of a request (a digest of what was asked, and the answer) is recorded in the transaction of the work itself, in the
-scope `requests/UID` of the session or run. So a request is carried out once whatever crashes, and its answer is the same every
-time. See docs/decisions/0045. Callers: `session.once`, `run.signal`, the A2A door. Keeps P1, P5.
+The mark of a request (a digest of what was asked, and the answer) is recorded in the transaction of the work itself, in the scope
+`requests/UID` of the session or run. So a request is carried out once whatever crashes, and its answer is the same every time.
+The identity of what a door was asked is made here alone. See docs/decisions/0045 and 0150. Callers: `session.once`, `run.signal`,
+the A2A door. Keeps P1, P5.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
+
+import msgspec
 
 from perdure.errors import Conflict, Invalid, KeyReused
 from perdure.log.change import Change, Stream
@@ -23,11 +26,56 @@ from perdure.planes.reading.durations import Duration
 from perdure.planes.tables import ENTRIES, RUNS, SESSIONS, SIGNALS
 from perdure.stores.tx import Tx
 
+GIVEN_ALONE = 2  # the form of a mark whose digest is of what was given alone; a mark of before says no form
+
 
 class Answered(NamedTuple):
     """The answer that stands under a key."""
 
     answer: Any
+
+
+class KeyedRequest(NamedTuple):
+    """The identity of what a door was asked. given: the verb, and its arguments that are not as by default.
+
+    before: as it was said when every default was filled in: marks of that time are compared with it.
+    """
+
+    given: dict[str, Any]
+    before: Any
+
+
+def differing(values: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments that differ from their defaults, as plain data: an argument that comes with an upgrade changes no request
+    that does not use it, and a default that is said aloud is none. `False` is not `0`, `()` is `[]`.
+    """
+    plain = {name: given_of(value) for name, value in values.items() if value is not msgspec.UNSET}
+    return {name: value for name, value in plain.items() if name not in defaults or not _is(value, defaults[name])}
+
+
+def given_of(value: Any) -> Any:
+    """A body, or a part of one, without what is as by default."""
+    if isinstance(value, msgspec.Struct):
+        fields = msgspec.structs.fields(value)
+        defaults = {field.name: _default(field) for field in fields if not field.required}
+        return differing({field.name: getattr(value, field.name) for field in fields}, defaults)
+    # A value of the user has no structs in it, and may be large: it is left to msgspec.
+    if isinstance(value, Mapping) and any(isinstance(each, msgspec.Struct) for each in value.values()):
+        return {name: given_of(each) for name, each in value.items()}
+    if isinstance(value, list | tuple) and any(isinstance(each, msgspec.Struct) for each in value):
+        return [given_of(each) for each in value]
+    return [*value] if isinstance(value, tuple) else msgspec.to_builtins(value)
+
+
+def _default(field: Any) -> Any:
+    return field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
+
+
+def _is(value: Any, default: Any) -> bool:
+    if default is msgspec.UNSET:
+        return False
+    plain = given_of(default)
+    return value == plain and msgspec.json.encode(value) == msgspec.json.encode(plain)
 
 
 def answered(tx: Tx, stream: Stream, key: str, asked: Any) -> Answered | None:
@@ -41,7 +89,8 @@ def answered(tx: Tx, stream: Stream, key: str, asked: Any) -> Answered | None:
         return None
     if imported.is_copy(tx, marks, (tx.row(ENTRIES, marks, name) or {}).get("seq")):
         imported.check_taken_over(tx, stream, key)
-    stored, given = found.value["asked"], _digest(asked)
+    is_before = isinstance(asked, KeyedRequest) and "form" not in found.value
+    stored, given = found.value["asked"], digest(asked.before, "asked").hex() if is_before else _digest(asked)
     if stored != given:
         raise KeyReused(
             f"the key {key!r} stands for another request", path="key", hint="a new request needs a new key",
@@ -61,7 +110,8 @@ def keep(tx: Tx, stream: Stream, key: str, asked: Any, answer: Any, about: Itera
         raise
     whole = tx.row(RUNS if stream.kind == "run" else SESSIONS, stream)
     named = [*subjects.named(about), *subjects.in_row(whole), *subjects.written(tx)]
-    values.put(tx, _marks(tx, stream), key, {"asked": _digest(asked), "answer": plain}, about=named)
+    form = {"form": GIVEN_ALONE} if isinstance(asked, KeyedRequest) else {}
+    values.put(tx, _marks(tx, stream), key, {"asked": _digest(asked), "answer": plain, **form}, about=named)
 
 
 def _marks(tx: Tx, stream: Stream) -> Stream:
@@ -69,7 +119,7 @@ def _marks(tx: Tx, stream: Stream) -> Stream:
 
 
 def _digest(asked: Any) -> str:
-    return digest(asked, "asked").hex()
+    return digest(asked.given if isinstance(asked, KeyedRequest) else asked, "asked").hex()
 
 
 def ask(

@@ -83,9 +83,9 @@ def end_begun(stream: Stream, known: EffectRecord, outcome: Outcome, prepared: A
 
 @answers(operator_verbs.settle)
 def settle(
-    stream: Stream, seq: int, verdict: Verdict, _by: str, about: Any = (), *, force: bool = False
+    stream: Stream, seq: int, verdict: Verdict, by: str, about: Any = (), *, force: bool = False
 ) -> RouteRequest:
     word = "happened" if isinstance(verdict, Happened) else "absent" if isinstance(verdict, Absent) else "declined"
     result = plain(verdict.result, "result") if isinstance(verdict, Happened) else None
     told = {"verdict": word, "result": result, "reason": getattr(verdict, "reason", ""), "force": force}
-    return post(_named(stream, seq, "settle"), EffectRecord, **told, about=about)
+    return post(_named(stream, seq, "settle"), EffectRecord, **told, about=about)._replace(by=by)

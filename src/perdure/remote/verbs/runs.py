@@ -205,6 +205,6 @@ def wait(stream: Stream, seq: int) -> RouteRequest:
 
 
 @answers(waits.answer)
-def answer(stream: Stream, seq: int, value: Any, _by: str, about: Any = ()) -> RouteRequest:
+def answer(stream: Stream, seq: int, value: Any, by: str, about: Any = ()) -> RouteRequest:
     path = address("asks", f"{stream.kind}:{stream.name}/{seq}", "answer")
-    return post(path, WaitRecord, value=plain(value, "value"), about=subjects.named(about))
+    return post(path, WaitRecord, value=plain(value, "value"), about=subjects.named(about))._replace(by=by)

@@ -261,7 +261,9 @@ def _shm() -> str | None:
 
 def fault_of(case: Case, outcome: Outcome) -> str:
     """What is wrong with the outcome of a case; empty if nothing is."""
-    paid_again = [] if outcome.thought or "thought" not in outcome.before else ["thought"]  # the answer was lost by the kill
+    paid_again = (
+        [] if outcome.thought or "thought" not in outcome.before else ["thought"]
+    )  # the answer was lost by the kill
     calls = Counter(outcome.before + outcome.after) - Counter(paid_again)
     if twice := [call for call, times in calls.items() if times > 1]:
         return f"twice: {twice}"
@@ -280,7 +282,6 @@ def main() -> None:
     if sys.argv[1:]:
         pairs = [(old, new) for old, new in pairs if f"{old}:{new}" in sys.argv or old in sys.argv]
     points = {old: points_of(old) for old in {old for old, _ in pairs}}
-    print(points)
     counts: Counter[str] = Counter()
     for old, new in pairs:
         for point in range(1, points[old] + 1):
@@ -288,8 +289,8 @@ def main() -> None:
             fault = fault_of(Case(old, new, point), outcome)
             counts[fault.partition(":")[0] or outcome.status] += 1
             if fault:
-                print(old, "->", new, point, fault, outcome, flush=True)
-    print(sum(counts.values()), "cases", dict(counts))
+                print(old, "->", new, point, fault, outcome, flush=True)  # noqa: T201 - its report
+    print(sum(counts.values()), "cases", dict(counts))  # noqa: T201 - its report
 
 
 if __name__ == "__main__":

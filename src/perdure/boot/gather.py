@@ -119,7 +119,7 @@ def _readable(damaged: list[Item], now: int, section: Section, part: Callable[[]
     """A part of a pack as far as it can be read; what ends it is an item in its place."""
     found: list[T] = []
     try:
-        found.extend(part())  # what was read before stays
+        found.extend(part())  # the rows before it stay
     except (Damaged, NewerSchema) as error:
         damaged.append(_damaged(section, error.path, error.message, now))
     return found

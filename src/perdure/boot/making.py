@@ -105,7 +105,8 @@ def boot(core: Core, tenant: int, stream: Stream, task: str | None, asked: PackR
     sought = None if task is None else check_text(task, "task", search.QUERY_MAX_CHARS)
     remembered = asked.profile != "without-memory"
     gathered = core.read(gather, stream, _limits(asked.budget, sought), remembered=remembered, tenant=tenant)
-    query = (sought or gathered.info.goal or "")[: search.QUERY_MAX_CHARS].strip()
+    # A goal that was imported may hold what no query may.
+    query = (sought or gathered.info.goal or "").replace("\0", " ")[: search.QUERY_MAX_CHARS].strip()
     found = FoundForTask({}, [], [], [], [])
     if remembered and query:
         found = _found(core, tenant, stream, query, asked, earlier=bool(sought))
@@ -215,6 +216,7 @@ def _found(core: Core, tenant: int, stream: Stream, query: str, asked: PackReque
     except TimedOut:
         return FoundForTask({}, [], [], [], ["Nothing was recalled: the index is behind. Boot again."])
     notes = [] if recalled.complete else ["The last turns are not in the index: the store can only be read."]
+    notes += [f"A memory that may answer cannot be read: {row.where}: {row.reason}" for row in recalled.damaged]
     # Rules keep their own order, whatever the task is: they are the beginning that a provider caches.
     fitting = [each for each in recalled if each.memory.kind is not MemoryKind.RULE]
     known = [(each.stream, each.memory) for each in fitting]

@@ -143,7 +143,7 @@ class AwaitCancellation(NamedTuple):
 
 
 class StandBy(NamedTuple):
-    """Wait for some seconds while other branches of the run may move. Gives whether none of them can move by itself, if it judges."""
+    """Wait for some seconds while other branches of the run may move. If it judges: gives whether none of them can by itself."""
 
     seconds: float
     judges: bool = False

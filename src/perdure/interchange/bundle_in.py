@@ -187,11 +187,11 @@ def _folded(bundle: Bundle, streams: list[tuple[Listed, WrittenStream]]) -> Iter
 def _check_rows(rebuild: Rebuild, listed: Listed) -> StreamKeys:
     """Every cell must be one that a database can hold; what else is wrong with it, the database says. Gives its keys."""
     for table, rows in rebuild.rows.items():
-        for expected in rows.values():
-            for column, value in expected.row.items():
+        for row, seq in rows.values():
+            for column, value in row.items():
                 fits = column in table.all_columns and _is_cell(value, type_of(table.name, column))
                 if not fits or (column.endswith("_at") and value is not None and not FIRST_US <= value <= LAST_US):
-                    raise Damaged(f"{table.name}.{column} cannot be stored", path=f"{listed.path} seq {expected.seq}")
+                    raise Damaged(f"{table.name}.{column} cannot be stored", path=f"{listed.path} seq {seq}")
     if [*map(len, map(list, map(rebuild.each, _OWN.values())))] != [int(kind == listed.kind) for kind in _OWN]:
         raise Damaged(f"the log does not say what this {listed.kind} is, or says too much", path=listed.path)
     run = next(((row["agent"], row["key"]) for row in rebuild.each(RUNS) if row["key"] is not None), None)

@@ -247,7 +247,7 @@ class Driving:
         self.replay.check_used_up()
 
     def check_raised(self) -> None:
-        """Check a program that ends by an error. Raises Changed if it gave up on a verb that was held, and left out what held it."""
+        """Check a program that ends by an error. Raises Changed if it gave up on a held verb and left out what held it."""
         if self.hold.ending is None:
             self.replay.check_held()
 

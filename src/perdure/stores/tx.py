@@ -102,7 +102,7 @@ class Batch:
         self.buffer = _EMPTY
         self.trail: list[
             tuple[Stream, NewEvent]
-        ] = []  # events that were sent to the database; of a page that was adopted its ends
+        ] = []  # events that were sent to the database; of an adopted page its ends
 
     def head(self, stream: int) -> Head:
         """The head of a stream as the database has it (or, where heads are verified at the flush, had it last)."""

@@ -200,7 +200,9 @@ def test_listings_go_by_an_index_in_their_order(session, index):
     steps = plan(session, "sessions_page", params)
     assert any(index in step for step in steps), steps
     assert not [step for step in steps if step.startswith("SCAN s")], steps
-    assert sum("TEMP B-TREE FOR ORDER" in step for step in steps) <= ("CO-ROUTINE f" in steps), steps  # the page alone is sorted
+    assert sum("TEMP B-TREE FOR ORDER" in step for step in steps) <= ("CO-ROUTINE f" in steps), (
+        steps
+    )  # the page alone is sorted
 
 
 def test_the_crashed_are_found_by_who_attended_them(session):

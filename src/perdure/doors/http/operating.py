@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from perdure.doors.http.answers import (
     AskAnswer,
     DoneAnswer,

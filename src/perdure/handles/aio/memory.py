@@ -112,7 +112,7 @@ async def _recall(
         AsyncHit(AsyncMemory(caller, each.stream, "", each.memory), each.score, each.why, outcomes)
         for each, outcomes in zip(found, judged, strict=True)
     ]
-    return search.Results(hits, complete=found.complete, vectors=found.vectors)
+    return search.Results(hits, complete=found.complete, vectors=found.vectors, damaged=found.damaged)
 
 
 class AsyncMemories(AsyncStreamHandle):

@@ -113,7 +113,7 @@ def _recall(
         Hit(Memory(caller, each.stream, "", each.memory), each.score, each.why, outcomes)
         for each, outcomes in zip(found, judged, strict=True)
     ]
-    return search.Results(hits, complete=found.complete, vectors=found.vectors)
+    return search.Results(hits, complete=found.complete, vectors=found.vectors, damaged=found.damaged)
 
 
 class Memories(StreamHandle):

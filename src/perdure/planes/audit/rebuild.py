@@ -7,9 +7,9 @@ here, so that there is one rule for what an event means. Keeps P5.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, MutableMapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from perdure.errors import Damaged
 from perdure.log.change import Stream
@@ -21,6 +21,7 @@ from perdure.log.upcast import upcast
 from perdure.planes import tables
 from perdure.stores.dialect import rows_page
 from perdure.stores.replay import Seen
+from perdure.stores.spilled import SpilledMapping
 from perdure.stores.store import Reads
 
 PAGE_ROWS = 500
@@ -28,11 +29,8 @@ PAGE_ROWS = 500
 Key = tuple[Any, ...]
 
 
-class Expected(NamedTuple):
-    """A row as the log gives it, and the last event that wrote it."""
-
-    row: Row
-    seq: int
+Expected: TypeAlias = tuple[Row, int]  # a row as the log gives it, and the last event that wrote it
+Rows: TypeAlias = MutableMapping[Key, Expected]
 
 
 class RowDifference(NamedTuple):
@@ -66,7 +64,7 @@ class Rebuild:
         """seen: what events mean here, if the stream was imported (`planes/audit/imported`)."""
         self._recorded = recorded
         self._seen = seen
-        self.rows: dict[Table, dict[Key, Expected]] = {}
+        self.rows: dict[Table, Rows] = {}
         self._pruned: set[str] = set()  # tables that have events without a body
 
     def add(self, event: Event) -> Body | None:
@@ -97,25 +95,27 @@ class Rebuild:
             self._put(derived, derived.key_of(row), None if gone else row, event.seq)
 
     def _standing(self, table: Table, key: Key) -> Row | None:
-        found = self.rows.get(table, {}).get(key)
-        return found.row if found else None
+        found = self.rows[table].get(key) if table in self.rows else None
+        return found[0] if found else None
 
     def _put(self, table: Table, key: Key, row: Row | None, seq: int) -> None:
-        rows = self.rows.setdefault(table, {})
+        rows = self.rows.get(table)
+        if rows is None:
+            rows = self.rows[table] = SpilledMapping()
         if row is None:
             rows.pop(key, None)
         else:
-            rows[key] = Expected(row, seq)
+            rows[key] = (row, seq)
 
     def each(self, table: Table) -> Iterator[Row]:
         """The rows of a table that the log gives."""
-        for expected in self.rows.get(table, {}).values():
-            yield expected.row
+        for expected in self.rows[table].values() if table in self.rows else ():
+            yield expected[0]
 
     def differences(self, reads: Reads, stream: Stream, count: Callable[[Table], None]) -> Iterator[RowDifference]:
-        """Where the store's rows of this stream differ, both ways: altered, missing, written past the log."""
+        """Where the store's rows of this stream differ, both ways: altered, missing, written past the log. Uses the rows up."""
         for table in CHECKED:
-            waiting = dict(self.rows.get(table, {}))
+            waiting = self.rows.pop(table, {})
             for found in stored_rows(reads, table, stream.id):
                 count(table)
                 key = table.key_of(found)
@@ -124,7 +124,8 @@ class Rebuild:
                 if difference is not None:
                     yield difference
             for key, expected in waiting.items():
-                yield RowDifference(table, key, expected.seq, None, expected.row)
+                row, seq = expected
+                yield RowDifference(table, key, seq, None, row)
 
 
 CHECKED = tuple(table for table in tables.ALL if table.table_class is not TableClass.EPHEMERAL)
@@ -135,8 +136,9 @@ def _compare(table: Table, key: Key, found: Row, expected: Expected | None, stre
         seq = found.get("seq")
         return RowDifference(table, key, seq if isinstance(seq, int) else None, found, None)
     implied = {"stream": stream.id, "tenant": stream.tenant}
-    meant = {name: implied.get(name, expected.row.get(name)) for name in table.all_columns}
-    return None if found == meant else RowDifference(table, key, expected.seq, found, meant)
+    row, seq = expected
+    meant = {name: implied.get(name, row.get(name)) for name in table.all_columns}
+    return None if found == meant else RowDifference(table, key, seq, found, meant)
 
 
 def stored_rows(reads: Reads, table: Table, stream: int) -> Iterator[Row]:

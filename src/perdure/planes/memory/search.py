@@ -14,6 +14,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -37,6 +38,7 @@ from perdure.planes.memory.scopes import named_scopes, read_from
 from perdure.planes.memory.texts import kind_of, memory_shelves, parts_of, results_alone, said_by, shelves_of
 from perdure.planes.reading.body_reading import body_of
 from perdure.planes.reading.durations import Instant, between, store_now
+from perdure.planes.reading.paging import DamagedRow, read_rows
 from perdure.stores import pgvector
 from perdure.stores.core import Core
 from perdure.stores.statements import Statements
@@ -65,12 +67,17 @@ class Results(list[T]):
 
     complete: whether everything was searched. The index of a read-only store may lag behind, and cannot be brought up to date.
     vectors: how far the search went by meaning, too.
+    damaged: hits that cannot be read, and are not in the list.
     """
 
-    def __init__(self, found: Iterable[T] = (), *, complete: bool = True, vectors: ByVectors = ByVectors.OFF) -> None:
+    def __init__(
+        self, found: Iterable[T] = (), *, complete: bool = True, vectors: ByVectors = ByVectors.OFF,
+        damaged: tuple[DamagedRow, ...] = (),
+    ) -> None:  # fmt: skip
         super().__init__(found)
         self.complete = complete
         self.vectors = vectors
+        self.damaged = damaged
 
 
 class Marks(NamedTuple):
@@ -133,18 +140,18 @@ def recall(
     marks = Marks(_names(tags, "tags"), _names(about, "about"))
     complete = index.catch_up(core, tenant)
     by_vectors, near = _near(core, tenant, query)
-    found = core.read(_recall, stream, sought, near, count, only, scopes, at, marks, since, tenant=tenant)
+    found, damaged = core.read(_recall, stream, sought, near, count, only, scopes, at, marks, since, tenant=tenant)
     used = [(each.stream, each.memory.seq) for each in found]
     if used and complete and counted:
         with suppress(ReadOnly):  # its index may be complete: a store that is only read counts no use
             core.write(memories.count_uses, used, actor="", tenant=tenant)
-    return Results(found, complete=complete, vectors=by_vectors)
+    return Results(found, complete=complete, vectors=by_vectors, damaged=damaged)
 
 
 def _recall(
     reads: Reads, stream: Stream | None, sought: list[str], near: Sought | None, count: int, kinds: list[MemoryKind],
     scopes: Iterable[str] | None, at: Instant | None, marks: Marks, since: Instant | None,
-) -> list[Recalled]:  # fmt: skip
+) -> tuple[list[Recalled], tuple[DamagedRow, ...]]:  # fmt: skip
     now = store_now(reads)
     moment = now if at is None else instant_us(at, now, "at")
     readable = None if stream is None else read_from(reads, stream, scopes)
@@ -161,15 +168,17 @@ def _recall(
     limit = max(CANDIDATES, 5 * count)
     while True:
         found: list[Recalled] = []
+        damaged: tuple[DamagedRow, ...] = ()
         scored, full = _best(reads, asked, limit)
         scored.sort(key=lambda each: (-round(each.score, 9), narrow_first.get(each.text.place[0], 0)))
         for each in scored:
             if len(found) == count:
                 break
-            made = _recalled(reads, streams, each, moment, now, live=at is None)
-            found += [made] if made else []
+            hit = read_rows((each,), lambda each: _recalled(reads, streams, each, moment, now, live=at is None))
+            found += filter(None, hit)
+            damaged += hit.damaged
         if len(found) >= count or not full or limit >= CANDIDATES_MAX:
-            return found
+            return found, damaged
         limit = CANDIDATES_MAX
 
 
@@ -208,11 +217,13 @@ def search(core: Core, tenant: int, query: str, asked: SearchFilters) -> Results
         words=sought, shelves=shelves_of(kinds), streams=None, filters={"actor": speaker}, marks=marks, near=near,
         results=results_alone(kinds),
     )  # fmt: skip
-    found = core.read(_search, request, asked, count, tenant=tenant)
-    return Results(found, complete=complete, vectors=by_vectors)
+    found, damaged = core.read(_search, request, asked, count, tenant=tenant)
+    return Results(found, complete=complete, vectors=by_vectors, damaged=damaged)
 
 
-def _search(reads: Reads, request: SearchRequest, asked: SearchFilters, count: int) -> list[Found]:
+def _search(
+    reads: Reads, request: SearchRequest, asked: SearchFilters, count: int
+) -> tuple[list[Found], tuple[DamagedRow, ...]]:
     ends = _places(reads, asked)
     filters = request.filters | between(reads, asked.since, asked.until)._asdict()
     request = request._replace(streams=None if ends is None else list(ends), filters=filters)
@@ -221,14 +232,17 @@ def _search(reads: Reads, request: SearchRequest, asked: SearchFilters, count: i
     limit = max(CANDIDATES, 5 * count)
     while True:
         found: list[Found] = []
+        damaged: tuple[DamagedRow, ...] = ()
         scored, full = _best(reads, request, limit)
         for each in scored:
             if len(found) < count and (ends is None or each.text.place[1] <= ends[each.text.place[0]]):
                 stream = _stream(reads, streams, each.text.place[0])
-                shown = _shown(reads, stream, each, now, is_result=each.text.place[3] in request.results)
-                found += [shown] if shown else []
+                shown = partial(_shown, reads, stream, now=now, is_result=each.text.place[3] in request.results)
+                hit = read_rows((each,), shown)
+                found += filter(None, hit)
+                damaged += hit.damaged
         if len(found) >= count or not full or limit >= CANDIDATES_MAX:
-            return found
+            return found, damaged
         limit = CANDIDATES_MAX
 
 
@@ -256,7 +270,7 @@ def _streams_of(reads: Reads, session: str) -> dict[int, int]:
     return ends | {run: MAX_SEQ for (run,) in reads.query(Q.runs_of_session, tenant=reads.tenant, session=session)}
 
 
-def _shown(reads: Reads, stream: Stream, each: Scored, now: int, *, is_result: bool) -> Found | None:
+def _shown(reads: Reads, stream: Stream, each: Scored, *, now: int, is_result: bool) -> Found | None:
     """A hit, with the part of it that matches. None when it went meanwhile."""
     text = each.text
     kind = SearchKind.RESULT if is_result else kind_of(text.place[3])

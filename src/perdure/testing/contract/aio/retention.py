@@ -61,7 +61,7 @@ async def kept(session: AsyncSession) -> dict[str, Any]:
         "content": [await each.read() for each in await session.artifacts()],
         "emitted": await session.events(emitted=True),
         "folded": await session.fold(lambda state, event: (state or 0) + event.data["n"]),
-        "info": replace(await session.info(), last_seq=0, last_at=None),
+        "info": replace(await session.info(), last_seq=0, last_at=None, copy=False),
     }
 
 

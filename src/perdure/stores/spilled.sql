@@ -3,13 +3,13 @@
 -- made: the table, in a database of its own that nobody else sees and that goes with its connection.
 CREATE TABLE spilled (key BLOB PRIMARY KEY, row BLOB NOT NULL) STRICT, WITHOUT ROWID
 
--- put: a row, or another one in its place.
+-- put: a row under its key, or another one in its place.
 INSERT OR REPLACE INTO spilled (key, row) VALUES (:key, :row)
 
--- get: a row.
+-- get: the row of a key.
 SELECT row FROM spilled WHERE key = :key
 
--- drop: a row goes.
+-- drop: the row of a key goes.
 DELETE FROM spilled WHERE key = :key
 
 -- page: rows in the order of their keys, after one.

@@ -1,9 +1,9 @@
--- A table beside memory: rows that are many, by their key, for as long as somebody works with them.
+-- A table beside memory: rows that are many, by their key, while a fold is under way.
 
 -- made: the table, in a database of its own that nobody else sees and that goes with its connection.
 CREATE TABLE spilled (key BLOB PRIMARY KEY, row BLOB NOT NULL) STRICT, WITHOUT ROWID
 
--- put: a row under its key, or another one in its place.
+-- put: a row, or another one in its place.
 INSERT OR REPLACE INTO spilled (key, row) VALUES (:key, :row)
 
 -- get: the row of a key.

@@ -17,12 +17,12 @@ from typing import Any, NoReturn
 
 import click
 
-from perdure import __version__
 from perdure.doors.cli.characters import show_all
 from perdure.doors.cli.options import log_options
 from perdure.errors import Error, Full, Invalid, NotFound, Refused, Unavailable
 from perdure.model import siblings
 from perdure.model.display import visible
+from perdure.version import VERSION
 
 INTERRUPTED = 130
 
@@ -291,7 +291,7 @@ def _bug(error: Exception) -> Error:
     epilog="Details and examples: perdure COMMAND --help. The store is --store URL, PERDURE_STORE, or that of perdure.toml; "
     "default sqlite:///agent.db.",
 )
-@click.version_option(__version__, prog_name="perdure", message="%(prog)s %(version)s")
+@click.version_option(VERSION, prog_name="perdure", message="%(prog)s %(version)s")
 @log_options
 def cli() -> None:
     """Perdure: the durable state of long-running agents, from the command line.

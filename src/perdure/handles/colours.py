@@ -14,11 +14,11 @@ from perdure.errors import Refused
 from perdure.runtime.agent import Agent
 from perdure.runtime.callers import AsyncCaller, AsyncFrozenCaller, Caller, FrozenCaller
 
-if TYPE_CHECKING:  # the handles have these names from here
-    from perdure.handles.aio.session import AsyncSession as AsyncSession
-    from perdure.handles.aio.store import AsyncStore as AsyncStore
-    from perdure.handles.sync.session import Session as Session
-    from perdure.handles.sync.store import Store as Store
+if TYPE_CHECKING:
+    from perdure.handles.aio.session import AsyncSession as AsyncSession  # noqa: PLC0414 - handles have it from here
+    from perdure.handles.aio.store import AsyncStore as AsyncStore  # noqa: PLC0414 - handles have it from here
+    from perdure.handles.sync.session import Session as Session  # noqa: PLC0414 - handles have it from here
+    from perdure.handles.sync.store import Store as Store  # noqa: PLC0414 - handles have it from here
     from perdure.log.change import Stream
 
 

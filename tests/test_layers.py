@@ -10,14 +10,13 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
-PACKAGE = ROOT / "src" / "perdure"
+from sources import PACKAGES, sources, within_package
+
 ORDER = (
     "errors", "model", "log", "artifacts", "stores", "planes", "effects", "privacy", "runtime", "telemetry", "boot", "upkeep",
     "interchange", "remote", "handles", "adapters", "testing", "choosing", "evaluation", "doors",
@@ -33,8 +32,7 @@ PROMISED = {"open", "aopen", "Session", "AsyncSession", "Call"}  # names of DESI
 
 def modules() -> dict[str, str]:
     """Every module below `perdure` by its dotted name, with its text."""
-    paths = {path.relative_to(PACKAGE).with_suffix("").as_posix(): path for path in PACKAGE.rglob("*.py")}
-    return {name.replace("/", "."): path.read_text("utf-8") for name, path in paths.items()}
+    return {".".join(within_package(path).with_suffix("").parts): path.read_text("utf-8") for path in sources(".py")}
 
 
 def imported(module: str, text: str) -> Iterator[tuple[int, str]]:
@@ -140,7 +138,7 @@ def loaded_by(statement: str) -> set[str]:
 
 def modules_of(statement: str) -> set[str]:
     """The modules that a fresh interpreter has loaded after the statement, beyond its own."""
-    path = f"import json, sys; sys.path.insert(0, {str(PACKAGE.parent)!r}); before = set(sys.modules)"
+    path = f"import json, sys; sys.path.insert(0, {str(PACKAGES[0].parent)!r}); before = set(sys.modules)"
     program = f"{path}; {statement}; print(json.dumps(sorted(set(sys.modules) - before)))"
     command = [sys.executable, "-I", "-c", program]
     ran = subprocess.run(command, capture_output=True, text=True, check=True)

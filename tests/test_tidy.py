@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 import plain_english
+from sources import ROOT, at_least, sources, within_package
 from tidy_rules import (
     CLASS_METHODS_MAX,
     EXEMPT,
@@ -50,14 +51,10 @@ from tidy_rules import (
     twins_hold_what_waits,
 )
 
-ROOT = Path(__file__).parent.parent
-
 
 @cache
 def source() -> list[File]:
-    package = ROOT / "src" / "perdure"
-    found = [path for path in sorted(package.rglob("*")) if path.suffix in (".py", ".sql")]
-    return [File(path.relative_to(package).as_posix(), path.read_text("utf-8")) for path in found]
+    return [File(within_package(path).as_posix(), path.read_text("utf-8")) for path in sources(".py", ".sql")]
 
 
 def planted(text: str) -> list[File]:
@@ -305,7 +302,7 @@ def test_the_pages_are_plain() -> None:
     """The source is held by the rule above: these are the pages for people, the examples and the tools."""
     paths = [path.relative_to(ROOT).as_posix() for path in plain_english.pages(ROOT)]
     held = [File(path, (ROOT / path).read_text("utf-8")) for path in paths if not path.startswith("src/")]
-    found = complaints(prose_is_plain, held)
+    found = complaints(prose_is_plain, at_least(80, held, "pages, examples and tools"))
     assert not found, "\n".join(found)
 
 
@@ -397,7 +394,8 @@ def kept_files() -> list[File]:
     if listed.returncode:
         pytest.skip("not a git checkout: nothing is tracked")
     paths = [ROOT / name for name in listed.stdout.split("\0") if name]
-    return [File(path.relative_to(ROOT).as_posix(), text) for path in paths if (text := plain_text(path))]
+    texts = [File(path.relative_to(ROOT).as_posix(), text) for path in paths if (text := plain_text(path))]
+    return at_least(1000, texts, "tracked files")
 
 
 def plain_text(path: Path) -> str:

@@ -67,7 +67,7 @@ def _knowing(owner: Any, name: str, value: Any) -> list[Any]:
     """The owner, and for a function of a module those modules that imported it."""
     if isinstance(owner, type):
         return [holder_of(owner, name)]
-    ours = [module for known, module in sys.modules.items() if known.startswith("perdure.")]
+    ours = [module for known, module in sys.modules.items() if known.startswith(("perdure.", "perdure_"))]
     return [module for module in ours if module.__dict__.get(name) is value]
 
 

@@ -49,7 +49,7 @@ check: ## lint, format, types, tests that can be collected, layers
 	$(RUN) basedpyright; types=$$?; \
 	wait $$! || { tail -n 20 .cache/collected; exit 1; }; \
 	exit $$types
-	@if [ -f .importlinter ] || grep -q '^\[tool\.importlinter' pyproject.toml; then .venv/bin/lint-imports; fi
+	.venv/bin/lint-imports --cache-dir .cache/imports
 
 format: ## let ruff format the code and repair what it can
 	$(call bootstrap,dev)
@@ -74,4 +74,4 @@ evaluate: ## kill agents on several stores and count what happened (BUDGET=10m, 
 	@.venv/bin/perdure evaluate --install-peers --budget $(BUDGET) --out evaluation-report
 
 clean: ## remove the environment and all caches
-	rm -rf .venv .cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist
+	rm -rf .venv .cache .pytest_cache .ruff_cache .hypothesis build dist

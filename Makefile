@@ -40,7 +40,7 @@ test: check ## check, then all tests (WORKERS=3, TESTS=tests)
 
 # Types take one core for a while. The other collects the tests meanwhile: that they can be collected is shown before the first of
 # them runs, and what all workers would compile at the same time is compiled once.
-check: ## lint, format, types, tests that can be collected, layers
+check: ## lint, format, types, tests that can be collected, layers, declared imports
 	$(call bootstrap,dev)
 	$(RUN) ruff check
 	$(RUN) ruff format --check
@@ -50,6 +50,8 @@ check: ## lint, format, types, tests that can be collected, layers
 	wait $$! || { tail -n 20 .cache/collected; exit 1; }; \
 	exit $$types
 	.venv/bin/lint-imports --cache-dir .cache/imports
+	.venv/bin/deptry src
+	.venv/bin/deptry --ignore DEP002,DEP004 src tests tools examples
 
 format: ## let ruff format the code and repair what it can
 	$(call bootstrap,dev)

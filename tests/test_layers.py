@@ -64,6 +64,8 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / "__init__.py").touch()
     write(top, "log.fold", "from perdure.model import ids\nfrom . import change\nfrom ..model import ids as again")
     write(top, "model.ids", "import os.path")
+    write(top, "stores.sqlite", "import apsw")
+    write(top, "interchange.foreign_sqlite", "import apsw")
     write(top, "log.change", "x = 1")
     write(top, "doors.main", "import perdure\nfrom perdure.handles import sync")
     return top
@@ -91,6 +93,9 @@ def test_control_the_way_upward_is_free(small: Path) -> None:
         ("handles.sync.session", "from .. import aio"),
         ("planes.surface", "import perdure"),
         ("planes.surface", "from perdure import open"),
+        ("planes.query", "import apsw"),
+        ("doors.query", "def f():\n    from psycopg import sql"),
+        ("log.query", "import sqlite3"),
         ("nowhere.a", "x = 1"),
     ],
 )

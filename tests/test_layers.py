@@ -64,6 +64,9 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / "__init__.py").touch()
     write(top, "log.fold", "from perdure.model import ids\nfrom . import change\nfrom ..model import ids as again")
     write(top, "model.ids", "import os.path")
+    write(top, "planes.audit.__init__", "")
+    write(top, "planes.memory.__init__", "")
+    write(top, "planes.memory.early", "from perdure.planes import audit")
     write(top, "stores.sqlite", "import apsw")
     write(top, "interchange.foreign_sqlite", "import apsw")
     write(top, "log.change", "x = 1")
@@ -96,6 +99,7 @@ def test_control_the_way_upward_is_free(small: Path) -> None:
         ("planes.query", "import apsw"),
         ("doors.query", "def f():\n    from psycopg import sql"),
         ("log.query", "import sqlite3"),
+        ("planes.audit.late", "from perdure.planes.memory import early"),
         ("nowhere.a", "x = 1"),
     ],
 )

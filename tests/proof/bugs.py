@@ -22,9 +22,9 @@ from perdure.handles import opening
 from perdure.handles.sync import run
 from perdure.model.records.effects import Absent, EffectRecord, EffectState, ToolKind
 from perdure.planes.conversation import turns
-from perdure.planes.execution import runs, steps, tasks, waits
+from perdure.planes.execution import leases, runs, steps, tasks, waits
 from perdure.planes.memory import values
-from perdure.planes.recovery import checkpoints, epochs, leases, locks, presence
+from perdure.planes.recovery import checkpoints, epochs, locks, presence
 from perdure.runtime import driving, journal, outward, run_replay, shells, undoing
 from perdure.stores import lane, liveness, tx
 from perdure.stores.store import Fault

@@ -38,12 +38,12 @@ from perdure.model.records.envelope import (
 )
 from perdure.model.records.runs import ENDED, RunRecord, RunStatus, WaitKind, WaitState
 from perdure.planes import subjects
-from perdure.planes.audit.snapshots import one_state
 from perdure.planes.execution import parked_runs, runs, waits
 from perdure.planes.execution.steps import bodies
 from perdure.planes.reading.body_reading import doc_of, inline_body
 from perdure.planes.reading.durations import store_now
 from perdure.planes.reading.row_reading import stored_fields
+from perdure.planes.reading.snapshots import one_state
 from perdure.planes.recovery import checkpoints, presence
 from perdure.planes.tables import EFFECTS, SIGNALS, WAITS
 from perdure.stores.core import Core

@@ -145,6 +145,7 @@ NAMED_ELSEWHERE = {
     "planes.actors",
     "planes.audit.base_events",
     "planes.conversation.sessions",
+    "planes.execution.imported",
     "planes.execution.model_inputs",
     "planes.execution.runs",
     "planes.execution.tasks",
@@ -152,7 +153,7 @@ NAMED_ELSEWHERE = {
     "planes.memory.memories",
     "planes.recovery.checkpoints",
     "planes.recovery.keyed",
-    "planes.recovery.leases",
+    "planes.execution.leases",
     "stores.tx",
 }  # modules that give `Change` a kind by a name; all strings count
 NO_KINDS = {

@@ -48,7 +48,7 @@ from perdure.doors.http.route_index import RouteIndex
 from perdure.doors.http.serving import Serving
 from perdure.doors.http.table import RIGHTS, ROUTES, Route
 from perdure.errors import Conflict, Error, Invalid, NotFound, Refused, Stale
-from perdure.planes.audit import feed
+from perdure.planes.conversation import feed
 
 log = logging.getLogger("perdure.http")
 

@@ -46,11 +46,12 @@ from perdure.planes.reading.row_reading import stored_fields
 from perdure.planes.reading.snapshots import one_state
 from perdure.planes.recovery import checkpoints, presence
 from perdure.planes.tables import EFFECTS, SIGNALS, WAITS
+from perdure.stores.batch import EVENTS
 from perdure.stores.core import Core
 from perdure.stores.past_store import PastReader
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads, event_of
-from perdure.stores.tx import EVENTS, LOG, Tx
+from perdure.stores.tx import LOG, Tx
 
 Q = Statements("perdure.effects", "envelope.sql")
 

@@ -16,11 +16,12 @@ from perdure.planes.audit import history
 from perdure.planes.reading.lineage import MAX_SEQ
 from perdure.planes.reading.snapshots import one_state
 from perdure.planes.tables import EFFECTS, RUNS, WAITS
+from perdure.stores.batch import EVENTS
 from perdure.stores.core import Core
 from perdure.stores.replay import PAGE_EVENTS
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads, event_of
-from perdure.stores.tx import EVENTS, LOG
+from perdure.stores.tx import LOG
 
 Q = Statements("perdure.effects", "glimpse.sql")
 

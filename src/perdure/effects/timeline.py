@@ -24,9 +24,9 @@ from perdure.planes.reading.row_reading import stored_instant
 from perdure.planes.reading.sides import OtherSide
 from perdure.planes.reading.snapshots import one_state
 from perdure.planes.tables import EFFECTS, WAITS
+from perdure.stores.batch import EVENTS
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads
-from perdure.stores.tx import EVENTS
 
 Q = Statements("perdure.effects", "timeline.sql")
 

@@ -65,9 +65,8 @@ class Replay:
         self.patches: dict[str, bool] = {}  # which way the program goes, by place: one answer in one drive
         self.unread = True  # the program has not looked at `run.restored` in this drive
         self.read_late = ""  # the first thing that it did before it looked there
-        self.held: dict[
-            str, Changed
-        ] = {}  # the error of a new verb that its program gave up on, by the place that held it
+        # Errors of new verbs that the program gave up on, by the places that held them.
+        self.held: dict[str, Changed] = {}
         self._restored: Any = None
         self._trunk = trunk
         if record.numbering == runs.BY_PYTHON:

@@ -22,12 +22,13 @@ from perdure.log.change import Stream
 from perdure.model import threads
 from perdure.model.crash_points import reach
 from perdure.model.ids import Entropy
+from perdure.stores.batch import Actor, Batch
 from perdure.stores.blobs import Blobs
 from perdure.stores.clocks import Clocks
 from perdure.stores.commit_logging import CommitLogger
 from perdure.stores.job import Job, refuse, settle, wake
 from perdure.stores.store import RETRYABLE, Connection, Engine, Fault, FaultKind, Head, NewEvent, Writes
-from perdure.stores.tx import LOG, Actor, Batch, Tx
+from perdure.stores.tx import LOG, Tx
 
 if TYPE_CHECKING:
     import asyncio

@@ -27,8 +27,9 @@ from perdure.planes.execution import decisions, tasks
 from perdure.planes.memory import values
 from perdure.planes.reading.snapshots import one_state
 from perdure.planes.tables import SESSIONS
+from perdure.stores.batch import EVENTS
 from perdure.stores.store import Reads
-from perdure.stores.tx import EVENTS, LOG
+from perdure.stores.tx import LOG
 
 FINISHED_SHOWN = 50
 EVENTS_SHOWN = 20

@@ -34,8 +34,9 @@ from perdure.planes.reading.row_reading import stored_address
 from perdure.planes.reading.sides import OtherSide
 from perdure.planes.reading.snapshots import one_state
 from perdure.planes.recovery import checkpoints
+from perdure.stores.batch import EVENTS
 from perdure.stores.store import Reads
-from perdure.stores.tx import EVENTS, LOG
+from perdure.stores.tx import LOG
 
 T = TypeVar("T")
 N = TypeVar("N", CheckpointRecord, ArtifactRecord)

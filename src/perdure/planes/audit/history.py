@@ -33,12 +33,13 @@ from perdure.planes.reading.lineage import ancestry
 from perdure.planes.reading.snapshots import one_state
 from perdure.planes.recovery import presence
 from perdure.planes.tables import EFFECTS, RECORDED, SESSIONS, TASKS, WAITS
+from perdure.stores.batch import EVENTS
 from perdure.stores.core import Core
 from perdure.stores.past_store import Past
 from perdure.stores.replay import Slice, adopt_chosen, replay, verbatim
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads, event_of
-from perdure.stores.tx import EVENTS, LOG, Tx, introduce
+from perdure.stores.tx import LOG, Tx, introduce
 
 Q = Statements("perdure.planes.audit", "history.sql")
 

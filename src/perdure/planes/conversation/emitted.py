@@ -32,9 +32,10 @@ from perdure.planes.reading.origins import to_refs
 from perdure.planes.reading.paging import Page, decode_cursor, encode_cursor, read_rows, seq_or_cursor
 from perdure.planes.reading.snapshots import one_state
 from perdure.planes.tables import FOLD_SNAPSHOTS
+from perdure.stores.batch import EVENTS
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads, event_of
-from perdure.stores.tx import EVENTS, LOG, Tx
+from perdure.stores.tx import LOG, Tx
 
 Q = Statements("perdure.planes.conversation", "emitted.sql")
 S = TypeVar("S")

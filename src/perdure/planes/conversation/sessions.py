@@ -34,9 +34,10 @@ from perdure.planes.reading.row_reading import (
 from perdure.planes.reading.snapshots import one_state
 from perdure.planes.recovery import presence
 from perdure.planes.tables import ATTENDANCE, HOLDERS, SESSIONS
+from perdure.stores.batch import EVENTS
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads
-from perdure.stores.tx import EVENTS, Tx
+from perdure.stores.tx import Tx
 
 Q = Statements("perdure.planes.conversation", "sessions.sql")
 

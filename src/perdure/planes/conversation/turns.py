@@ -28,9 +28,10 @@ from perdure.planes.reading.origins import check_seq, home, to_refs
 from perdure.planes.reading.paging import Page, page_by_seq, seq_or_cursor
 from perdure.planes.reading.row_reading import stored_as, stored_fields, stored_instant, stored_state
 from perdure.planes.tables import TURNS
+from perdure.stores.batch import EVENTS
 from perdure.stores.statements import Statement, Statements
 from perdure.stores.store import Reads
-from perdure.stores.tx import EVENTS, LOG, Tx
+from perdure.stores.tx import LOG, Tx
 
 Q = Statements("perdure.planes.conversation", "sessions.sql")
 

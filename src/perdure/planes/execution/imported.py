@@ -28,10 +28,11 @@ from perdure.planes.execution.parked_runs import IMPORTED
 from perdure.planes.reading.body_reading import body_of
 from perdure.planes.reading.row_reading import stored_as, stored_fields
 from perdure.planes.tables import EFFECTS, RUNS, SESSIONS, TASKS
+from perdure.stores.batch import EVENTS
 from perdure.stores.replay import Seen, register_meaning
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads
-from perdure.stores.tx import EVENTS, Tx
+from perdure.stores.tx import Tx
 
 Q = Statements("perdure.planes.execution", "imported.sql")
 

@@ -19,10 +19,11 @@ from perdure.planes.execution import runs
 from perdure.planes.execution.runs import READY, RUNNING, WAITING
 from perdure.planes.recovery import epochs, presence
 from perdure.planes.tables import HOLDERS, RUNS
+from perdure.stores.batch import EVENTS
 from perdure.stores.job import contended
 from perdure.stores.statements import Statements
 from perdure.stores.store import Head, Reads
-from perdure.stores.tx import EVENTS, Tx
+from perdure.stores.tx import Tx
 
 Q = Statements("perdure.planes.execution", "leases.sql")
 CLAIMED, RECOVERED = CLAIMS = ("run.claimed", "run.recovered")

@@ -47,9 +47,10 @@ from perdure.planes.reading.row_reading import (
     stored_state,
 )
 from perdure.planes.tables import HOLDERS, RUNS, SESSIONS
+from perdure.stores.batch import EVENTS
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads
-from perdure.stores.tx import EVENTS, Tx
+from perdure.stores.tx import Tx
 
 Q = Statements("perdure.planes.execution", "runs.sql")
 

@@ -31,11 +31,12 @@ from perdure.planes.reading.paging import Page, page_by_seq, read_rows, seq_or_c
 from perdure.planes.reading.row_reading import stored_address, stored_fields, stored_instant
 from perdure.planes.reading.snapshots import one_state
 from perdure.planes.tables import CHECKPOINT_WRITES, CHECKPOINTS
+from perdure.stores.batch import EVENTS, HISTORY
 from perdure.stores.blobs import BlobRow
 from perdure.stores.past_store import PastReader
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads
-from perdure.stores.tx import EVENTS, HISTORY, LOG, Tx
+from perdure.stores.tx import LOG, Tx
 
 Q = Statements("perdure.planes.recovery", "checkpoints.sql")
 SAVED = "checkpoint.saved"

@@ -40,10 +40,11 @@ from perdure.planes.recovery import checkpoints
 from perdure.planes.retention.prunable import CoveredTurn, Covering, free_to_go, whole
 from perdure.planes.tables import CALLS, CHECKPOINTS, COVERS, ENTRIES, TURNS
 from perdure.stores import schema_upgrade
+from perdure.stores.batch import EVENTS
 from perdure.stores.core import Core
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads, event_of
-from perdure.stores.tx import EVENTS, LOG, Tx
+from perdure.stores.tx import LOG, Tx
 
 Q = Statements("perdure.planes.retention", "retain.sql")
 

@@ -1,4 +1,4 @@
-"""The envelope of a run: what is needed to continue it, what is recommended about its doubts, and a verdict (DESIGN §2).
+"""The envelope of a run: what is needed to continue it, what is recommended about its doubts, and a verdict.
 
 Bounded (P8): it holds what came since the last cut, at most two documents of 8 KiB for each entry (larger ones are blobs, which
 it names), so that a run that checkpoints has an envelope of the same size however long it runs. `hand_over` makes one and, in

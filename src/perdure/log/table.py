@@ -15,7 +15,7 @@ Row = dict[str, Any]
 
 
 class TableClass(enum.StrEnum):
-    """The changes that a table may see (DESIGN §3)."""
+    """The changes that a table may see."""
 
     RECORDED = "recorded"  # changed by tx.record only; folded, verified, moved, exported
     DERIVED = "derived"  # rebuilt from recorded state at any time

@@ -18,10 +18,17 @@ def unread(folders: list[str], paths: list[Path]) -> list[str]:
     return [str(path) for path in paths if not any(path.is_relative_to(ROOT / folder) for folder in folders)]
 
 
+def expanded(pattern: str) -> list[str]:
+    """A pattern with a choice in braces as one pattern each."""
+    head, _, rest = pattern.partition("{")
+    choice, _, tail = rest.partition("}")
+    return [f"{head}{word}{tail}" for word in choice.split(",")]
+
+
 def empty(patterns: list[str], root: Path) -> list[str]:
-    """The patterns that no Python file matches."""
-    return [pattern for pattern in patterns if not any(path.match("*.py") for path in root.glob(f"{pattern}/*.py"))
-            and not any(root.glob(pattern))]  # fmt: skip
+    """The patterns that no file matches."""
+    single = [part for pattern in patterns for part in expanded(pattern)]
+    return [part for part in single if not any(root.glob(f"{part}/*.py" if part.endswith("**") else part))]
 
 
 def test_control_an_empty_folder_is_no_source(tmp_path: Path) -> None:
@@ -45,7 +52,9 @@ def test_the_type_checker_reads_all_of_the_source() -> None:
 def test_every_exception_of_the_linter_is_for_files_that_are_there() -> None:
     patterns = list(PROJECT["tool"]["ruff"]["lint"]["per-file-ignores"])
     assert empty(patterns, ROOT) == []
-    assert empty(["packages/*/tests/**", "src/perdure/errors.py"], ROOT) == ["packages/*/tests/**"]
+    assert empty(["packages/*/tests/**", "src/perdure/{errors,terrors}.py"], ROOT) == [
+        "packages/*/tests/**", "src/perdure/terrors.py",
+    ]  # fmt: skip
 
 
 def test_a_sweep_over_nothing_is_an_error() -> None:

@@ -21,7 +21,7 @@ from perdure.model.instants import instant_us
 from perdure.model.records.effects import EffectRecord
 from perdure.model.records.runs import CALLED_OFF, RunRecord
 from perdure.planes.execution import steps
-from perdure.planes.recovery.leases import Lease
+from perdure.planes.execution.leases import Lease
 from perdure.runtime import run_replay
 from perdure.runtime.agent import Agent
 from perdure.runtime.heartbeat import Heartbeat

@@ -47,7 +47,7 @@ from perdure.doors.http.route_index import RouteIndex
 from perdure.doors.http.serving import Serving
 from perdure.doors.http.table import RIGHTS, ROUTES, Route
 from perdure.errors import Conflict, Error, Invalid, NotFound, Refused, Stale
-from perdure.planes.audit import feed
+from perdure.planes.conversation import feed
 from perdure.version import VERSION
 
 log = logging.getLogger("perdure.http")

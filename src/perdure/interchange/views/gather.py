@@ -22,10 +22,10 @@ from perdure.model.records.emitted import EventRecord
 from perdure.model.records.tasks import TaskRecord, TaskStatus
 from perdure.model.records.values import Entry
 from perdure.model.values import to_plain
-from perdure.planes.audit.snapshots import one_state
 from perdure.planes.conversation import emitted, sessions
 from perdure.planes.execution import decisions, tasks
 from perdure.planes.memory import values
+from perdure.planes.reading.snapshots import one_state
 from perdure.planes.tables import SESSIONS
 from perdure.stores.batch import EVENTS
 from perdure.stores.store import Reads

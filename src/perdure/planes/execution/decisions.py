@@ -185,7 +185,8 @@ def decisions(reads: Reads, stream: Stream, asked: SessionDecisionFilters) -> Pa
         "status_not": OPEN.value if asked.open is False else None,
     }
     touches = [(DECISIONS, stream.id), (TAGS, stream.id)]
-    return rows_of_stream(reads, Q.decisions_of_session, stream, asked, touches, _record, **only)
+    about = subjects.wanted_here(reads, stream.id, asked.about)
+    return rows_of_stream(reads, Q.decisions_of_session, stream, asked, touches, _record, about=about, **only)
 
 
 def decisions_of_store(reads: Reads, asked: DecisionFilters) -> Page[tuple[Stream, DecisionRecord]]:

@@ -283,7 +283,8 @@ def memory(reads: Reads, stream: Stream, seq: int) -> MemoryRecord:
 def memories(reads: Reads, stream: Stream, asked: OwnMemoryFilters) -> Page[MemoryRecord]:
     """The memories of one session or scope, newest first; `status=None`: also superseded and forgotten ones."""
     touches = [(MEMORIES, stream.id), (TAGS, stream.id), (MEMORY_USES, stream.id)]
-    return rows_of_stream(reads, Q.memories_of_stream, stream, asked, touches, _record)
+    about = subjects.wanted_here(reads, stream.id, asked.about)
+    return rows_of_stream(reads, Q.memories_of_stream, stream, asked, touches, _record, about=about)
 
 
 def memories_of_store(reads: Reads, asked: MemoryFilters) -> Page[tuple[Stream, MemoryRecord]]:

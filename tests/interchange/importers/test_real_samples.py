@@ -2,7 +2,7 @@
 
 The samples in fixtures/foreign were made by the programs in `makers/`, with the versions that their expected.json names; what is
 expected is what the library reads back itself, or what the program's model was asked and answered. Where a peer's environment is
-there (`perdure bench --install-peers`), a new sample is made with it and compared too.
+there (`perdure evaluate --install-peers`), a new sample is made with it and compared too.
 """
 
 from __future__ import annotations
@@ -243,7 +243,7 @@ def test_what_a_session_is_from_is_kept(store: Any, take: Take) -> None:
 @pytest.mark.parametrize("name", LIBRARIES)
 def test_a_new_sample_of_the_library_itself(store: Any, take: Take, tmp_path: Path, name: str) -> None:
     if not peers.installed(name):
-        pytest.skip(f"{name} is not installed; `perdure bench --peers --install-peers` gets it")
+        pytest.skip(f"{name} is not installed; `perdure evaluate --install-peers` gets it")
     maker = MAKERS / f"make_{name.replace('-', '_')}.py"
     subprocess.run([peers.python(name), maker, tmp_path], check=True, env=peers.environment(), capture_output=True)
     for _, file, told in (sample for sample in SAMPLES if sample[0] == name and (tmp_path / sample[1]).exists()):

@@ -1,6 +1,6 @@
 """Measure what 10,000 ready runs of one tenant do to another: its time to the first step, beside that of an idle worker.
 
-`python tools/measure_fairness.py [--url URL] [--ready 10000] [--trials 40] [--step-ms 200]`. A worker with ten places serves both
+`python benchmarks/fairness.py [--url URL] [--ready 10000] [--trials 40] [--step-ms 200]`. A worker with ten places serves both
 tenants in a process of its own. Alone: nothing else is ready. Beside: the other tenant's runs fill the queue. The control takes
 the oldest first: one trial, which gives up after 60 s. Prints one JSON document with medians, 99th percentiles and ratios.
 """

@@ -1,8 +1,8 @@
 """Measures PerdureSaver beside LangGraph's own SqliteSaver, in one run: bytes for each turn, one put, one read.
 
-.venv/bin/python tools/measure_langgraph.py turns 400     bytes of a thread of so many turns of 2 KB
-.venv/bin/python tools/measure_langgraph.py puts          one put at 20, 200 and 800 messages, alternating; `puts turns`: and said
-.venv/bin/python tools/measure_langgraph.py gets          one get_tuple at as many; `gets cold`: by a saver that remembers nothing
+python benchmarks/langgraph_saver.py turns 400     bytes of a thread of so many turns of 2 KB
+python benchmarks/langgraph_saver.py puts          one put at 20, 200 and 800 messages, alternating; `puts turns`: and said
+python benchmarks/langgraph_saver.py gets          one get_tuple at as many; `gets cold`: by a saver that remembers nothing
 """
 
 from __future__ import annotations

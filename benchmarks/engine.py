@@ -1,8 +1,8 @@
 """Figures of the engine: how deep a call is, how much code one recovered effect takes, and what a verb costs in CPU time.
 
-python tools/engine_figures.py             all of them, as a table
-python tools/engine_figures.py --frames    also the frames from run.act to the ledger's commit, by name
-python tools/engine_figures.py --traced    also the functions of one recovered run.act, by module
+python benchmarks/engine.py             all of them, as a table
+python benchmarks/engine.py --frames    also the frames from run.act to the ledger's commit, by name
+python benchmarks/engine.py --traced    also the functions of one recovered run.act, by module
 
 Functions and modules: an idempotent run.act whose process was killed inside the call, taken and driven to its end by a worker
 that has done so before. Looking for runs and waiting are not counted. CPU: of the process, with the database in memory, the best

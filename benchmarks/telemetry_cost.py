@@ -1,7 +1,7 @@
 """Measure what telemetry costs: 1,000 steps of a run in parallel, with it off, exported by another process that follows the
 feed (`perdure telemetry`), exported by the process itself, and with an exporter that is dead.
 
-`python tools/measure_telemetry.py [rounds [folder]]`. Prints one JSON document: steps a second, medians and
+`python benchmarks/telemetry_cost.py [rounds [folder]]`. Prints one JSON document: steps a second, medians and
 the best of alternating rounds (a busy machine: read the best), CPU a step, and what was dropped. Needs opentelemetry-sdk.
 """
 

@@ -1,7 +1,7 @@
 """Measures migrations: each kept schema, filled to so many events, is brought up to date; time and disk are printed.
 
-    .venv/bin/python tools/measure_migration.py --events 1000000                     every kept schema, on SQLite
-    .venv/bin/python tools/measure_migration.py --events 1000000 --store postgres    on a PostgreSQL of its own
+    .venv/bin/python benchmarks/migration.py --events 1000000                     every kept schema, on SQLite
+    .venv/bin/python benchmarks/migration.py --events 1000000 --store postgres    on a PostgreSQL of its own
 
 The store of a schema gets turns in its session until it has the events; their chain is a real one. Three runs of it died in
 the code of that schema, and one waits for an answer. After the migration every chain must end as before, everything is folded

@@ -1,26 +1,20 @@
 """Measure `say` over HTTP beside a bare handler on the same server that commits one row.
 
-`python tools/measure_http.py [--url URL] [--seconds 4] [--rounds 3] [--clients 1,64] [--sync-ms 0] [--profile FILE]`. The server
+`python benchmarks/http_say.py [--url URL] [--seconds 4] [--rounds 3] [--clients 1,64]`. The server
 is uvicorn in a process of its own, the clients another process with raw sockets. Both handlers take the same 1 KiB body; the bare
 one decodes it and commits one row of it to a SQLite file of its own, at full sync, on a thread. Rounds alternate. Prints one
 JSON document: requests a second (best of the rounds), median times, CPU of the server a request, and the ratios.
-
---sync-ms: every sync of the disk takes so much longer, for both handlers, as on slower disks (needs a C compiler).
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import cProfile
 import json
 import multiprocessing
 import os
-import signal
 import socket
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -43,22 +37,6 @@ from perdure.planes.access.tokens import CONTROL, TokenRole
 BODY = msgspec.json.encode({"role": "user", "content": "x" * 1_000})
 SAY, BARE = "/v1/sessions/s/turns", "/bare"
 TICKS = os.sysconf("SC_CLK_TCK")
-SLOW_SYNC = """
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <unistd.h>
-#define SLOW(name) int name(int fd) { usleep(%d); return ((int (*)(int))dlsym(RTLD_NEXT, #name))(fd); }
-SLOW(fsync)
-SLOW(fdatasync)
-"""
-
-
-def run_with_slow_sync(milliseconds: float) -> None:
-    """Replace this process by one whose syncs, and those of its children, take so much longer."""
-    shim = Path(tempfile.mkdtemp()) / "slow.so"
-    source = SLOW_SYNC % round(milliseconds * 1_000)
-    subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", shim, "-ldl"], input=source, text=True, check=True)
-    os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, "LD_PRELOAD": str(shim)})
 
 
 def bare_route(folder: str) -> Route:
@@ -84,18 +62,11 @@ def bare_route(folder: str) -> Route:
     return Route(BARE, bare, methods=["POST"])
 
 
-def serve(url: str, folder: str, listening: Any, profile: str | None) -> None:
+def serve(url: str, folder: str, listening: Any) -> None:
     """The server, until it is told to stop."""
     app = make_app(Serving(url), [bare_route(folder)])
     config = uvicorn.Config(app, http="httptools", ws="none", log_config=None, access_log=False)
-    server = uvicorn.Server(config)
-    if profile is None:
-        server.run(sockets=[listening])
-        return
-    signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn ends by it, and raises it again
-    with cProfile.Profile() as watch:
-        server.run(sockets=[listening])
-    watch.dump_stats(profile)
+    uvicorn.Server(config).run(sockets=[listening])
 
 
 async def one_client(port: int, request: bytes, until: float, took: list[float]) -> None:
@@ -161,18 +132,14 @@ def main() -> None:
     asked.add_argument("--seconds", type=float, default=4.0)
     asked.add_argument("--rounds", type=int, default=3)
     asked.add_argument("--clients", default="1,64")
-    asked.add_argument("--sync-ms", type=float, default=0.0)
-    asked.add_argument("--profile")
     given = asked.parse_args()
-    if given.sync_ms and "LD_PRELOAD" not in os.environ:
-        run_with_slow_sync(given.sync_ms)
     context = multiprocessing.get_context("fork")
     with tempfile.TemporaryDirectory() as folder:
         url = given.url or f"sqlite:///{folder}/a.db"
         text = prepared(url)
         listening = socket.create_server(("127.0.0.1", 0))
         port = listening.getsockname()[1]
-        server = context.Process(target=serve, args=(url, folder, listening, given.profile), daemon=True)
+        server = context.Process(target=serve, args=(url, folder, listening), daemon=True)
         server.start()
         told: dict[str, Any] = {}
         for clients in map(int, given.clients.split(",")):

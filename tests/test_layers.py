@@ -20,7 +20,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "perdure"
 ORDER = (
     "errors", "model", "log", "artifacts", "stores", "planes", "effects", "privacy", "runtime", "telemetry", "boot", "upkeep",
-    "interchange", "remote", "handles", "adapters", "testing", "choosing", "evaluation", "doors",
+    "interchange", "remote", "handles", "adapters", "testing", "evaluation", "doors",
 )  # fmt: skip
 STRANGERS = [("handles.aio", "handles.sync")]  # neither imports the other
 USES_THE_SURFACE = ORDER[ORDER.index("adapters") :]  # may say `import perdure`, as users do

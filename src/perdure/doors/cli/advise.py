@@ -15,7 +15,9 @@ from perdure.doors.cli.output import note, say_facts, say_heading, say_json
 from perdure.doors.cli.retired import retired_option
 from perdure.doors.cli.tables import Column, folded, say_table
 
-PAGE = "docs/guide/choosing.md says how to choose; perdure import FILE --dry-run says what a file of another program holds"
+PAGE = (
+    "docs/guide/choosing.md says how to choose; perdure import FILE --dry-run says what a file of another program holds"
+)
 NO_OR_YES = {"no": "no", "yes": "yes"}
 
 # name -> (the question, its answers with their meaning, the modest one first)

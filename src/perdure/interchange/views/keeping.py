@@ -151,7 +151,7 @@ def _put(folder: Folder, path: Path, data: bytes, kept: KeptPages, over: Collect
 def _remove(
     folder: Folder, paths: Iterable[Path], wanted: Collection[Path], kept: KeptPages, over: Collection[Path]
 ) -> None:
-    """Remove views of sessions that are no more (git took them back, mostly), or of a form that is, unless somebody edited them."""
+    """Remove views of sessions that are no more (git took them back, mostly) or in a form that is no more, unless edited."""
     for path in paths:
         if path in wanted:
             continue

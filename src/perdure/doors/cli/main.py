@@ -20,6 +20,7 @@ import click
 from perdure import __version__
 from perdure.doors.cli.characters import show_all
 from perdure.doors.cli.options import log_options
+from perdure.doors.cli.retired import RETIRED_COMMANDS
 from perdure.errors import Error, Full, Invalid, NotFound, Refused, Unavailable
 from perdure.model.display import visible
 
@@ -142,7 +143,6 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "install": ("perdure.doors.cli.install", "Write the configuration of a coding agent's host, or take it back."),
     },
     "Try": {
-        "demo": ("perdure.doors.cli.demo", "Watch an agent that is killed again and again do everything once."),
         "evaluate": (
             "perdure.doors.cli.evaluate",
             "Kill agents at every boundary, on any store, and count what happened.",
@@ -183,6 +183,8 @@ class Commands(click.Group):
             return super().resolve_command(ctx, args)
         from difflib import get_close_matches  # noqa: PLC0415 - only for a misspelt name
 
+        if name in RETIRED_COMMANDS:
+            raise Invalid(f"{name} is no longer a command", path="arguments", hint=RETIRED_COMMANDS[name])
         near = get_close_matches(name, COMMANDS, n=3)
         meant = f" Did you mean {' or '.join(near)}?" if near else ""
         raise click.UsageError(f"No such command {visible(name)!r}.{meant}", ctx)
@@ -273,7 +275,7 @@ def _bug(error: Exception) -> Error:
 def cli() -> None:
     """Perdure: the durable state of long-running agents, from the command line.
 
-    `perdure demo` shows it at work, `perdure advise` recommends a store, `perdure init` makes one.
+    `perdure advise` recommends a store, `perdure init` makes one.
     """
 
 

@@ -1,4 +1,4 @@
-"""Names that the command line had once: an option or a value that is typed from habit is refused with what takes its place."""
+"""Names that the command line had once: whatever of them is typed from habit is refused with what takes its place."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 import click
 
 from perdure.errors import Invalid
+
+RETIRED_COMMANDS = {"demo": "in a clone of the repository: make demo, or python examples/demo --help"}
 
 Body = Callable[..., Any]
 

@@ -22,8 +22,8 @@ from pathlib import Path
 
 import msgspec
 
-from perdure.doors.demo.order import DemoPlace
-from perdure.doors.demo.script import BRANCH, ENTRY, FILES
+from demo.order import DemoPlace
+from demo.script import BRANCH, ENTRY, FILES
 from perdure.errors import Unavailable
 
 GIT_SECONDS = 30.0
@@ -57,7 +57,7 @@ class Scene:
 
     def start(self, module: str) -> subprocess.Popen[bytes]:
         """Start one of our own modules; it does not outlive the scene, and what lies in the current folder is no module of it."""
-        command = [sys.executable, "-P", "-m", f"perdure.doors.demo.{module}"]
+        command = [sys.executable, "-P", "-m", f"{__package__}.{module}"]
         with self._starting:
             if self._stopped:
                 raise Unavailable("the demo is over", path="demo")
@@ -144,6 +144,7 @@ def _environment() -> dict[str, str]:
     }
     who = {f"GIT_{role}_{what}": value for role in ("AUTHOR", "COMMITTER")
            for what, value in (("NAME", "Demo agent"), ("EMAIL", "agent@example.org"))}  # fmt: skip
+    who["PYTHONPATH"] = str(Path(__file__).parents[1])  # where this package is
     return {**kept, **who, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0"}
 
 

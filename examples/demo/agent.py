@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import perdure
-from perdure.doors.demo.order import DemoOrder, DemoPlace, read_order, tell
-from perdure.doors.demo.script import AGENT, BRANCH, MODEL, answer
-from perdure.doors.demo.strikes import Fate
+from demo.order import DemoOrder, DemoPlace, read_order, tell
+from demo.script import AGENT, BRANCH, MODEL, answer
+from demo.strikes import Fate
 from perdure.effects.ready.files import write_file
 from perdure.effects.ready.git import git_commit, git_push
 from perdure.effects.ready.http_tool import http_probe, http_tool

@@ -1,31 +1,43 @@
-"""`perdure demo`: tells the story of `doors/demo`, and fails if our side of it did anything twice, or not at all."""
+"""`make demo`, or `python examples/demo`: tells the story, and fails if our side of it did anything twice, or not at all.
+
+python examples/demo --seed 7 --store sqlite:///demo.db
+python examples/demo --no-kill --json
+"""
 
 from __future__ import annotations
 
 import shlex
 import sys
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from perdure.doors.cli.options import command, json_option, log_options
+sys.path.insert(0, str(Path(__file__).parents[1]))  # a folder that is run is no package by itself
+
+import perdure
+from demo import proof, story, view
+from demo.scene import scene
+from demo.strikes import strikes
+from perdure.doors.cli.main import fail
+from perdure.doors.cli.options import json_option
 from perdure.doors.cli.output import coloured, counted, say_heading, say_json, say_wrapped
-from perdure.errors import Invalid
+from perdure.errors import Error, Invalid
+from perdure.stores.url import parse
 
 if TYPE_CHECKING:
-    from perdure.doors.demo.story import StoryEnding
-    from perdure.doors.demo.strikes import Strike
+    from demo.story import StoryEnding
+    from demo.strikes import Strike
 
 BROKEN = "Something did NOT hold. That is a bug: please report it with the seed."
 
 
-@command("demo", "perdure demo", "perdure demo --seed 7 --store sqlite:///demo.db", "perdure demo --no-kill --json")
+@click.command()
 @click.option("--no-kill", is_flag=True, help="Let all agents live.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Decides where the agents are killed.")
 @click.option("--store", metavar="URL", help="Any store, which then keeps the run; default: a file that is removed.")
 @json_option
-@log_options
 def demo(*, no_kill: bool, seed: int, store: str | None, as_json: bool) -> None:
     """Kill a coding agent with SIGKILL at the worst moments. It does everything once; its twins do not.
 
@@ -35,8 +47,6 @@ def demo(*, no_kill: bool, seed: int, store: str | None, as_json: bool) -> None:
     Takes less than a minute, needs git and no network, leaves nothing behind. Exits with 1 unless the agent on Perdure did each
     thing exactly once and the store proves it.
     """
-    from perdure.doors.demo.strikes import strikes  # noqa: PLC0415 - help must not load the stores
-
     plan = [] if no_kill else strikes(seed)
     ending = _played(plan, seed, store, as_json=as_json)
     if as_json:
@@ -47,10 +57,6 @@ def demo(*, no_kill: bool, seed: int, store: str | None, as_json: bool) -> None:
 
 
 def _played(plan: list[Strike], seed: int, store: str | None, *, as_json: bool) -> StoryEnding:
-    import perdure  # noqa: PLC0415 - as above
-    from perdure.doors.demo import proof, story  # noqa: PLC0415
-    from perdure.doors.demo.scene import scene  # noqa: PLC0415
-
     _check_shared(store)
     with ExitStack() as stack:
         view = _view(stack, plan, seed, as_json=as_json)
@@ -62,15 +68,11 @@ def _played(plan: list[Strike], seed: int, store: str | None, *, as_json: bool) 
 
 def _check_shared(store: str | None) -> None:
     """A store in memory is one process's own, and these die."""
-    from perdure.stores.url import parse  # noqa: PLC0415 - as above
-
     if store is not None and not parse(store).lasts:
         raise Invalid("a store in memory dies with its process", path="store", hint="sqlite:///demo.db")
 
 
 def _view(stack: ExitStack, plan: list[Strike], seed: int, *, as_json: bool) -> Any:
-    from perdure.doors.demo import view  # noqa: PLC0415 - as above
-
     if as_json:
         return view.Silent()
     _say_beginning(plan, seed)
@@ -90,11 +92,9 @@ def _say_beginning(plan: list[Strike], seed: int) -> None:
 
 
 def _say_end(ending: StoryEnding, store: str | None) -> None:
-    from perdure.doors.demo.view import NAMES, say_ending  # noqa: PLC0415 - as above
-
-    say_ending(ending)
+    view.say_ending(ending)
     others = " and ".join(
-        f"{side.extra} ({name})" for side, name in zip((ending.naive, ending.fair), NAMES[1:], strict=True)
+        f"{side.extra} ({name})" for side, name in zip((ending.naive, ending.fair), view.NAMES[1:], strict=True)
     )
     said = f"Perdure: one of each after {counted(ending.kills, 'kill')}, and the ledger proves it ({ending.seconds:.0f} s)."
     say_heading(f"{said} Duplicates of the others: {others}." if ending.held else BROKEN)
@@ -104,8 +104,6 @@ def _say_end(ending: StoryEnding, store: str | None) -> None:
 
 
 def _record(ending: StoryEnding, plan: list[Strike], seed: int) -> dict[str, Any]:
-    from perdure.doors.demo.view import FIGURES  # noqa: PLC0415 - as above
-
     sides = {"perdure": ending.ours, "session_json": ending.naive, "session_json_renamed": ending.fair}
     return {
         "held": ending.held,
@@ -113,8 +111,17 @@ def _record(ending: StoryEnding, plan: list[Strike], seed: int) -> dict[str, Any
         "kills": ending.kills,
         "strikes": [{"action": each.action, "moment": each.moment.value} for each in plan],
         "run": ending.run,
-        "counts": {name: {what.replace(" ", "_"): get(side) for what, get in FIGURES} for name, side in sides.items()},
+        "counts": {
+            name: {what.replace(" ", "_"): get(side) for what, get in view.FIGURES} for name, side in sides.items()
+        },
         "ledger": ending.ledger,
         "proofs": ending.proofs,
         "seconds": round(ending.seconds, 2),
     }
+
+
+if __name__ == "__main__":
+    try:
+        demo()
+    except Error as error:
+        fail(error, as_json="--json" in sys.argv)

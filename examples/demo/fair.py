@@ -9,7 +9,7 @@ import json
 import os
 from typing import Any
 
-from perdure.doors.demo.naive import SessionFile, live
+from demo.naive import SessionFile, live
 from perdure.model.crash_points import reach
 
 

@@ -1,6 +1,6 @@
 """The story: three agents live and die, strike by strike, until all are done; what each did in the outside world is counted.
 
-`perdure demo` tells it, through a `view`. Nothing is pretended: the agents are real processes, they die by SIGKILL, the forge
+`make demo` tells it, through a `view`. Nothing is pretended: the agents are real processes, they die by SIGKILL, the forge
 and git are asked what they have, and the ledger is read anew from the store. Shows P1 to P4.
 """
 
@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from perdure.doors.demo import proof
-from perdure.doors.demo.order import DemoOrder, DemoPlace, line_of
-from perdure.doors.demo.scene import DemoTally, Scene
-from perdure.doors.demo.script import AGENT
-from perdure.doors.demo.strikes import Strike
+from demo import proof
+from demo.order import DemoOrder, DemoPlace, line_of
+from demo.scene import DemoTally, Scene
+from demo.script import AGENT
+from demo.strikes import Strike
 from perdure.errors import Failed, TimedOut
 from perdure.model.ids import new_uid
 

@@ -1,6 +1,6 @@
 """A tiny forge on loopback, in a process of its own: it outlives the agents, and counts what really reached it.
 
-`python -m perdure.doors.demo.forge` prints its port and ends when its standard input does. One repository for each agent:
+It prints its port and ends when its standard input does. One repository for each agent:
 
     POST /REPO/pulls               opens one. Knows idempotency keys, as payment services do: the same key, the same answer
     POST /REPO/pulls/N/comments    adds one, every time it is asked to, as most services do

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from perdure.doors.demo.strikes import Strike
+from demo.strikes import Strike
 
 
 class DemoPlace(msgspec.Struct, frozen=True):

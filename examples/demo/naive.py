@@ -16,9 +16,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from perdure.doors.demo.order import DemoPlace, read_order, tell
-from perdure.doors.demo.script import BRANCH, MERGE, answer
-from perdure.doors.demo.strikes import Fate
+from demo.order import DemoPlace, read_order, tell
+from demo.script import BRANCH, MERGE, answer
+from demo.strikes import Fate
 from perdure.model.crash_points import reach
 
 SECONDS = 30.0
@@ -81,8 +81,8 @@ class NaiveHands:
 
     def _post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         url, data = f"{self._place.forge}/{path}", json.dumps(body).encode()
-        request = urllib.request.Request(url, data, {"Content-Type": "application/json"})  # noqa: S310 - our own forge
-        with urllib.request.urlopen(request, timeout=SECONDS) as response:  # noqa: S310
+        request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=SECONDS) as response:
             return json.load(response)
 
 

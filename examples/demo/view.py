@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 
 import click
 
+from demo.story import ActionKind
 from perdure.doors.cli.output import coloured, console, counted, say_heading, say_wrapped
 from perdure.doors.cli.tables import Column, say_table, state
-from perdure.doors.demo.story import ActionKind
 
 if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from perdure.doors.demo.proof import LedgerLine
-    from perdure.doors.demo.story import Round, Side, StoryEnding, StoryPart
+    from demo.proof import LedgerLine
+    from demo.story import Round, Side, StoryEnding, StoryPart
 
 ROW_LINES = 4  # that a round may take on a narrow terminal
 NAMES = ("Perdure", "JSON file", "JSON + rename")

@@ -18,6 +18,7 @@ pytest.importorskip("a2a", reason="needs the extra a2a: `make setup` installs it
 import httpx
 from a2a.client import ClientConfig, create_client
 from a2a.types import a2a_pb2 as pb
+from a2a.utils.errors import PushNotificationNotSupportedError
 
 from perdure.doors.a2a.routes import routes_of
 from perdure.model.records.workers import About
@@ -248,6 +249,27 @@ def test_failing_cancelling_and_listing(url) -> None:
         assert ended.status.state == pb.TASK_STATE_CANCELED
         listed = talk(live, "a2a-asker", token, lambda client: client.list_tasks(pb.ListTasksRequest()))
         assert [task.id for task in listed.tasks] == [name]
+
+
+def test_there_are_no_push_notifications_and_the_card_says_so(url) -> None:
+    """The SDK's client asks all the same, and is told; a message that wants them begins nothing."""
+    token = make_token(url, role="writer")
+    request = message("hi", "m1")
+    request.configuration.task_push_notification_config.url = "https://agents.example.com/told"
+
+    async def configure(client: Any) -> None:
+        await client.create_task_push_notification_config(
+            pb.TaskPushNotificationConfig(task_id="t", url="https://x.example")
+        )
+
+    with server(url) as live:
+        card = live.http.get("/a2a/echo/.well-known/agent-card.json").json()
+        assert not card["capabilities"].get("pushNotifications")
+        for ask in (lambda client: everything(client.send_message(request)), configure):
+            with pytest.raises(PushNotificationNotSupportedError):
+                talk(live, "echo", token, ask)
+    with perdure.open(url) as store:
+        assert not store.runs()
 
 
 def test_strangers_are_kept_out(url, tmp_path) -> None:

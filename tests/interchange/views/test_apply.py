@@ -15,8 +15,6 @@ from perdure.stores.core import open_core
 from perdure.stores.files.page_digest import is_edited
 from perdure.testing.clock import FakeClock
 
-ENDINGS = ("md", "yaml", "tsv")
-
 
 class Desk:
     """A files store, and its pages as a person has them open."""
@@ -25,20 +23,20 @@ class Desk:
         self.url = f"files:///{folder}"
         self.views = folder / "views"
 
-    def page(self, ending="md"):
-        return self.views / f"work.{ending}"
+    def page(self):
+        return self.views / "work.md"
 
-    def edit(self, *changes, ending="md"):
-        text = self.page(ending).read_text("utf-8")
+    def edit(self, *changes):
+        text = self.page().read_text("utf-8")
         for old, new in changes:
             assert text.count(old) == 1, old
             text = text.replace(old, new)
-        self.page(ending).write_text(text, "utf-8")
+        self.page().write_text(text, "utf-8")
 
-    def apply(self, ending="md", **options):
+    def apply(self, **options):
         core = open_core(self.url)
         try:
-            return apply_view(core, core.tenant_id("default"), "ann", self.page(ending), **options).changes
+            return apply_view(core, core.tenant_id("default"), "ann", self.page(), **options).changes
         finally:
             core.close()
 
@@ -64,44 +62,21 @@ def desk(tmp_path):
     return Desk(tmp_path / "state")
 
 
-EDITS = {
-    "md": [
-        ("> Make it work", "> Make it work\n> on Safari"),
-        ("- [ ] **3** First", "- [x] **3** First\n  - note: easy"),
-        ("- [ ] **4** Second", "- [!] **4** Second\n  - note: waits for a key"),
-        ("  - because: B breaks", "  - because: B breaks\n  - outcome: it held"),
-        ('- branch v1 = "fix/login"', '- branch v1 = "main"\n- new.one = {"a": 1}'),
-        ("## Values", "- [ ] Third\n  - priority: 5\n\n## Values"),
-        ("## Tasks", "- Use C\n  - because: A is slow\n  - tags: [\"speed\"]\n\n## Tasks"),
-    ],
-    "yaml": [
-        ('goal: "Make it work"', "goal: |-\n  Make it work\n  on Safari"),
-        ('status: todo\n    title: "First"', 'status: done\n    title: "First"\n    note: easy'),
-        ('status: todo\n    title: "Second"', 'status: blocked\n    title: "Second"\n    note: waits for a key'),
-        ('because: "B breaks"', 'because: "B breaks"\n    outcome: it held'),
-        ('value: "fix/login"', 'value: "main"\n  - name: new.one\n    value: {"a": 1}'),
-        ("values:", "  - title: Third\n    priority: 5\nvalues:"),
-        ("tasks:", '  - text: Use C\n    because: A is slow\n    tags: ["speed"]\ntasks:'),
-    ],
-    "tsv": [
-        ("goal\t\t\tMake it work", "goal\t\t\tMake it work\\u{a}on Safari"),
-        ("task\t3\ttodo\tFirst", "task\t3\tdone\tFirst\t\t\t\teasy"),
-        ("task\t4\ttodo\tSecond\t\t\t\t\t", "task\t\t\tThird\t\t\t\t\t5\ntask\t4\tblocked\tSecond\t\t\t\twaits for a key\t"),
-        ("\tB breaks\t\t\t", "\tB breaks\t\tit held\t"),
-        ('\t"fix/login"', '\t"main"\nvalue\tnew.one' + "\t" * 12 + '{"a": 1}'),
-        ("task\t3", 'decision\t\t\tUse C\tA is slow\t\t\t\t\t\t\t["speed"]\ntask\t3'),
-    ],
-}  # fmt: skip
+EDITS = [
+    ("> Make it work", "> Make it work\n> on Safari"),
+    ("- [ ] **3** First", "- [x] **3** First\n  - note: easy"),
+    ("- [ ] **4** Second", "- [!] **4** Second\n  - note: waits for a key"),
+    ("  - because: B breaks", "  - because: B breaks\n  - outcome: it held"),
+    ('- branch v1 = "fix/login"', '- branch v1 = "main"\n- new.one = {"a": 1}'),
+    ("## Values", "- [ ] Third\n  - priority: 5\n\n## Values"),
+    ("## Tasks", '- Use C\n  - because: A is slow\n  - tags: ["speed"]\n\n## Tasks'),
+]
 
 
-@pytest.mark.parametrize("ending", ENDINGS)
-def test_every_edit_becomes_its_verb_in_one_transaction(desk, ending):
-    edits = EDITS[ending]
-    if ending == "tsv":  # the row of the first task is matched twice: the decision goes before it, first
-        edits = [edits[-1], *edits[:-1]]
-    desk.edit(*edits, ending=ending)
-    would = desk.apply(ending, dry_run=True)
-    assert len(desk.apply(ending)) == len(would) == 8
+def test_every_edit_becomes_its_verb_in_one_transaction(desk):
+    desk.edit(*EDITS)
+    would = desk.apply(dry_run=True)
+    assert len(desk.apply()) == len(would) == 8
     store, session = desk.session()
     with store:
         assert session.goal == "Make it work\non Safari"
@@ -122,21 +97,19 @@ def test_every_edit_becomes_its_verb_in_one_transaction(desk, ending):
         assert len(new[-1].data["changes"]) == 8
         assert {each.seq for each in new[-1].refs} >= {3, 4, 5}
         assert store.verify().ok
-    assert not is_edited(desk.page(ending).read_bytes())
+    assert not is_edited(desk.page().read_bytes())
 
 
-@pytest.mark.parametrize("ending", ENDINGS)
-def test_applying_again_changes_nothing_after_a_crash_too(desk, ending):
-    edits = [EDITS["tsv"][-1], *EDITS["tsv"][:-1]] if ending == "tsv" else EDITS[ending]
-    desk.edit(*edits, ending=ending)
-    before = desk.page(ending).read_bytes()
-    assert desk.apply(ending)
+def test_applying_again_changes_nothing_after_a_crash_too(desk):
+    desk.edit(*EDITS)
+    before = desk.page().read_bytes()
+    assert desk.apply()
     at = desk.look()
-    assert desk.apply(ending) == []  # the page as it was brought up to date
-    desk.page(ending).write_bytes(before)  # a crash before that
-    assert desk.apply(ending) == []
+    assert desk.apply() == []  # the page as it was brought up to date
+    desk.page().write_bytes(before)  # a crash before that
+    assert desk.apply() == []
     assert desk.look() == at
-    assert not is_edited(desk.page(ending).read_bytes())
+    assert not is_edited(desk.page().read_bytes())
 
 
 def test_a_page_that_is_saved_again_with_more_in_it_adds_only_that(desk):

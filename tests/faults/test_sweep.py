@@ -43,8 +43,7 @@ from faults.tracing import tracer
 from faults.writer import SEED
 from perdure.effects.ledger import ARROWS
 from perdure.model.records.runs import RunStatus
-from perdure.planes.execution import runs, steps, waits
-from perdure.planes.recovery import leases
+from perdure.planes.execution import leases, runs, steps, waits
 
 log = logging.getLogger(__name__)
 

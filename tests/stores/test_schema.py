@@ -1,6 +1,6 @@
 """The tables as declared to the log against the real schemas, and every place where the databases differ.
 
-An override is a text that exists twice: each is counted, so that the next one is a decision (DESIGN §4).
+An override is a text that exists twice: each is counted, so that the next one is a decision.
 """
 
 from __future__ import annotations

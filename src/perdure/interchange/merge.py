@@ -25,8 +25,8 @@ from perdure.log.change import Change, Op, Stream
 from perdure.log.event import GENESIS, Event, decode_body, hash_event
 from perdure.log.written import WrittenEvent, WrittenStream, event_read, from_hex, split_name
 from perdure.model.limits import NAME_MAX_CHARS, check_name
-from perdure.planes.audit import imported
 from perdure.planes.audit.verify import PRUNED
+from perdure.planes.execution import imported
 from perdure.planes.retention import retain
 from perdure.planes.tables import RECORDED, SESSIONS
 from perdure.stores import migrate, moved_away, schema_upgrade

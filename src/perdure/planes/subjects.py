@@ -17,7 +17,7 @@ from perdure.log.table import Row
 from perdure.model.limits import REFS_MAX, check_name, check_page
 from perdure.model.records.subjects import SubjectRecord
 from perdure.model.refs import Ref
-from perdure.planes.audit.lineage import segments, touching
+from perdure.planes.reading.lineage import segments, touching
 from perdure.planes.reading.paging import Page
 from perdure.planes.reading.row_reading import stored_instant
 from perdure.planes.tables import COVERS, RUNS, SESSIONS

@@ -1,4 +1,4 @@
-"""The lane: one connection that one batch at a time may hold, and one commit for many (DESIGN §4).
+"""The lane: one connection that one batch at a time may hold, and one commit for many.
 
 A caller that finds the lane free runs its own job inline. One that finds it busy queues; the holder commits one batch, its own
 job included, and passes the lane to the oldest waiter. Async callers are served by one thread, with one wake-up of the event

@@ -33,7 +33,7 @@ _meanings: list[Callable[[Reads, Stream], Seen | None]] = []
 
 
 def register_meaning(seen_of: Callable[[Reads, Stream], Seen | None]) -> None:
-    """Say what the events of some streams mean here, wherever a store makes its rows anew (`planes.audit.imported`)."""
+    """Say what the events of some streams mean here, wherever a store makes its rows anew (`planes.execution.imported`)."""
     _meanings.append(seen_of)
 
 

@@ -24,12 +24,13 @@ from perdure.log.table import Row, Table
 from perdure.model.instants import SECOND_US, instant_us, to_datetime
 from perdure.model.limits import check_name
 from perdure.planes import subjects
-from perdure.planes.audit import base_events, imported
-from perdure.planes.audit.lineage import ancestry
-from perdure.planes.audit.snapshots import one_state
+from perdure.planes.audit import base_events
+from perdure.planes.execution import imported
 from perdure.planes.memory import values
 from perdure.planes.reading.body_reading import body_of
 from perdure.planes.reading.durations import store_now
+from perdure.planes.reading.lineage import ancestry
+from perdure.planes.reading.snapshots import one_state
 from perdure.planes.recovery import presence
 from perdure.planes.tables import EFFECTS, RECORDED, SESSIONS, TASKS, WAITS
 from perdure.stores.batch import EVENTS

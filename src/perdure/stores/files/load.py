@@ -43,7 +43,7 @@ _OF_THE_LINE = frozenset({FaultKind.BROKEN, FaultKind.TAKEN, FaultKind.RACED})  
 _NOT_OURS = (Error, TypeError, ValueError, ArithmeticError, LookupError, AttributeError, struct.error)
 
 
-_IMPORTED = "tenant.imported"  # after such an event a stream may mean something else here (planes/audit/imported)
+_IMPORTED = "tenant.imported"  # after such an event a stream may mean something else here (planes/execution/imported)
 
 
 class Loader:

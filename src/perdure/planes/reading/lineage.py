@@ -36,7 +36,7 @@ from perdure.stores.statements import Statements
 from perdure.stores.store import Reads
 from perdure.stores.tx import LOG
 
-Q = Statements("perdure.planes.audit", "lineage.sql")
+Q = Statements("perdure.planes.reading", "lineage.sql")
 
 MAX_SEQ = 2**62
 MERGED = "session.merged"  # as `interchange.merge` records it

@@ -34,7 +34,7 @@ from perdure.stores.statements import Statements
 from perdure.stores.store import Reads
 from perdure.stores.tx import Tx
 
-Q = Statements("perdure.planes.audit", "imported.sql")
+Q = Statements("perdure.planes.execution", "imported.sql")
 
 NOTED = "tenant.imported"
 TENANT = "tenant"  # the kind and the name of a tenant's own stream

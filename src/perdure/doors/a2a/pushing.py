@@ -33,6 +33,7 @@ from perdure.model.limits import check_name
 from perdure.model.records.values import Entry
 from perdure.planes.conversation import feed
 from perdure.planes.memory import values
+from perdure.runtime.callers import caller_of
 
 log = logging.getLogger("perdure.a2a")
 
@@ -110,7 +111,7 @@ class Pusher:
         while not self._serving.draining:
             try:
                 store = await self._serving.store(tenant)
-                caller = store._caller
+                caller = caller_of(store)
                 at = await caller.read(feed.end_of)
                 await self._look(store)
                 await asyncio.sleep(REST_SECONDS)
@@ -123,10 +124,10 @@ class Pusher:
 
     async def _look(self, store: AsyncStore) -> None:
         """Compare every task that somebody wants to hear of with what was told of it."""
-        stream = await store._caller.read(values.find_scope, SCOPE)
+        stream = await caller_of(store).read(values.find_scope, SCOPE)
         if stream is None:
             return  # nobody ever wanted to hear of anything
-        scope = AsyncScope(store._caller, stream)
+        scope = AsyncScope(caller_of(store), stream)
         async for entry in _all(scope):
             if self._failed.get(entry.name, (0, 0.0))[1] > time.monotonic():
                 continue

@@ -21,6 +21,7 @@ from perdure.interchange.importers.items import ImportedEvent, ImportedResult, I
 from perdure.interchange.importers.reading import Source
 from perdure.interchange.importers.report import ImportReport, ReportInProgress
 from perdure.interchange.importers.writing import import_items
+from perdure.runtime.callers import caller_of
 
 if TYPE_CHECKING:
     from perdure.doors.hosts.workspace import HostWorkspace
@@ -62,7 +63,7 @@ def ingest(
     else:
         now["since"] = before.get("since", 0)
         fresh = _noting_changes(kind.read_since(source, now["since"], here.root), now)
-    import_items(store._caller, map(_without_packs, fresh), tally, name)
+    import_items(caller_of(store), map(_without_packs, fresh), tally, name)
     marks.set(name, {**known, **now})
     return tally.report(dry_run=False)
 

@@ -253,7 +253,11 @@ def transitions() -> set[str]:
     of_waits = {
         f"{what}.{end}" for what in ("ask", "run.wait") for end in ("opened", "answered", "expired", "withdrawn")
     }
-    no_kinds = {"run.wait", steps.INTERRUPTED}
+    no_kinds = {
+        "run.wait",
+        steps.INTERRUPTED,
+        "run.held",
+    }  # the last tells people; it moves nothing, and no life reads it
     return {arrow.kind for arrow in ARROWS.values()} | (of_runs - no_kinds) | ends | of_waits
 
 

@@ -144,6 +144,7 @@ NAMED_ELSEWHERE = {
     "log.actors",
     "planes.actors",
     "planes.audit.base_events",
+    "planes.audit.imported",
     "planes.conversation.sessions",
     "planes.execution.imported",
     "planes.execution.model_inputs",
@@ -202,7 +203,7 @@ def forgeable(kinds):
 def test_nobody_can_emit_a_kind_that_the_planes_record():
     kinds = recorded_kinds()
     assert len(kinds) > 30
-    assert {"tenant.actor_named", "tenant.actor_forgotten"} <= kinds
+    assert {"tenant.actor_named", "tenant.actor_forgotten", "session.taken_over", "task.key_given_up"} <= kinds
     assert forgeable(kinds) == []
 
 

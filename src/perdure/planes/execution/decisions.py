@@ -17,6 +17,7 @@ import msgspec
 
 from perdure.errors import Conflict, Invalid, NotFound
 from perdure.log.change import Change, Op, Stream
+from perdure.log.derive import REFS
 from perdure.model.filters import DecisionFilters, SessionDecisionFilters
 from perdure.model.instants import to_datetime
 from perdure.model.limits import check_page, check_text
@@ -37,7 +38,7 @@ from perdure.planes.reading.row_reading import (
     stored_state,
     stored_text,
 )
-from perdure.planes.tables import DECISIONS, REFS, TAGS
+from perdure.planes.tables import DECISIONS, TAGS
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads
 from perdure.stores.tx import Tx

@@ -37,6 +37,7 @@ from tidy_rules import (
     file_is_short,
     files_below_a_store_are_opened_within,
     functions_are_short,
+    handles_have_one_seam,
     machine_traces,
     modules_have_names_of_their_own,
     names_say_something,
@@ -201,6 +202,14 @@ CONTROLS: dict[Rule, tuple[list[File], list[File]]] = {
             if not address.lasts and connection.is_server: pass
             from perdure.stores.dialect import rows_page
             isinstance(error, Fault)"""),
+    ),
+    handles_have_one_seam: (
+        planted("""doors/a.py> x = store._caller.core
+            testing/a.py> f(handle._stream)
+            adapters/a.py> x = (await f())._stream"""),
+        planted("""doors/a.py> x = caller_of(store).core
+            doors/a.py> x = self._caller
+            runtime/a.py> x = store._caller"""),
     ),
     data_holds_no_code: (
         planted("""x = __import__('a')"""),

@@ -88,6 +88,9 @@ EXEMPT: dict[str, dict[str, str]] = {
         "stores/files/cache_place.py": "the key lies outside every store",
         "interchange/views/keeping.py": "closes what was opened within, and makes the folder that a user names (--to)",
     },
+    "handles_have_one_seam": {
+        "adapters/langgraph/saver.py": "its own method, which finds the stream of a thread",
+    },
     "prose_is_plain": {
         "stores/migrations/": "released files never change, comments included: SQLite keeps the text of a table",
         "planes/memory/embedder.py": "its unrelated sentences are about anybody",
@@ -311,6 +314,17 @@ def no_module_asks_which_database(file: File) -> Complaints:
 
 
 # What data, time and chance may do --------------------------------------------------------------------------
+
+
+SEAM = ("adapters/", "choosing/", "doors/", "evaluation/", "interchange/importers/", "telemetry/", "testing/")
+BEHIND = {"_caller": "caller_of", "_stream": "stream_of"}
+
+
+def handles_have_one_seam(file: File) -> Complaints:
+    """Packages that will stand beside the core reach behind a handle by `runtime.callers` alone."""
+    for node in file.among(ast.Attribute) if file.path.startswith(SEAM) else ():
+        if node.attr in BEHIND and getattr(node.value, "id", "") != "self":
+            yield node.lineno, f"{ast.unparse(node)}: {BEHIND[node.attr]}({ast.unparse(node.value)})"
 
 
 def data_holds_no_code(file: File) -> Complaints:

@@ -12,6 +12,7 @@ import pytest
 
 import perdure
 from doors.http.serving_kit import LiveServer, bearer, make_token
+from perdure.runtime.callers import caller_of
 
 pytest.importorskip("a2a", reason="needs the extra a2a: `make setup` installs it")
 
@@ -145,7 +146,7 @@ def test_a_message_that_is_sent_again_begins_no_second_task(url) -> None:
 def test_a_message_that_is_sent_again_at_the_limit_of_runs_gets_its_task(url) -> None:
     """The run of its key stands: nothing new is asked for. Another message is refused."""
     with perdure.open(url, tenant=CONTROL) as store:
-        store._caller.write(limits.set_limits, "default", {"runs": 1})
+        caller_of(store).write(limits.set_limits, "default", {"runs": 1})
 
     token = make_token(url, role="writer")
 
@@ -298,7 +299,7 @@ def test_an_agent_that_no_worker_has_is_told_of(url) -> None:
     assert undriven(asked, ("echo", "ecko")) == []  # there is no store, and looking makes none
     with perdure.open(url) as store:
         assert undriven(asked, ("echo", "ecko")) == ["echo", "ecko"]
-        caller = store._caller
+        caller = caller_of(store)
         caller.core.liveness.begin()
         caller.write(workers.introduce, caller.core.holder, About(pid=1, agents=("echo",), concurrency=1))
         assert undriven(asked, ("echo", "ecko")) == ["ecko"]

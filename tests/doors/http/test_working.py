@@ -18,6 +18,7 @@ from doors.http.serving_kit import bearer, make_token
 from perdure.doors.http.app import TABLE, make_app
 from perdure.doors.http.serving import Serving
 from perdure.doors.http.table import Right
+from perdure.runtime.callers import caller_of
 
 GIVEN, SEND, PROBE, REST, END = "given", "send", "probe", "rest", "end"
 PLAIN = {"digest": "d", "name": "look"}
@@ -76,7 +77,7 @@ class Served:
 
     def lapse(self, hand: Hand) -> None:
         """The heartbeat of a worker lapses: nobody waits for that."""
-        self.store._caller.write(_lapse, hand.holder)
+        caller_of(self.store).write(_lapse, hand.holder)
 
     def hand(self, http: TestClient, holder: str = "w1", text: str = "") -> Hand:
         return Hand(http, text or self.worker, holder)

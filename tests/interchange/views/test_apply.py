@@ -11,6 +11,7 @@ from perdure.interchange.views.apply import apply_view
 from perdure.interchange.views.gather import gather
 from perdure.interchange.views.keeping import find, write_to
 from perdure.planes.audit import history
+from perdure.runtime.callers import caller_of
 from perdure.stores.core import open_core
 from perdure.stores.files.page_digest import is_edited
 from perdure.testing.clock import FakeClock
@@ -231,7 +232,7 @@ def test_a_page_of_another_history_is_a_conflict(desk):
 def test_a_page_of_no_session_here(desk, kind):
     with perdure.open(desk.url) as store:
         store.scope("shared").set("a", 1)
-        scope = store._caller.write(lambda tx: tx.find_stream("scope", "shared"))
+        scope = caller_of(store).write(lambda tx: tx.find_stream("scope", "shared"))
     text = desk.page().read_text()
     at = text.index(" uid ") + 5
     uid = scope.uid.hex() if kind == "scope" else "0" * 32
@@ -289,10 +290,10 @@ def test_the_same_event_gives_the_same_page_however_it_is_read(tmp_path):
         session.task("a").claim(ttl="1s")
         session.decide("x", because="y").close("z")
         clock.advance(3600)
-        core = store._caller.core
-        stream = find(core, "work", store._caller.tenant)
-        now = core.read(gather, stream, tenant=store._caller.tenant)
-        past = core.read(history.view, stream, now.head.seq, core, tenant=store._caller.tenant)
+        core = caller_of(store).core
+        stream = find(core, "work", caller_of(store).tenant)
+        now = core.read(gather, stream, tenant=caller_of(store).tenant)
+        past = core.read(history.view, stream, now.head.seq, core, tenant=caller_of(store).tenant)
         then = past.core.read(gather, past.stream, tenant=past.tenant)
         assert now.same_as(then)
 
@@ -300,7 +301,7 @@ def test_the_same_event_gives_the_same_page_however_it_is_read(tmp_path):
 def test_a_page_of_any_store_is_applied(tmp_path):
     with perdure.open(f"sqlite:///{tmp_path}/a.db") as store:
         store.session("work").task("First")
-        core, tenant = store._caller.core, store._caller.tenant
+        core, tenant = caller_of(store).core, caller_of(store).tenant
         write_to(core, tenant, tmp_path / "pages")
         page = tmp_path / "pages" / "work.md"
         page.write_text(page.read_text().replace("- [ ]", "- [x]"))

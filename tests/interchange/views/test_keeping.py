@@ -14,6 +14,7 @@ from perdure.errors import Unavailable
 from perdure.interchange.views import keeping
 from perdure.interchange.views.folder import stem
 from perdure.interchange.views.gather import gather
+from perdure.runtime.callers import caller_of
 from perdure.stores.files.page_digest import is_edited, is_untouched
 
 
@@ -196,7 +197,7 @@ def test_the_page_of_a_session_that_is_no_more_goes_unless_it_was_edited(folder)
     edited.write_text(page.read_text().replace("> first", "> second"))
     notes.write_text("mine")
     with work(folder) as store:
-        core = store._caller.core
+        core = caller_of(store).core
         kept = keeping.keep(core, core.tenant_id("default"), whole=True)
     assert (kept.removed, kept.edited) == ([gone], [edited])
     assert [each.exists() for each in (page, gone, edited, notes)] == [True, False, True, True]

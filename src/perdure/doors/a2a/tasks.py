@@ -36,6 +36,7 @@ from perdure.planes.access import limits
 from perdure.planes.conversation import feed
 from perdure.planes.execution import requests
 from perdure.planes.execution.runs import RunRequest
+from perdure.runtime.callers import stream_of
 
 VISITOR = "perdure.visitor"  # where the request keeps who sends it
 KEY = "a2a:"  # before the id of a message, as the key of a run
@@ -167,7 +168,7 @@ class StoreTasks(RequestHandler):
         if not _is_own(run):
             _check_right(visitor, Right.OPERATE)
         key, caller = f"{KEY}{message.message_id}", visitor.caller
-        await caller.write(requests.answer_next, run._stream, _content(message), visitor.store.actor, key=key)
+        await caller.write(requests.answer_next, stream_of(run), _content(message), visitor.store.actor, key=key)
         return run
 
     async def _found(self, visitor: Visitor, task: str) -> AsyncRunHandle:

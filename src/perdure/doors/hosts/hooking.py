@@ -16,6 +16,7 @@ from perdure.handles.atomic import Atomic
 from perdure.interchange.importers import formats
 from perdure.planes.conversation import sessions
 from perdure.planes.memory import rules
+from perdure.runtime.callers import caller_of
 
 if TYPE_CHECKING:
     from perdure.handles.sync.session import Scope, Session
@@ -94,7 +95,7 @@ def _newest(store: Store, here: HostWorkspace) -> str:
 
 def _is_there(store: Store, name: str) -> bool:
     """Whether there is such a session; opening it would make it."""
-    return store._caller.read(sessions.find_session, name) is not None
+    return caller_of(store).read(sessions.find_session, name) is not None
 
 
 # -- edits and commands ----------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from perdure.interchange.importers.items import ImportedEvent, ImportedResult, I
 from perdure.interchange.importers.reading import Source
 from perdure.interchange.importers.report import ImportReport, ReportInProgress
 from perdure.interchange.importers.writing import import_items
+from perdure.runtime.callers import caller_of
 
 if TYPE_CHECKING:
     from perdure.doors.hosts.workspace import HostWorkspace
@@ -56,7 +57,7 @@ def ingest(
     tally.files[format_name] += 1
     grown = before.get("head") == now["head"] and before.get("size", 0) < now["size"]
     fresh = _after(kind.read(Source(path, path.name, is_named=True)), before.get("lines", 0) if grown else 0)
-    import_items(store._caller, map(_without_packs, fresh), tally, name)
+    import_items(caller_of(store), map(_without_packs, fresh), tally, name)
     marks.set(name, {**known, **now})
     return tally.report(dry_run=False)
 

@@ -44,6 +44,7 @@ from perdure.planes import subjects
 from perdure.planes.access import limits
 from perdure.planes.execution import runs, waits
 from perdure.planes.execution.runs import RunRequest
+from perdure.runtime.callers import stream_of
 
 RUN, EFFECT, ASK, SESSION = MarkedIn.RUN, MarkedIn.EFFECT, MarkedIn.ASK, MarkedIn.SESSION
 
@@ -149,7 +150,7 @@ async def fork_run(call: HttpCall, body: RunForkInput) -> Any:
     if call.key is None:
         return await call.store.atomic(adopt)
     asked = call.request("fork_run", body)
-    return await AsyncRequests(call.caller, run._stream).once(call.key, adopt, asked=asked)
+    return await AsyncRequests(call.caller, stream_of(run)).once(call.key, adopt, asked=asked)
 
 
 # -- questions -----------------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from perdure.planes.access import known_tokens, limits, tokens
 from perdure.planes.access.known_tokens import KnownTokens
 from perdure.planes.access.limits import TenantLimits
 from perdure.planes.access.tokens import CONTROL, TokenRecord
-from perdure.runtime.callers import AsyncCaller
+from perdure.runtime.callers import AsyncCaller, caller_of
 from perdure.runtime.remote import KnownPlaces
 from perdure.stores.core import Core
 
@@ -48,7 +48,7 @@ class Visitor(NamedTuple):
     @property
     def caller(self) -> AsyncCaller:
         """The caller behind the store, for verbs that no handle has: the one place at which doors take it."""
-        return self.store._caller
+        return caller_of(self.store)
 
 
 class Serving:
@@ -110,7 +110,7 @@ class Serving:
     def control(self) -> AsyncCaller:
         """The caller of the control tenant."""
         assert self._control is not None, "the server was not opened"
-        return self._control._caller
+        return caller_of(self._control)
 
     @property
     def core(self) -> Core:
@@ -197,7 +197,7 @@ class Serving:
         if PLACE in self.url:
             chosen = {"lease": self._lease_seconds, **self._options(tenant)}
             store = await aopen(url_of(self.url, tenant), actor=self._actor, tenant=tenant, **chosen)
-            store._caller.for_client = True
+            caller_of(store).for_client = True
             return store
         core = self.core
         caller = AsyncCaller(core, self._actor, await core.awork(core.tenant_id, tenant), for_client=True)

@@ -42,7 +42,7 @@ def test_what_does_not_fit_is_refused_at_import(fn, declared, path):
 
 
 def test_an_unknown_option_is_told_those_that_there_are():
-    with pytest.raises(Invalid, match=r"there is no option 'nope'.*checkpoint, limit, name, pins"):
+    with pytest.raises(Invalid, match=r"there is no option 'nope'.*checkpoint, hold, limit, name, pins"):
         agent(nope=1)(plain)
 
 

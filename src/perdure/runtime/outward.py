@@ -29,8 +29,10 @@ from perdure.planes.reading.durations import Duration
 from perdure.planes.recovery import leases
 from perdure.runtime import run_replay
 from perdure.runtime.driving import Driving
+from perdure.runtime.holding import hold_back
+from perdure.runtime.journal import JournalEntry
 from perdure.runtime.places import Branch
-from perdure.runtime.placing import check_real, hold_back, hold_up, stay_interrupted, step, take
+from perdure.runtime.placing import check_real, hold_up, stay_interrupted, step, take
 from perdure.runtime.waiting import suspend, until_over
 
 DOUBT, LANDING = "doubt", "landing"  # a run's reason to wait: somebody must say, or a sent call must have had its time
@@ -263,7 +265,8 @@ def _mean(driving: Driving, branch: Branch, value: Any, tools: Iterable[Callable
 
 
 def _is_held(driving: Driving, branch: Branch, intent: Intent) -> bool:
-    return driving.replay.holding(branch, "effect", intent.tool, intent.digest) is not None
+    verb = JournalEntry("effect", intent.tool, intent.digest, None)
+    return driving.replay.holding(branch, intent.place or "", verb) is not None
 
 
 def _carry_out(driving: Driving, branch: Branch, meant: BatchCall, then: NextCall) -> Steps[None]:

@@ -45,6 +45,7 @@ class Branch:
         "ended",
         "hired",
         "interrupted",
+        "parts",
         "path",
         "sagas",
         "tasks",
@@ -66,6 +67,8 @@ class Branch:
         self.wraps: Wraps | None = None if trunk is None else trunk.wraps
         # Of the whole run, each with its branch:
         self.tasks: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary() if trunk is None else trunk.tasks
+        # Those that are no branch of their own: `asyncio.wait_for` makes one in some Pythons.
+        self.parts: weakref.WeakSet[Any] = weakref.WeakSet() if trunk is None else trunk.parts
         self._cut: int | None = None  # in which it counts
         self.begun: set[str] = set() if trunk is None else trunk.begun  # branches of the whole run, in this drive
         # Of the whole run: branches whose tasks have not come to their own end, because they are at work or were cancelled.
@@ -123,6 +126,17 @@ class Branch:
         self.tasks[task] = path
         self.unfinished.add(path)
         task.add_done_callback(lambda done: self._ended(done, path))
+
+    def track_part(self, task: asyncio.Task[Any]) -> None:
+        """A task of this run is a part of this branch: it is stopped with it, and its end is not that of the branch."""
+        self.tasks[task] = self.path
+        self.parts.add(task)
+
+    def note_ends(self) -> None:
+        """Note the ends of branches of which asyncio tells in its next turn only."""
+        for task, path in [*self.tasks.items()]:
+            if path in self.unfinished and task.done() and task not in self.parts:
+                self._ended(task, path)
 
     def _ended(self, done: asyncio.Task[Any], path: str) -> None:
         if done.cancelled() or done.cancelling():  # or it caught that, and ended
@@ -297,8 +311,8 @@ def numbering(before: Callable[..., Any] | None) -> Callable[..., Any]:
         given["context"] = context
         coro = _held_back(coro) if branch.hired else coro
         task = Task(coro, loop=loop, **given) if before is None else before(loop, coro, **given)
-        if in_place:  # it is stopped with its branch, and its end is not that of the branch
-            branch.tasks[task] = made.path
+        if in_place:
+            branch.track_part(task)
         else:
             branch.track(task, made.path)
         log_context.note(task)

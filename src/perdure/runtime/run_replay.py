@@ -23,7 +23,7 @@ from perdure.planes.execution import parked_runs, runs, steps, waits
 from perdure.planes.reading.durations import Duration
 from perdure.planes.recovery import checkpoints
 from perdure.planes.recovery.leases import Lease
-from perdure.runtime.journal import Journal
+from perdure.runtime.journal import Journal, JournalEntry
 from perdure.runtime.places import AFTERWARDS, Branch, BranchSpan
 from perdure.runtime.wait_for_branches import Wraps
 from perdure.stores.store import Reads
@@ -65,9 +65,8 @@ class Replay:
         self.patches: dict[str, bool] = {}  # which way the program goes, by place: one answer in one drive
         self.unread = True  # the program has not looked at `run.restored` in this drive
         self.read_late = ""  # the first thing that it did before it looked there
-        self.held: dict[
-            str, Changed
-        ] = {}  # the error of a new verb that its program gave up on, by the place that held it
+        # The error of a new verb that its program gave up on, by the place that held it.
+        self.held: dict[str, Changed] = {}
         self._restored: Any = None
         self._trunk = trunk
         if record.numbering == runs.BY_PYTHON:
@@ -86,23 +85,29 @@ class Replay:
     @property
     def replaying(self) -> bool:
         """Whether things that were recorded are still ahead."""
-        self._forget_cancelled()
+        self.catch_up()
         return self.journal.replaying
 
     def _began(self, place: str, path: str) -> tuple[float, float]:
         return self.journal.began(place, path)
 
-    def _forget_cancelled(self) -> None:
+    def catch_up(self) -> None:
+        """Forget what is recorded in branches that the program has cancelled."""
+        self._trunk.note_ends()
         going = {path for task, path in self._trunk.tasks.items() if not task.done()}
         self.journal.forget_in({*self._trunk.unfinished - going, AFTERWARDS})
 
-    def holding(self, branch: Branch, what: str, name: str, mark: str) -> str | None:
+    def holding(self, branch: Branch, place: str, verb: JournalEntry) -> str | None:
         """The place of a record that holds a new verb; None if nothing does. See `Journal.holding`."""
-        place = self.journal.holding(branch, what, name, mark)
-        if place is not None:  # mostly there is none, and nothing need be forgotten first
-            self._forget_cancelled()
-            place = self.journal.holding(branch, what, name, mark)
-        return place
+        if not self.journal.left:
+            return None
+        self.catch_up()
+        return self.journal.holding(branch, place, verb)
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """The records that are ahead, and the branches that were begun: a held verb is released only where these change."""
+        return len(self.journal.left), len(self._trunk.begun)
 
     def check_used_up(self) -> None:
         """Changed when the program ended without doing what is recorded."""
@@ -130,9 +135,9 @@ def journal_of(reads: Reads, stream: Stream, after: int) -> Journal:
     try:
         done = ledger.all_effects(reads, stream, after=after)
         awaited = waits.waits(reads, stream, after)
-        return Journal(
-            steps.steps(reads, stream, after), done, awaited, waits.ends(reads, stream, after) if awaited else {}
-        )
+        ends = waits.ends(reads, stream, after) if awaited else {}
+        found, retried = steps.steps_and_retried(reads, stream, after)
+        return Journal(found, done, awaited, ends, retried)
     except NewerSchema as error:
         hint = f"upgrade the workers, then `perdure resume {stream.name}`"
         raise Parked(error.message, path=error.path, hint=hint, reason="newer") from error

@@ -48,10 +48,10 @@ class Outcome(NamedTuple):
 
     status: str
     reason: str | None
-    thought: bool  # whether the first life recorded what the model answered
+    recorded: list[str]  # the answers of models that the earlier lives recorded
     begun: list[str]  # the calls of the children that the first life began
-    before: list[str]  # in the first life
-    after: list[str]  # in all others
+    before: list[str]  # in the earlier lives
+    after: list[str]  # in the others
 
 
 class Witness:
@@ -306,6 +306,18 @@ async def patched(run: perdure.AsyncRun, calls: tuple[str, ...]) -> list[str]:
     return await (gather if await run.patched("gathered") else sequence)(run, calls)
 
 
+async def waits(run: perdure.AsyncRun, calls: tuple[str, ...]) -> list[str]:
+    """`asyncio.wait_for` around one verb and around several, in a branch, in another one of it, and around a gather."""
+
+    async def two(some: tuple[str, ...]) -> list[str]:
+        await run.step(str.upper, "begun")
+        return [await asyncio.wait_for(asyncio.wait_for(do(run, call), 60), 60) for call in some]
+
+    first = await asyncio.wait_for(two(calls[:1]), 60)
+    rest = await asyncio.wait_for(asyncio.gather(two(calls[1:2]), asyncio.wait_for(two(calls[2:]), 60)), 60)
+    return [*first, *(call for some in rest for call in some)]
+
+
 def in_threads(run: perdure.Run, calls: tuple[str, ...], threads: int) -> list[str]:
     """Named branches of a sync agent."""
     branches = {call: run.branch(call) for call in calls}
@@ -334,7 +346,7 @@ SYNC: dict[str, Callable[[perdure.Run, tuple[str, ...]], list[str]]] = {
     fn.__name__: fn for fn in (sync, sync_named, sync_renamed, sync_one_thread)
 }
 CONTROLS: dict[str, Grouping] = {
-    fn.__name__: fn for fn in (watched, watching, one_thread, cancelled_early, overdue, shuffled, patched)
+    fn.__name__: fn for fn in (watched, watching, one_thread, cancelled_early, overdue, shuffled, patched, waits)
 }
 BEFORE = {"overdue": ("aside",)}  # calls that a program makes before those of its grouping
 
@@ -418,11 +430,14 @@ def continued(folder: str, grouping: str) -> list[Any]:
     """The other lives, in which a person says of each doubt whether it happened."""
     _enter(folder, grouping)
     with perdure.open(f"sqlite:///{folder}/a.db", actor="me") as store:
-        names = {"think", "answer"}
-        thought = any(step.name in names for run in store.runs() for step in run.steps() if step.error is None)
+        steps = [step for run in store.runs() for step in run.steps() if step.error is None]
+        recorded = [
+            *(step.value for step in steps if step.name == "think"),
+            *("answer" for step in steps if step.name == "answer"),
+        ]
         begun = [part for run in store.runs(agent="doing") for part in PARTS.get(run.record.args[0], run.record.args)]
         record = _drive_on(store, grouping)
-        return [record.status, record.reason or (record.error and str(record.error)), thought, begun]
+        return [record.status, record.reason or (record.error and str(record.error)), recorded, begun]
 
 
 def _drive_on(store: perdure.Store, grouping: str) -> Any:
@@ -497,8 +512,8 @@ def seen_in(folder: str) -> list[str]:
 def fault_of(case: Case, outcome: Outcome) -> str:
     """What is wrong with the outcome of a case; empty if nothing is."""
     models = {"thought", "answer", "aside"}
-    lost = set() if outcome.thought else models & {*outcome.before}  # the answer was lost by the kill
-    calls = Counter(outcome.before + outcome.after) - Counter(lost)
+    asked = Counter(call for call in outcome.before if call in models)
+    calls = Counter(outcome.before + outcome.after) - (asked - Counter(outcome.recorded))  # a death may lose an answer
     if twice := [call for call, times in calls.items() if times > 1]:
         return f"twice: {twice}"
     if outcome.status == "completed":

@@ -153,18 +153,21 @@ class Journal:
             line.popleft()
         return line[0][0] if line else inf
 
-    def holding(self, branch: Branch, place: str, verb: JournalEntry) -> str | None:
+    def holding(
+        self, branch: Branch, place: str, verb: JournalEntry, lines: Collection[str], stopped: Collection[str]
+    ) -> str | None:
         """The place of a record that holds a new verb of a branch, because the verb may be what is recorded there; None if
-        nothing does.
+        nothing does. lines: those that stop while it waits. stopped: those that stop for other verbs which are held.
 
         A record that was not reached holds it in a line that the branch left, in a branch that can only be begun from there or
-        from the branch itself, and in one that has ended. In a live branch beside it holds nothing but the very same verb.
+        from the branch itself, and in one that has ended or is held. In a live branch beside it holds nothing but the very same
+        verb.
         """
         if not self._left or branch.path == AFTERWARDS or verb.is_verb(self._anew.get(place)):
             return None
         with self._lock:
-            lines = self._index()
-            return self._same_verb(verb) or self._in_the_way(branch, lines)
+            recorded = self._index()
+            return self._same_verb(verb) or self._in_the_way(branch, lines, stopped, recorded)
 
     def _same_verb(self, verb: JournalEntry) -> str | None:
         """The first place of the same verb that was not reached."""
@@ -173,15 +176,21 @@ class Journal:
             places.popleft()
         return places[0] if places else None
 
-    def _in_the_way(self, branch: Branch, lines: dict[str, deque[tuple[int, str]]]) -> str | None:
+    def _in_the_way(
+        self,
+        branch: Branch,
+        lines: Collection[str],
+        stopped: Collection[str],
+        recorded: dict[str, deque[tuple[int, str]]],
+    ) -> str | None:
         """The place of a record that was not reached, in a line that holds whatever a branch does."""
-        for path in [*lines]:
+        for path in [*recorded]:
             if self._next_in(path) == inf:
-                del lines[path]
+                del recorded[path]
             elif path not in (AFTERWARDS, PATCHES, branch.path):
                 line = begun_part(path, branch.begun)
-                if is_line_of(line, branch.path) or line in branch.ended:
-                    return lines[path][0][1]
+                if line in branch.ended or line in stopped or any(is_line_of(line, each) for each in lines):
+                    return recorded[path][0][1]
         return None
 
     @property

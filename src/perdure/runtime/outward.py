@@ -29,8 +29,7 @@ from perdure.planes.reading.durations import Duration
 from perdure.planes.recovery import leases
 from perdure.runtime import run_replay
 from perdure.runtime.driving import Driving
-from perdure.runtime.holding import hold_back
-from perdure.runtime.journal import JournalEntry
+from perdure.runtime.holding import hold_back, is_held
 from perdure.runtime.places import Branch
 from perdure.runtime.placing import check_real, hold_up, stay_interrupted, step, take
 from perdure.runtime.waiting import suspend, until_over
@@ -265,8 +264,7 @@ def _mean(driving: Driving, branch: Branch, value: Any, tools: Iterable[Callable
 
 
 def _is_held(driving: Driving, branch: Branch, intent: Intent) -> bool:
-    verb = JournalEntry("effect", intent.tool, intent.digest, None)
-    return driving.replay.holding(branch, intent.place or "", verb) is not None
+    return is_held(driving, branch, intent.place or "", "effect", intent.tool, intent.digest)
 
 
 def _carry_out(driving: Driving, branch: Branch, meant: BatchCall, then: NextCall) -> Steps[None]:

@@ -259,6 +259,14 @@ def current(trunk: Branch) -> Branch:
     return found if found.wraps is None else found.wraps.branch_here(found)
 
 
+def lines_here(branch: Branch) -> frozenset[str]:
+    """The lines of work that stop while this code waits in a verb of a branch: that branch, and the one of the running task if
+    that uses a named one.
+    """
+    found = _current.get(None)
+    return frozenset({branch.path}) if found is None else frozenset({branch.path, found.path})
+
+
 def refuse_inside() -> None:
     """Refuse to use a run inside one of its own steps and tools: for code that may be in any thread."""
     if is_inside_a_step():

@@ -23,7 +23,7 @@ from perdure.planes.execution import parked_runs, runs, steps, waits
 from perdure.planes.reading.durations import Duration
 from perdure.planes.recovery import checkpoints
 from perdure.planes.recovery.leases import Lease
-from perdure.runtime.journal import Journal, JournalEntry
+from perdure.runtime.journal import Journal
 from perdure.runtime.places import AFTERWARDS, Branch, BranchSpan
 from perdure.runtime.wait_for_branches import Wraps
 from perdure.stores.store import Reads
@@ -54,7 +54,7 @@ class Replay:
     """Where a run stands: its journal since the last cut, the state that it saved there, and counts of what it did since."""
 
     __slots__ = (
-        "_restored", "_trunk", "cut", "cut_at_us", "cut_seq", "effects", "held", "journal", "patches", "read_late", "steps",
+        "_restored", "_trunk", "cut", "cut_at_us", "cut_seq", "effects", "given_up", "journal", "patches", "read_late", "steps",
         "unread",
     )  # fmt: skip
 
@@ -65,8 +65,8 @@ class Replay:
         self.patches: dict[str, bool] = {}  # which way the program goes, by place: one answer in one drive
         self.unread = True  # the program has not looked at `run.restored` in this drive
         self.read_late = ""  # the first thing that it did before it looked there
-        # The error of a new verb that its program gave up on, by the place that held it.
-        self.held: dict[str, Changed] = {}
+        # The error of a held verb that its program gave up on, by the place that held it.
+        self.given_up: dict[str, Changed] = {}
         self._restored: Any = None
         self._trunk = trunk
         if record.numbering == runs.BY_PYTHON:
@@ -97,16 +97,9 @@ class Replay:
         going = {path for task, path in self._trunk.tasks.items() if not task.done()}
         self.journal.forget_in({*self._trunk.unfinished - going, AFTERWARDS})
 
-    def holding(self, branch: Branch, place: str, verb: JournalEntry) -> str | None:
-        """The place of a record that holds a new verb; None if nothing does. See `Journal.holding`."""
-        if not self.journal.left:
-            return None
-        self.catch_up()
-        return self.journal.holding(branch, place, verb)
-
     @property
     def progress(self) -> tuple[int, int]:
-        """The records that are ahead, and the branches that were begun: a held verb is released only where these change."""
+        """The numbers of records that are ahead, and of branches that were begun."""
         return len(self.journal.left), len(self._trunk.begun)
 
     def check_used_up(self) -> None:
@@ -114,10 +107,10 @@ class Replay:
         self.journal.forget_in({*self._trunk.unfinished, AFTERWARDS})
         self.journal.check_used_up()
 
-    def check_held(self) -> None:
+    def check_given_up(self) -> None:
         """Changed when the program gave up on a verb that was held, and ended without doing what held it."""
         self.journal.forget_in({*self._trunk.unfinished, AFTERWARDS})
-        for place, changed in self.held.items():
+        for place, changed in self.given_up.items():
             if place in self.journal.left:
                 raise changed
 
@@ -126,7 +119,7 @@ class Replay:
         self.cut, self.cut_seq, self.cut_at_us = number, seq, now_us
         self.journal = Journal()
         self.steps = self.effects = 0
-        self.held.clear()
+        self.given_up.clear()
         self._trunk.restart()
 
 

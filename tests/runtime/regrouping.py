@@ -345,6 +345,14 @@ def sync_one_thread(run: perdure.Run, calls: tuple[str, ...]) -> list[str]:
 SYNC: dict[str, Callable[[perdure.Run, tuple[str, ...]], list[str]]] = {
     fn.__name__: fn for fn in (sync, sync_named, sync_renamed, sync_one_thread)
 }
+MAY_MOVE = {
+    "wait_for",
+    "timeout",
+    "deadline",
+    "answer-wait_for",
+    "waits",
+    *SYNC,
+}  # under deadlines, or with threads of their own
 CONTROLS: dict[str, Grouping] = {
     fn.__name__: fn for fn in (watched, watching, one_thread, cancelled_early, overdue, shuffled, patched, waits)
 }

@@ -39,10 +39,12 @@ def hold_back(driving: Driving, branch: Branch, place: str, what: str, name: str
     """
     if not driving.replay.journal.left or branch.path == AFTERWARDS:
         return
+    new = _new_verb(branch, place, what, name, mark)
     try:
-        yield from _let_others_replay(driving)
-        new = _new_verb(branch, place, what, name, mark)
         holding = _held_by(driving, new)
+        if holding is None:
+            yield from _let_others_replay(driving)
+            holding = _held_by(driving, new)
         if holding is not None:
             yield from _hold(driving, new, holding)
     except BaseException as error:  # the program may continue: a deadline of its own

@@ -27,7 +27,7 @@ from perdure.runtime.journal import Journal, JournalEntry
 from perdure.runtime.places import Branch, standing_in
 
 PROGRAM = str(Path(__file__).with_name("regrouping.py"))
-SHARE = os.environ.get("PERDURE_ROUNDS", "12")  # percent
+SHARE = os.environ.get("PERDURE_ROUNDS", "8")  # percent
 SOME = (
     ()
     if "PERDURE_ROUNDS" in os.environ

@@ -3,7 +3,7 @@
 A place is (cut, branch, ordinal). A branch is known by the order in which it was created: `gather` and `TaskGroup` make tasks,
 and a task factory numbers those that are made inside a run. Inside steps and tools there is no branch: they are not run on
 replay, so what they start must not count. Sync agents name their branches. A run keeps the numbering that `run.started` says
-(docs/decisions/0140). Callers: the driving of runs.
+(docs/decisions/0141). Callers: the driving of runs.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ import pytest
 import forked
 from perdure import errors
 from perdure.doors.cli.main import cli
+from sources import ROOT, at_least, sources
 
-ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -139,7 +139,7 @@ def unknown_commands(text: str) -> set[str]:
 def test_every_command_that_a_page_or_a_message_names_is_there() -> None:
     """Decision records are left out: they say what was true when they were written."""
     pages = [path for path in (ROOT / "docs").rglob("*.md") if path.parent.name != "decisions"]
-    paths = [ROOT / "README.md", *pages, *(ROOT / "src" / "perdure").rglob("*.py")]
+    paths = [ROOT / "README.md", *at_least(30, pages, "pages"), *sources(".py")]
     found = {str(path.relative_to(ROOT)): unknown_commands(path.read_text("utf-8")) for path in paths}
     assert {path: names for path, names in found.items() if names} == {}
 
@@ -221,7 +221,8 @@ def dead_links(page: Path, text: str) -> list[str]:
 
 
 def test_links_of_all_pages_lead_to_a_file_and_a_heading() -> None:
-    found = {str(page.relative_to(ROOT)): dead_links(page, page.read_text()) for page in PAGES}
+    pages = at_least(60, PAGES, "pages")
+    found = {str(page.relative_to(ROOT)): dead_links(page, page.read_text()) for page in pages}
     assert {page: links for page, links in found.items() if links} == {}
 
 

@@ -29,7 +29,7 @@ from perdure.effects import ledger
 from perdure.handles.colours import run_for
 from perdure.handles.working import open_for_worker
 from perdure.planes.execution import workers
-from perdure.planes.recovery.leases import Company
+from perdure.planes.execution.leases import Company
 from perdure.runtime.worker import Worker, WorkerSettings
 
 PACKAGE = f"{Path(perdure.__file__).parent}{os.sep}"

@@ -21,6 +21,8 @@ if _sys.platform == "win32":  # its locks, renames and syncs are not those that 
         "Perdure runs on Linux and macOS, and not on Windows: use it in WSL 2, with the store on a disk of WSL"
     )
 
+from perdure.version import VERSION as __version__  # noqa: F401, N811 - Python looks for this name
+
 if _typing.TYPE_CHECKING:
     from perdure.effects.tool import Refuse, RequireApproval, Tool, tool
     from perdure.errors import (
@@ -223,7 +225,6 @@ _HOMES = {
 }  # fmt: skip
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
-__version__ = "0.1.0"
 __all__ = [
     "Absent",
     "ActorRecord",

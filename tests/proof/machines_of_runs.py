@@ -12,10 +12,9 @@ from perdure.effects import ledger
 from perdure.effects.ledger import Outcome, Sender
 from perdure.model.records.effects import EffectError, EffectRecord
 from perdure.model.records.runs import WaitKind
-from perdure.planes.execution import requests, runs, steps, waits
+from perdure.planes.execution import leases, requests, runs, steps, waits
+from perdure.planes.execution.leases import Lease
 from perdure.planes.execution.runs import RunRequest
-from perdure.planes.recovery import leases
-from perdure.planes.recovery.leases import Lease
 from proof.machines import Plane, refuses
 
 TTL_US = 60_000_000

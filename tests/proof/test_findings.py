@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure.planes.execution import runs, steps
+from perdure.planes.execution import leases, runs, steps
 from perdure.planes.execution.runs import RunRequest
-from perdure.planes.recovery import leases
 from perdure.testing.clock import FakeClock
 
 ARRIVED: list[str] = []

@@ -1,4 +1,4 @@
-"""The envelope of a run: what is needed to continue it, what is recommended about its doubts, and a verdict (DESIGN §2).
+"""The envelope of a run: what is needed to continue it, what is recommended about its doubts, and a verdict.
 
 Bounded (P8): it holds what came since the last cut, at most two documents of 8 KiB for each entry (larger ones are blobs, which
 it names), so that a run that checkpoints has an envelope of the same size however long it runs. `hand_over` makes one and, in
@@ -38,19 +38,20 @@ from perdure.model.records.envelope import (
 )
 from perdure.model.records.runs import ENDED, RunRecord, RunStatus, WaitKind, WaitState
 from perdure.planes import subjects
-from perdure.planes.audit.snapshots import one_state
 from perdure.planes.execution import parked_runs, runs, waits
 from perdure.planes.execution.steps import bodies
 from perdure.planes.reading.body_reading import doc_of, inline_body
 from perdure.planes.reading.durations import store_now
 from perdure.planes.reading.row_reading import stored_fields
+from perdure.planes.reading.snapshots import one_state
 from perdure.planes.recovery import checkpoints, presence
 from perdure.planes.tables import EFFECTS, SIGNALS, WAITS
+from perdure.stores.batch import EVENTS
 from perdure.stores.core import Core
 from perdure.stores.past_store import PastReader
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads, event_of
-from perdure.stores.tx import EVENTS, LOG, Tx
+from perdure.stores.tx import LOG, Tx
 
 Q = Statements("perdure.effects", "envelope.sql")
 

@@ -23,8 +23,8 @@ from perdure.model.records.envelope import Document, EffectPart, Envelope, RunPa
 from perdure.model.records.runs import RunStatus, WaitKind, WaitState, WhatIf
 from perdure.model.values import to_plain
 from perdure.planes.audit import history
-from perdure.planes.audit.snapshots import one_state
 from perdure.planes.execution import runs, steps, waits
+from perdure.planes.reading.snapshots import one_state
 from perdure.planes.tables import EFFECTS, WAITS
 from perdure.stores.store import Reads
 

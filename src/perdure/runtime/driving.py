@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from perdure.effects.acting import Acting
-from perdure.effects.commands import Await, StandBy, Steps
+from perdure.effects.commands import Await, Ending, StandBy, Steps
 from perdure.effects.consulting import StepFunction, as_step_function
 from perdure.effects.tool import Tool
 from perdure.errors import Error
@@ -21,13 +21,13 @@ from perdure.model.instants import instant_us
 from perdure.model.records.effects import EffectRecord
 from perdure.model.records.runs import CALLED_OFF, RunRecord
 from perdure.planes.execution import steps
-from perdure.planes.recovery.leases import Lease
+from perdure.planes.execution.leases import Lease
 from perdure.runtime import run_replay
 from perdure.runtime.agent import Agent
 from perdure.runtime.heartbeat import Heartbeat
 from perdure.runtime.places import AFTERWARDS, Branch, BranchSpan, LeftSaga
 from perdure.runtime.run_replay import Replay
-from perdure.runtime.stopping import TIMED_OUT, TROUBLES, Ending, Leaving, found_in, is_end, origins
+from perdure.runtime.stopping import TIMED_OUT, TROUBLES, Leaving, found_in, is_end, origins
 from perdure.stores.core import Core
 from perdure.stores.tool_limits import Slots
 

@@ -24,9 +24,8 @@ from perdure.effects.settling import Action
 from perdure.effects.tool import Refuse, Tool, digest_of
 from perdure.errors import Failed, InDoubt, Invalid, Refused, Unavailable
 from perdure.model.records.effects import EffectRecord, EffectState, Reply, ToolKind
-from perdure.planes.execution import steps
+from perdure.planes.execution import leases, steps
 from perdure.planes.reading.durations import Duration
-from perdure.planes.recovery import leases
 from perdure.runtime import run_replay
 from perdure.runtime.driving import Driving
 from perdure.runtime.holding import hold_back, is_held

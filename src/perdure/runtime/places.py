@@ -17,10 +17,11 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from perdure.effects.commands import Ending
 from perdure.errors import Failed, Refused
 from perdure.model.limits import check_name
 from perdure.runtime import log_context
-from perdure.runtime.stopping import Ending, Leaving, Suspended
+from perdure.runtime.stopping import Leaving, Suspended
 
 if TYPE_CHECKING:
     import asyncio

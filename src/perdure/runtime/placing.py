@@ -185,7 +185,7 @@ def step(
 def _freeze_input(
     driving: Driving, branch: Branch, place: str, name: str, mark: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Steps[Any]:
-    """What a model is given, as it is kept, once it may be paid for."""
+    """The input of a model, as it is kept, once the model may be paid for."""
     yield from hold_back(driving, branch, place, "step", name, mark)
     return model_inputs.freeze(args, kwargs)
 

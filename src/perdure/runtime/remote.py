@@ -31,9 +31,8 @@ from perdure.errors import Conflict, Invalid, Stale
 from perdure.log.change import Stream
 from perdure.model.records.effects import EffectRecord, EffectState, Rule, ToolKind
 from perdure.model.records.runs import RunRecord, RunStatus, StepRecord, WaitRecord
-from perdure.planes.execution import runs, steps, waits
-from perdure.planes.recovery import leases
-from perdure.planes.recovery.leases import Lease
+from perdure.planes.execution import leases, runs, steps, waits
+from perdure.planes.execution.leases import Lease
 from perdure.runtime import run_replay
 from perdure.runtime.agent import HOLD_SECONDS, Agent, Policy
 from perdure.runtime.driving import Driving

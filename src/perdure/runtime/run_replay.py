@@ -20,9 +20,9 @@ from perdure.model.records.effects import EffectError, EffectRecord, EffectState
 from perdure.model.records.runs import RunRecord, RunStatus, StepRecord, WaitKind
 from perdure.model.values import digest
 from perdure.planes.execution import parked_runs, runs, steps, waits
+from perdure.planes.execution.leases import Lease
 from perdure.planes.reading.durations import Duration
 from perdure.planes.recovery import checkpoints
-from perdure.planes.recovery.leases import Lease
 from perdure.runtime.journal import Journal
 from perdure.runtime.places import AFTERWARDS, Branch, BranchSpan
 from perdure.runtime.wait_for_branches import Wraps

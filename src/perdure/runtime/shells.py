@@ -41,9 +41,8 @@ from perdure.errors import Stale, Unavailable
 from perdure.log.change import Stream
 from perdure.model.lazily import lazily
 from perdure.model.records.runs import RunRecord
-from perdure.planes.execution import runs
-from perdure.planes.recovery import leases
-from perdure.planes.recovery.leases import Lease
+from perdure.planes.execution import leases, runs
+from perdure.planes.execution.leases import Lease
 from perdure.runtime import driver, invoking, places
 from perdure.runtime.agent import Agent
 from perdure.runtime.callers import AsyncCaller, Caller, Check

@@ -32,11 +32,11 @@ from perdure.log.change import Stream
 from perdure.model.instants import SECOND_US
 from perdure.model.records.runs import RunStatus
 from perdure.model.records.workers import About
-from perdure.planes.execution import runs, workers
+from perdure.planes.execution import leases, runs, workers
+from perdure.planes.execution.leases import Company, Lease
 from perdure.planes.execution.workers import FoundRun, Look
 from perdure.planes.memory import upkeep
-from perdure.planes.recovery import leases, presence
-from perdure.planes.recovery.leases import Company, Lease
+from perdure.planes.recovery import presence
 from perdure.runtime import log_context
 from perdure.runtime.agent import Agent
 from perdure.runtime.callers import AsyncCaller

@@ -18,11 +18,12 @@ from psycopg.rows import tuple_row
 
 from perdure.errors import Conflict, Error, Refused
 from perdure.model.ids import Entropy, new_uid
+from perdure.stores.batch import Batch
 from perdure.stores.core import Core
 from perdure.stores.postgres import NewConnection, PostgresConnection, PostgresEngine
 from perdure.stores.statements import Statements
 from perdure.stores.store import Fault, FaultKind, Head, History, Writes
-from perdure.stores.tx import LOG, Batch, Tx
+from perdure.stores.tx import LOG, Tx
 
 Q = Statements("perdure.stores", "user_transaction.sql")
 T = TypeVar("T")

@@ -20,8 +20,9 @@ from opentelemetry.trace import Link, SpanContext, Status, StatusCode, TraceFlag
 from perdure.log.change import Stream
 from perdure.log.event import Event
 from perdure.model.limits import PAGE_MAX_ROWS
-from perdure.planes.audit import feed, subscriptions
+from perdure.planes.audit import subscriptions
 from perdure.planes.audit.subscriptions import Stretch
+from perdure.planes.conversation import feed
 from perdure.runtime.callers import Caller
 from perdure.stores.store import NewEvent, Reads
 from perdure.stores.tx import LOG

@@ -16,7 +16,7 @@ import msgspec
 
 from perdure.log.change import Stream
 from perdure.log.event import Body, decode_body
-from perdure.planes.recovery.leases import CLAIMS, RECOVERED
+from perdure.planes.execution.leases import CLAIMS, RECOVERED
 from perdure.stores.store import NewEvent
 from perdure.telemetry import names
 

@@ -14,8 +14,7 @@ from perdure.doors.cli import worker as module
 from perdure.doors.cli.agents import agents_at
 from perdure.errors import Invalid, NotFound
 from perdure.model.records.workers import About
-from perdure.planes.execution import steps, workers
-from perdure.planes.recovery import leases
+from perdure.planes.execution import leases, steps, workers
 from perdure.runtime.supervisor import WorkerRole
 from perdure.testing.clock import FakeClock
 

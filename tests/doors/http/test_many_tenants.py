@@ -11,8 +11,7 @@ from doors.http.serving_kit import bearer, client, make_token
 from perdure.doors.http import serving as module
 from perdure.doors.http.serving import Serving
 from perdure.errors import Unavailable
-from perdure.planes.execution import runs
-from perdure.planes.recovery import leases
+from perdure.planes.execution import leases, runs
 from perdure.upkeep import load
 
 # -- a file for each tenant ------------------------------------------------------------------------------------------

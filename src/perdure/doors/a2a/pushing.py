@@ -31,7 +31,7 @@ from perdure.model.http_client import NotAnswered, NotSent, exchange
 from perdure.model.ids import new_uid
 from perdure.model.limits import check_name
 from perdure.model.records.values import Entry
-from perdure.planes.audit import feed
+from perdure.planes.conversation import feed
 from perdure.planes.memory import values
 
 log = logging.getLogger("perdure.a2a")

@@ -18,7 +18,6 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from perdure import __version__
 from perdure.doors.a2a.pushing import Pusher, is_loopback
 from perdure.doors.a2a.tasks import VISITOR, StoreTasks, task_of
 from perdure.doors.http import access, bodies
@@ -27,6 +26,7 @@ from perdure.doors.http.problems import response_to
 from perdure.doors.http.serving import Serving
 from perdure.errors import Error
 from perdure.model.limits import check_name
+from perdure.version import VERSION
 
 CARD = ".well-known/agent-card.json"
 TEXT = "text/plain"
@@ -45,7 +45,7 @@ def card_of(agent: str, base: str) -> pb.AgentCard:
     url = f"{base.rstrip('/')}/a2a/{quote(agent, safe='')}"
     scheme = pb.SecurityScheme(http_auth_security_scheme=pb.HTTPAuthSecurityScheme(scheme="bearer"))
     return pb.AgentCard(
-        name=agent, description=f"The agent {agent}, durable: its tasks outlive restarts.", version=__version__,
+        name=agent, description=f"The agent {agent}, durable: its tasks outlive restarts.", version=VERSION,
         supported_interfaces=[pb.AgentInterface(url=url, protocol_binding="JSONRPC", protocol_version="1.0")],
         capabilities=pb.AgentCapabilities(streaming=True, push_notifications=True),
         security_schemes={"bearer": scheme},

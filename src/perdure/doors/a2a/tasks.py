@@ -34,7 +34,7 @@ from perdure.errors import Conflict, Error
 from perdure.handles.aio.run_handle import AsyncRunHandle
 from perdure.model.records.runs import ENDED, RunStatus, WaitKind, WaitRecord
 from perdure.planes.access import limits
-from perdure.planes.audit import feed
+from perdure.planes.conversation import feed
 from perdure.planes.execution import requests
 from perdure.planes.execution.runs import RunRequest
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perdure.doors.cli.filters import filtered_by
-from perdure.doors.cli.finding import existing_session, find_run, run_id
+from perdure.doors.cli.finding import find_run, run_id
 from perdure.doors.cli.identified import say_identified
 from perdure.doors.cli.names import argument, run_names
 from perdure.doors.cli.options import StoreOptions, command, reads, writes
@@ -129,7 +129,10 @@ def unpark(asked: StoreOptions, *, run: str) -> None:
         try:
             find_run(store, run)
         except NotFound:
-            existing_session(store, run).unpark()
+            if not store.events(session=run, limit=1):
+                hint = "`perdure runs` and `perdure sessions` list them"
+                raise NotFound(f"there is no run or session {run!r}", path="run", hint=hint) from None
+            store.session(run).unpark()
             if asked.as_json:
                 say_json({"session": run})
             note("its records answer here from now on")

@@ -1,6 +1,4 @@
-"""Where the store of a coding agent lies when nobody says so (one for the user, beside no repository), and where a host keeps its
-transcripts that does not say it in its events.
-"""
+"""The folder of a coding agent's store, and the file in which a host keeps its transcripts that does not say it in its events."""
 
 from __future__ import annotations
 
@@ -8,11 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from perdure.stores import url
-
-
-def default_store() -> str:
-    """The store of this user."""
-    return f"sqlite:///{Path.home() / '.perdure' / 'agent.db'}"
 
 
 def made_folder(store: str) -> None:

@@ -21,9 +21,9 @@ from perdure.doors.http.queries import StreamQuery
 from perdure.doors.http.table import Right, route
 from perdure.errors import Error, Invalid
 from perdure.log.feed import Position, decode_cursor, encode_cursor
-from perdure.planes.audit import feed
-from perdure.planes.audit.feed import Sieve
+from perdure.planes.conversation import feed
 from perdure.planes.conversation.emitted import Names
+from perdure.planes.conversation.feed import Sieve
 from perdure.planes.execution import runs
 from perdure.stores.core import Reader
 

@@ -50,11 +50,11 @@ from perdure.model.instants import SECOND_US, duration_us
 from perdure.model.records.effects import Absent, Declined, EffectError, EffectRecord, Happened, Rule, Unknown, Verdict
 from perdure.model.records.runs import RunRecord, StepRecord, WaitRecord
 from perdure.model.records.workers import About
-from perdure.planes.execution import runs, workers
+from perdure.planes.execution import leases, runs, workers
+from perdure.planes.execution.leases import Company, Lease
 from perdure.planes.execution.workers import FoundRun, Look
 from perdure.planes.reading.durations import store_now
-from perdure.planes.recovery import checkpoints, leases, presence
-from perdure.planes.recovery.leases import Company, Lease
+from perdure.planes.recovery import checkpoints, presence
 from perdure.planes.subjects import named
 from perdure.runtime import remote, remote_verbs
 from perdure.runtime.remote import RemoteClaim, RequestResult

@@ -7,7 +7,6 @@ package brings one by an entry point of the group `perdure.importers`, named aft
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +26,7 @@ from perdure.interchange.importers import (
 )
 from perdure.interchange.importers.items import Item, Remark
 from perdure.interchange.importers.reading import FileHead, Source, document, head_of
+from perdure.model import siblings
 
 GROUP = "perdure.importers"
 ENDINGS = frozenset({".json", ".jsonl", ".db", ".sqlite", ".sqlite3"})
@@ -70,19 +70,19 @@ _KNOWN = (
 FORMATS = {found.name: found for found in _KNOWN}
 
 
-def _declared() -> dict[str, EntryPoint]:
+def _declared() -> dict[str, siblings.EntryPoint]:
     """Formats that installed packages declare, by their names. Ours cannot be replaced."""
-    return {each.name: each for each in entry_points(group=GROUP) if each.name not in FORMATS}
+    return {name: point for name, point in siblings.declared(GROUP).items() if name not in FORMATS}
 
 
-def _loaded(declared: EntryPoint) -> ImportFormat:
+def _loaded(declared: siblings.EntryPoint) -> ImportFormat:
     """The format that a package declares. Refused if it cannot be loaded, or is none."""
     hint = "reinstall or remove its package; --from FORMAT names the format of the files"
     try:
         found: Any = declared.load()
-    except Exception as error:
-        said = f"the package that declares the format {declared.name} cannot be loaded: {type(error).__name__}: {error}"
-        raise Refused(said, path="from", hint=hint) from error
+    except Refused as error:
+        message = f"the package that declares the format {declared.name}: {error.message}"
+        raise Refused(message, path="from", hint=hint) from error
     if not isinstance(found, ImportFormat) or found.name != declared.name:
         raise Refused(f"{declared.value} is not a format named {declared.name}", path="from", hint=hint)
     return found

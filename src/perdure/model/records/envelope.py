@@ -1,4 +1,4 @@
-"""The envelope: the least state that is needed to continue a run, as data (DESIGN §2). See docs/decisions/0009.
+"""The envelope: the least state that is needed to continue a run, as data. See docs/decisions/0009.
 
 Its parts are rows as they stand and documents as they are stored; a document of more than 8 KiB lies in a blob, and the
 envelope names it. `to_json` and `from_json` carry it to another store: an envelope that was altered on the way is refused

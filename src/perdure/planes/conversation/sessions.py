@@ -20,7 +20,6 @@ from perdure.model.limits import LABELS_MAX, TEXT_MAX_CHARS, check_name, check_p
 from perdure.model.records.conversation import Pins, SessionHeader, SessionRecord, Status
 from perdure.model.values import digest
 from perdure.planes import subjects
-from perdure.planes.audit.snapshots import one_state
 from perdure.planes.reading.body_reading import doc_of
 from perdure.planes.reading.durations import Duration, between, deadline, store_now
 from perdure.planes.reading.labels import from_labels, to_labels
@@ -32,11 +31,13 @@ from perdure.planes.reading.row_reading import (
     stored_instant_or_none,
     stored_state,
 )
+from perdure.planes.reading.snapshots import one_state
 from perdure.planes.recovery import presence
 from perdure.planes.tables import ATTENDANCE, HOLDERS, SESSIONS
+from perdure.stores.batch import EVENTS
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads
-from perdure.stores.tx import EVENTS, Tx
+from perdure.stores.tx import Tx
 
 Q = Statements("perdure.planes.conversation", "sessions.sql")
 

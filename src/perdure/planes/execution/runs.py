@@ -33,9 +33,8 @@ from perdure.model.records.runs import ENDED, RunRecord, RunStatus, WhatIf
 from perdure.model.refs import Ref
 from perdure.model.values import digest, to_plain
 from perdure.planes import subjects
-from perdure.planes.audit import imported
 from perdure.planes.conversation import sessions
-from perdure.planes.execution import parked_runs
+from perdure.planes.execution import imported, parked_runs
 from perdure.planes.reading.body_reading import IN_DOCUMENT, doc_of, marked, stored_value
 from perdure.planes.reading.durations import Duration, deadline
 from perdure.planes.reading.listing import Listing
@@ -48,9 +47,10 @@ from perdure.planes.reading.row_reading import (
     stored_state,
 )
 from perdure.planes.tables import HOLDERS, RUNS, SESSIONS
+from perdure.stores.batch import EVENTS
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads
-from perdure.stores.tx import EVENTS, Tx
+from perdure.stores.tx import Tx
 
 Q = Statements("perdure.planes.execution", "runs.sql")
 

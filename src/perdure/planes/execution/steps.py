@@ -21,9 +21,10 @@ from perdure.planes.reading.origins import check_seq
 from perdure.planes.reading.row_reading import stored_as, stored_fields
 from perdure.planes.recovery.checkpoints import Prepared
 from perdure.planes.tables import STEPS
+from perdure.stores.batch import EVENTS
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads
-from perdure.stores.tx import EVENTS, Tx
+from perdure.stores.tx import Tx
 
 Q = Statements("perdure.planes.execution", "steps.sql")
 T = TypeVar("T")

@@ -26,8 +26,8 @@ from perdure.model.records.effects import EffectError
 from perdure.model.records.runs import RunStatus, WaitKind, WaitRecord, WaitState
 from perdure.model.values import digest, to_plain
 from perdure.planes import subjects
-from perdure.planes.audit.snapshots import one_state
 from perdure.planes.execution import runs
+from perdure.planes.execution.leases import is_known
 from perdure.planes.reading.body_reading import IN_DOCUMENT, doc_of, marked, stored_value
 from perdure.planes.reading.durations import Duration, deadline, store_now
 from perdure.planes.reading.paging import Page, decode_cursor, encode_cursor, read_rows
@@ -38,7 +38,7 @@ from perdure.planes.reading.row_reading import (
     stored_instant_or_none,
     stored_state,
 )
-from perdure.planes.recovery.leases import is_known
+from perdure.planes.reading.snapshots import one_state
 from perdure.planes.tables import EFFECTS, RUNS, SIGNALS, WAITS
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads, Rows

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from perdure.log.event import Body, Event
 from perdure.model.kinds import is_reserved
 from perdure.model.records.memories import MemoryKind, MemoryStatus, SearchKind
-from perdure.planes.audit.lineage import MAX_SEQ
+from perdure.planes.reading.lineage import MAX_SEQ
 
 TEXT_MAX_CHARS = 100_000  # of one text; what comes after is not searched
 PART_MAX_CHARS = 2_000

@@ -14,8 +14,7 @@ from perdure.errors import Cancelled, Changed, Conflict, Failed, InDoubt, Parked
 from perdure.handles.aio.run import AsyncRun
 from perdure.model.instants import instant_us
 from perdure.model.records.effects import Absent, Happened, Unknown
-from perdure.planes.execution import runs, steps
-from perdure.planes.recovery import leases
+from perdure.planes.execution import leases, runs, steps
 from perdure.runtime.agent import DECLARED, agent
 from perdure.testing.contract.aio.doubt import probing, until
 from perdure.testing.contract.aio.effects import CountingWorld

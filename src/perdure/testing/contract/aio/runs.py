@@ -24,8 +24,7 @@ from perdure.handles.aio.run import AsyncRun
 from perdure.handles.aio.run_handle import AsyncRunHandle
 from perdure.handles.aio.store import AsyncStore
 from perdure.handles.colours import run_for
-from perdure.planes.execution import steps
-from perdure.planes.recovery import leases
+from perdure.planes.execution import leases, steps
 from perdure.runtime.agent import Agent, agent
 from perdure.runtime.shells import AsyncRunShell
 from perdure.testing.contract.aio.effects import CountingWorld

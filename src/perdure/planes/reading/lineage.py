@@ -31,11 +31,12 @@ from perdure.log.table import Table
 from perdure.model.records.conversation import Origin
 from perdure.planes.reading.body_reading import doc_of
 from perdure.planes.reading.row_reading import stored_address, stored_as
+from perdure.stores.batch import EVENTS, HISTORY
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads
-from perdure.stores.tx import EVENTS, HISTORY, LOG
+from perdure.stores.tx import LOG
 
-Q = Statements("perdure.planes.audit", "lineage.sql")
+Q = Statements("perdure.planes.reading", "lineage.sql")
 
 MAX_SEQ = 2**62
 MERGED = "session.merged"  # as `interchange.merge` records it

@@ -19,7 +19,7 @@ from perdure.stores.statements import Statements
 from perdure.stores.store import Reads, Rows, event_of
 from perdure.stores.tx import LOG
 
-Q = Statements("perdure.planes.audit", "feed.sql")
+Q = Statements("perdure.planes.conversation", "feed.sql")
 
 BEGINNING = Position()
 

@@ -2,8 +2,7 @@
 
 A lease is void when its holder's heartbeat lapsed or its process is proved dead: then whoever claims next continues, and the old
 token is Stale. A run whose process died is a suspect (docs/decisions/0011). The fence costs nothing while nobody else wrote to
-the
-stream: see docs/decisions/0007. Callers: the handles and the worker.
+the stream: see docs/decisions/0007. Callers: the handles and the worker.
 """
 
 from __future__ import annotations
@@ -20,12 +19,13 @@ from perdure.planes.execution import runs
 from perdure.planes.execution.runs import READY, RUNNING, WAITING
 from perdure.planes.recovery import epochs, presence
 from perdure.planes.tables import HOLDERS, RUNS
+from perdure.stores.batch import EVENTS
 from perdure.stores.job import contended
 from perdure.stores.statements import Statements
 from perdure.stores.store import Head, Reads
-from perdure.stores.tx import EVENTS, Tx
+from perdure.stores.tx import Tx
 
-Q = Statements("perdure.planes.recovery", "leases.sql")
+Q = Statements("perdure.planes.execution", "leases.sql")
 CLAIMED, RECOVERED = CLAIMS = ("run.claimed", "run.recovered")
 T = TypeVar("T")
 P = ParamSpec("P")

@@ -12,7 +12,8 @@ import pytest
 
 import perdure
 from perdure.errors import Stale
-from perdure.planes.audit import feed, subscriptions
+from perdure.planes.audit import subscriptions
+from perdure.planes.conversation import feed
 from perdure.stores.postgres import PostgresConnection
 from perdure.stores.sqlite import SqliteConnection
 from perdure.stores.statements import Statement

@@ -28,12 +28,13 @@ from perdure.planes.execution.parked_runs import IMPORTED
 from perdure.planes.reading.body_reading import body_of
 from perdure.planes.reading.row_reading import stored_as, stored_fields
 from perdure.planes.tables import EFFECTS, RUNS, SESSIONS, TASKS
+from perdure.stores.batch import EVENTS
 from perdure.stores.replay import Seen, register_meaning
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads
-from perdure.stores.tx import EVENTS, Tx
+from perdure.stores.tx import Tx
 
-Q = Statements("perdure.planes.audit", "imported.sql")
+Q = Statements("perdure.planes.execution", "imported.sql")
 
 NOTED = "tenant.imported"
 TENANT = "tenant"  # the kind and the name of a tenant's own stream
@@ -251,7 +252,8 @@ def _held(stream: Stream, key: str) -> Imported:
 def take_over(tx: Tx, stream: Stream) -> None:
     """Say that a copy that does not continue (a session, a run that is over) answers here from now on. Once is enough."""
     if not _is_taken_over(tx, stream, 0):
-        tx.record(Change(f"{stream.kind}.taken_over", stream, None, Op.NOTE))
+        kind = "run.taken_over" if stream.kind == "run" else "session.taken_over"
+        tx.record(Change(kind, stream, None, Op.NOTE))
 
 
 def unpark_session(tx: Tx, stream: Stream) -> None:
@@ -264,12 +266,16 @@ def unpark_session(tx: Tx, stream: Stream) -> None:
 
 def give_keys_up(tx: Tx, stream: Stream) -> None:
     """Free the keys of a copy that nobody took over. Nothing for any other stream. It can no longer grow with its original."""
-    for table, statement in ((RUNS, Q.run_keyed), (EFFECTS, Q.effects_keyed), (TASKS, Q.tasks_keyed)):
+    for table, statement, kind in (
+        (RUNS, Q.run_keyed, "run.key_given_up"),
+        (EFFECTS, Q.effects_keyed, "effect.key_given_up"),
+        (TASKS, Q.tasks_keyed, "task.key_given_up"),
+    ):
         for seq, key, place in tx.query(statement, touches=[(table, stream.id)], stream=stream.id):
             given_up = _given_up(table, seq, {"key": key, "place": place})
             if given_up != key and not key.startswith(GIVEN_UP) and is_copy(tx, stream, seq):
                 at = {"seq": seq} if table is not RUNS else {}
-                tx.record(Change(f"{table.name[:-1]}.key_given_up", stream, table, Op.SET, at, {"key": given_up}))
+                tx.record(Change(kind, stream, table, Op.SET, at, {"key": given_up}))
 
 
 def runs_of(reads: Reads, session: Stream) -> list[Stream]:

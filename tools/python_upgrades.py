@@ -105,7 +105,7 @@ class Lives:
         self._process.communicate()
 
     def do(self, *what: Any) -> Any:
-        """What a life gives; None if it died, as it was told to."""
+        """The result of a life; None if it died, as it was told to."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(f"{json.dumps(what)}\n")

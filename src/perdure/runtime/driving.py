@@ -44,9 +44,8 @@ class Activity:
 
     def __init__(self) -> None:
         self.busy = self.begun = 0  # operations under way, and so many were begun
-        self.held: list[
-            frozenset[str]
-        ] = []  # new verbs that wait for records to be reached: the lines that stop for each
+        # Of each new verb that waits for records to be reached: the lines of work that stop for it.
+        self.held: list[frozenset[str]] = []
         self.released = 0  # so many of them continued, or were given up
         self.judge = ""  # the place of the one that looks whether all stand still
         self.takers = 0  # waits for which a signal has come, and that have not taken it yet

@@ -1,8 +1,8 @@
 """Holding back what may have been done already: a new verb, while a record of another branch was not reached (P4, P13).
 
-A program that was regrouped comes to a recorded call in another branch, at a place without a record. So whatever does something
-in the outside world, or is paid for, waits there until the records that may be that very call were reached, or were forgotten
-because the program cancelled their branch (`Journal.holding`, docs/decisions/0140). Callers: the verbs of runs.
+A program that was regrouped comes to a recorded call in another branch, at a place without a record. So a verb that does
+something in the outside world, or is paid for, waits there until the records that may be that very verb were reached, or were
+forgotten because the program cancelled their branch (`Journal.holding`, docs/decisions/0140). Callers: the verbs of runs.
 """
 
 from __future__ import annotations

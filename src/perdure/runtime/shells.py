@@ -436,9 +436,8 @@ class AsyncRunShell(AsyncShell):
 
         loop, task = get_running_loop(), current_task()
         woken = loop.create_future()
-        self._standing[task] = loop.call_later(
-            command.seconds, look
-        )  # not kept here: this task has no timer of its own
+        # Not kept in this frame, where `stands` looks for timers of the program's own.
+        self._standing[task] = loop.call_later(command.seconds, look)
         try:
             return await woken
         finally:

@@ -542,7 +542,7 @@ def cases(pairs: list[tuple[str, str]], share: float, seed: int) -> Iterator[Cas
     """Every case of these pairs, or some percent of them."""
     points = {old: points_of(old) for old in {old for old, _ in pairs}}
     found = [Case(old, new, point) for old, new in pairs for point in range(1, points[old] + 1)]
-    return iter(sorted(random.Random(seed).sample(found, max(1, round(len(found) * share / 100)))))
+    return iter(random.Random(seed).sample(found, max(1, round(len(found) * share / 100))))
 
 
 def sweep(options: argparse.Namespace) -> int:
@@ -554,13 +554,15 @@ def sweep(options: argparse.Namespace) -> int:
     wanted = {*options.pairs}
     pairs = [pair for pair in pairs_to_live() if not wanted or ":".join(pair) in wanted or pair[0] in wanted]
     counts: Counter[str] = Counter()
-    for case in cases(pairs, options.share, options.seed):
-        outcome = lived(case)
-        fault = fault_of(case, outcome)
-        counts[fault.partition(":")[0] or outcome.status] += 1
-        if fault and not options.unheld:
-            print(*case, fault, outcome, flush=True)  # noqa: T201 - its report
-    print(json.dumps({"cases": sum(counts.values()), **counts}))  # noqa: T201 - its report
+    try:
+        for case in cases(pairs, options.share, options.seed):
+            outcome = lived(case)
+            fault = fault_of(case, outcome)
+            counts[fault.partition(":")[0] or outcome.status] += 1
+            if fault and not options.unheld:
+                print(*case, fault, outcome, flush=True)  # noqa: T201 - its report
+    finally:  # also when it is interrupted
+        print(json.dumps({"cases": sum(counts.values()), **counts}))  # noqa: T201 - its report
     return sum(counts.values()) - counts["completed"] - counts["parked"]
 
 

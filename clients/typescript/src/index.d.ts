@@ -122,6 +122,8 @@ export interface WorkerOptions {
   concurrency?: number;
   waitSeconds?: number;
   patienceMs?: number;
+  /** For how long a new verb waits for what is recorded in other branches; then the run is parked as changed. */
+  holdMs?: number;
   log?: (line: string, about?: object) => void;
 }
 

@@ -17,15 +17,16 @@ export function agent(name, fn, { version } = {}) {
 export class Worker {
   /**
    * @param {{url: string, token: string, agents: ReturnType<typeof agent>[], concurrency?: number, waitSeconds?: number,
-   *   log?: (line: string, about?: object) => void, run?: typeof Run, patienceMs?: number}} options
+   *   log?: (line: string, about?: object) => void, run?: typeof Run, patienceMs?: number, holdMs?: number}} options
    */
-  constructor({ url, token, agents, concurrency = 10, waitSeconds = WAIT_SECONDS, log = () => {}, run = Run, patienceMs }) {
+  constructor({ url, token, agents, concurrency = 10, waitSeconds = WAIT_SECONDS, log = () => {}, run = Run, patienceMs, holdMs }) {
     this.client = new Client(url, { token, patienceMs });
     this.agents = new Map(agents.map((each) => [each.name, each]));
     this.concurrency = concurrency;
     this.holder = randomBytes(12).toString("hex"); // of this process alone: never used again
     this.log = log;
     this._run = run;
+    this._holdMs = holdMs; // for how long a new verb waits for records of other branches
     this._waitSeconds = waitSeconds;
     this._drives = new Map();
     this._stopping = new AbortController();
@@ -67,7 +68,7 @@ export class Worker {
   _begin(claim) {
     this._leaseMs = claim.lease_seconds * 1000;
     this._drives.get(claim.run)?.drive.stop(new Stopped("it was given again under a new token"));
-    const drive = new Drive(this.client, this.holder, claim, this._leaseMs);
+    const drive = new Drive(this.client, this.holder, claim, this._leaseMs, { holdMs: this._holdMs, log: this.log });
     const done = this._drive(drive).finally(() => {
       if (this._drives.get(claim.run)?.drive === drive) this._drives.delete(claim.run);
     });

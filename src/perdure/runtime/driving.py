@@ -40,11 +40,13 @@ TURN = "turn"
 class Activity:
     """The activity of the branches of a run: it rests only when none of them does anything."""
 
-    __slots__ = ("awaited", "begun", "busy", "held", "interrupted", "judge", "pruning", "takers", "turns")
+    __slots__ = ("awaited", "begun", "busy", "held", "interrupted", "judge", "pruning", "released", "takers", "turns")
 
     def __init__(self) -> None:
         self.busy = self.begun = 0  # operations under way, and so many were begun
-        self.held = 0  # new verbs that wait for records to be reached
+        # Of each new verb that waits for records to be reached: the lines of work that stop for it.
+        self.held: list[frozenset[str]] = []
+        self.released = 0  # so many of them continued, or were given up
         self.judge = ""  # the place of the one that looks whether all stand still
         self.takers = 0  # waits for which a signal has come, and that have not taken it yet
         self.turns = Slots()  # one wait after the other
@@ -249,7 +251,7 @@ class Driving:
     def check_raised(self) -> None:
         """Check a program that ends by an error. Raises Changed if it gave up on a held verb and left out what held it."""
         if self.hold.ending is None:
-            self.replay.check_held()
+            self.replay.check_given_up()
 
     @property
     def has_branches(self) -> bool:
@@ -272,7 +274,7 @@ class Driving:
         """Wait until no branch of the run does anything any more, or is about to once a record is reached."""
         activity = self.activity
         return self._still(
-            lambda begun: activity.busy == activity.takers == activity.held == 0 and activity.begun == begun
+            lambda begun: activity.busy == activity.takers == len(activity.held) == 0 and activity.begun == begun
         )
 
     def in_turn(self, replaying: Callable[[], bool], then: Steps[Any] | None = None) -> Steps[Any]:

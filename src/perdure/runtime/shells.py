@@ -51,6 +51,8 @@ from perdure.runtime.run_replay import Drive
 from perdure.stores.job import Job
 
 if TYPE_CHECKING:
+    from asyncio import TimerHandle
+
     from perdure.runtime import isolating
 else:
     (isolating,) = lazily("perdure.runtime", "isolating")
@@ -365,7 +367,7 @@ class AsyncRunShell(AsyncShell):
         self._hold = driving.hold
         self._program = program
         self._first: tuple[Any, Any] | None = None  # the first task of the program, and its coroutine
-        self._standing: set[Any] = set()  # tasks that wait for other branches
+        self._standing: dict[Any, TimerHandle] = {}  # tasks that wait for other branches, until they look again
         self._stopped = False  # whether the program's first task was cancelled here
 
     async def _write(self, command: Write) -> Any:
@@ -425,25 +427,21 @@ class AsyncRunShell(AsyncShell):
     async def _stand_by(self, command: StandBy) -> bool:
         from asyncio import current_task, get_running_loop  # noqa: PLC0415 - as above
 
-        def look() -> None:
+        from perdure.runtime.standstill import stands  # noqa: PLC0415 - which needs asyncio
+
+        def look() -> None:  # while this task waits, too
+            judged = self._first if command.judges else None
             if not woken.done():
-                woken.set_result(
-                    command.judges and first is not None and standstill.stands(first, driving.trunk.tasks, standing)
-                )
+                woken.set_result(judged is not None and stands(judged, self._driving.trunk.tasks, self._standing))
 
-        from perdure.runtime import standstill  # noqa: PLC0415 - which needs asyncio
-
-        loop, task, driving, first, standing = (
-            get_running_loop(), current_task(), self._driving, self._first, self._standing,
-        )  # fmt: skip
+        loop, task = get_running_loop(), current_task()
         woken = loop.create_future()
-        timer = loop.call_later(command.seconds, look)  # looked at while this task waits, too
-        standing.add(task)
+        # Not kept in this frame, where `stands` looks for timers of the program's own.
+        self._standing[task] = loop.call_later(command.seconds, look)
         try:
             return await woken
         finally:
-            timer.cancel()
-            standing.discard(task)
+            self._standing.pop(task).cancel()
 
     async def _stop_program(self, _command: StopProgram) -> None:
         from asyncio import current_task  # noqa: PLC0415 - as above

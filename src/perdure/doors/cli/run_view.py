@@ -109,13 +109,15 @@ def _awaited(wait: dict[str, Any]) -> str:
 def _say_entry(entry: TimelineRecord) -> None:
     of = f" of {entry.of}" if entry.of else ""
     line = f"{entry.seq:>6}  {moment(entry.at)}  {entry.kind}{of}  {entry.about}  {entry.place}".rstrip()
-    click.echo(f"{visible(line)}  {_said(entry.said)}".rstrip())
+    click.echo(f"{visible(line)}  {_said(entry.kind, entry.said)}".rstrip())
 
 
-def _said(doc: Any) -> str:
+def _said(kind: str, doc: Any) -> str:
     """The document of an event, in a few words."""
     if not isinstance(doc, dict):
         return ""
+    if kind == "run.held":
+        return shortened(f"{doc.get('verb')} waits until {doc.get('holding')} is reached", SAID_CHARS)
     for name in ("error", "value", "result", "answer", "question", "args", "payload"):
         if doc.get(name) not in (None, {}, []):
             return shortened(f"{name}: {compact(doc[name])}", SAID_CHARS)

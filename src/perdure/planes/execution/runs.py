@@ -195,7 +195,7 @@ def wait(tx: Tx, stream: Stream, reason: str, wake_at: int | None) -> None:
 
 def note_held(tx: Tx, stream: Stream, verb: str, place: str, holding: str) -> None:
     """Note that the program waits to do something new, because what is recorded at another place was not reached."""
-    tx.record(Change("run.held", stream, RUNS, Op.NOTE, doc={"verb": verb, "place": place, "holding": holding}))
+    tx.record(Change("run.held", stream, op=Op.NOTE, doc={"verb": verb, "place": place, "holding": holding}))
 
 
 def release(tx: Tx, stream: Stream) -> None:

@@ -25,7 +25,7 @@ from perdure.runtime.callers import AsyncCaller
 HIDDEN_SCOPES = (
     "requests/",
     "a2a/",
-)  # marks of requests, and addresses that earlier versions kept for A2A: no values of anybody
+)  # no values of anybody: marks of requests, addresses of A2A
 
 
 async def _nothing(_most: int) -> bytes:

@@ -22,10 +22,8 @@ from perdure.planes.memory import values
 from perdure.planes.reading.paging import Page
 from perdure.runtime.callers import AsyncCaller
 
-HIDDEN_SCOPES = (
-    "requests/",
-    "a2a/",
-)  # no values of anybody: marks of requests, addresses of A2A
+# Marks of requests, and addresses that earlier versions kept for A2A: no values of anybody.
+HIDDEN_SCOPES = ("requests/", "a2a/")
 
 
 async def _nothing(_most: int) -> bytes:

@@ -159,7 +159,7 @@ def names_say_something(file: File) -> Complaints:
     for line, name in names:
         words = {word.lower().removesuffix("s") for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)}
         if (vague := words & VAGUE) and name not in FRAMEWORK_NAMES:
-            yield line, f"{name}: {', '.join(vague)} says nothing; use a word of docs/glossary.md"
+            yield line, f"{name}: {', '.join(vague)} says nothing; use a word of docs/glossary.md or ARCHITECTURE.md"
     for function in file.among(ast.FunctionDef, ast.AsyncFunctionDef):
         if function.name.strip("_") == "process":
             yield function.lineno, "process: say what it does"

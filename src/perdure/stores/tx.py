@@ -385,7 +385,7 @@ def flushed_spans(tx: Tx) -> dict[int, tuple[int, int]]:
 
 
 def introduce(tx: Tx, own: Stream, actor: str, name: str) -> None:
-    """Record in a tenant's own stream whose random name this is, and what the tenant is called (docs/decisions/0036)."""
+    """Record in a tenant's own stream whose random name this is, and what the tenant is called (decision 0036)."""
     doc = {"tenant": tx.query(LOG.tenant_name, tenant=own.tenant)[0][0]}
     tx.record(Change(NAMED, own, ACTORS, Op.INSERT, {"actor": actor}, {"name": name}, doc=doc, mark="seq"))
 

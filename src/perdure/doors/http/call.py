@@ -22,10 +22,8 @@ from perdure.planes.memory import values
 from perdure.planes.reading.paging import Page
 from perdure.runtime.callers import AsyncCaller, stream_of
 
-HIDDEN_SCOPES = (
-    "requests/",
-    "a2a/",
-)  # marks of requests, and addresses that earlier versions kept for A2A: no values of anybody
+# Marks of requests, and addresses that earlier versions kept for A2A: no values of anybody.
+HIDDEN_SCOPES = ("requests/", "a2a/")
 
 
 async def _nothing(_most: int) -> bytes:

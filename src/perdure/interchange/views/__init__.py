@@ -1,4 +1,4 @@
-"""Views: a session as a page that people read, diff and edit; and their edits as recorded changes (docs/decisions/0019).
+"""Views: a session as a page that people read, diff and edit; and their edits as recorded changes (decision 0019).
 
 view       what a page holds: things with fields
 escapes    text of any kind on one line of a page, and back

@@ -337,7 +337,7 @@ class Worker:
         try:
             lease = await self._caller_of(found.stream).write(
                 leases.claim, found.stream, holder=core.holder, program=agent.program, epoch=core.epoch, dead=gone,
-                company=company,
+                company=company, pins=agent.versions, on_change=agent.on_change,
             )  # fmt: skip
             if lease is None:
                 return None

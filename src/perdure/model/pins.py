@@ -1,6 +1,6 @@
 """Pins: the versions of software under which a run works, as texts by names. Pure.
 
-What an agent declares may be nested; a version of a tool is then `tools.git`. A long text, such as a whole prompt, is known by
+Pins of an agent may be nested; a version of a tool is then `tools.git`. A long text, such as a whole prompt, is known by
 its sha256. A version that is not named is unknown, and unknown differs from any other. Callers: agents, runs, the doors.
 """
 
@@ -26,7 +26,7 @@ Moved: TypeAlias = dict[str, list[str | None]]
 
 
 class OnChange(enum.StrEnum):
-    """What becomes of a run that another version of something would continue: see `@perdure.agent`."""
+    """The policy for a run that would continue under other versions: see `@perdure.agent`."""
 
     CONTINUE = "continue"
     PARK = "park"

@@ -31,17 +31,17 @@ QUESTION = "versions"  # the name of the wait, and why the run waits
 CONTINUE, PARK = "continue", "park"
 
 
-class Admission(NamedTuple):
+class AdmittedRun(NamedTuple):
     """The columns that a claim sets besides its own, and what is other than before."""
 
     columns: dict[str, Any]
     moved: Moved
 
 
-def admit(tx: Tx, stream: Stream, row: Row, pins: Mapping[str, str], on_change: OnChange | None) -> Admission | None:
+def admit(tx: Tx, stream: Stream, row: Row, pins: Mapping[str, str], on_change: OnChange | None) -> AdmittedRun | None:
     """Whether a run may be taken by a process that has these versions. None: it was parked, or waits for a person's word."""
     if row["pins"] is None and row["pins_change"] is None and not pins and row["session"] is None:
-        return Admission({}, {})  # most runs: no version is known, and none was
+        return AdmittedRun({}, {})  # most runs: no version is known, and none was
     versions = {**_of_session(tx, row), **pins}
     before, last = pin_columns.of_row(row)
     differs = moved(before, versions)
@@ -52,7 +52,7 @@ def admit(tx: Tx, stream: Stream, row: Row, pins: Mapping[str, str], on_change: 
         columns["on_change"] = on_change.value
     question = _question(tx, stream, last)
     if not differs:
-        return Admission(columns | _undecided_no_more(tx, stream, last, question), {})
+        return AdmittedRun(columns | _undecided_no_more(tx, stream, last, question), {})
     change = pin_columns.same_change(last, differs)
     if change is None:
         change = PinsChange(1 if last is None else last.number + 1, differs, PinsDecision.UNDECIDED)
@@ -66,7 +66,7 @@ def admit(tx: Tx, stream: Stream, row: Row, pins: Mapping[str, str], on_change: 
     tx.record(
         Change("run.versions_changed", stream, RUNS, Op.SET, set=noted, doc={"moved": differs, "decision": decision})
     )
-    return Admission(columns, differs)
+    return AdmittedRun(columns, differs)
 
 
 def _of_session(tx: Tx, row: Row) -> Versions:

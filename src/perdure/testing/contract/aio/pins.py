@@ -55,7 +55,7 @@ async def begun(store: AsyncStore, made: Agent, **options: Any) -> AsyncRunHandl
 
 
 async def changes(store: AsyncStore) -> list[Any]:
-    """What the events say of changes, oldest first."""
+    """The documents of the events about changes, oldest first."""
     return [each.data for each in reversed(list(await store.events(kind=KIND)))]
 
 
@@ -126,9 +126,8 @@ class AsyncPinsContract:
         world = PinnedWorld()
         async with await opener() as store:
             handle = await begun(store, world.deployed(M1, "park"))
-            assert (
-                type(await driven(store, world.deployed(None))) is Changed
-            )  # it says nothing: the run's own policy holds
+            silent = await driven(store, world.deployed(None))
+            assert type(silent) is Changed  # it says nothing of a policy: the one that the run has holds
             record = (await handle.refresh()).record
             assert (record.status, record.pins) == (RunStatus.PARKED, M1)
             assert record.pins_change is not None

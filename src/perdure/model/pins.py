@@ -19,6 +19,7 @@ from perdure.model.values import TAG, to_plain
 VERSIONS_MAX = 1_100
 VERSION_MAX_CHARS = 200
 NAMED_MAX_CHARS = 2 * VERSION_MAX_CHARS  # the name of a tool, and above it `tools.`
+ASKED_MAX_CHARS = NAMED_MAX_CHARS + 1 + VERSION_MAX_CHARS
 UNKNOWN = "unknown"
 
 Versions: TypeAlias = dict[str, str]
@@ -79,7 +80,7 @@ def told(change: Mapping[str, list[str | None]]) -> str:
 
 def check_version(text: object, path: str = "version") -> str:
     """A version by which runs are asked for, NAME=VALUE. Invalid for anything else."""
-    found = check_text(text, path, NAMED_MAX_CHARS + 1 + VERSION_MAX_CHARS)
+    found = check_text(text, path, ASKED_MAX_CHARS)
     name, _, value = found.partition("=")
     if not (name and value):
         raise Invalid(f"expected NAME=VALUE, got {found!r}", path=path, hint="for example model=m1")

@@ -12,6 +12,7 @@ from perdure.log.derive import BLOB_REFS, REFS, Derived, Deriver, register
 from perdure.log.event import Body
 from perdure.log.subjects import SCOPES, SUBJECTS, as_column
 from perdure.log.table import Row, Table, TableClass, declare
+from perdure.model.pins import ASKED_MAX_CHARS
 from perdure.planes.reading.row_reading import stored_names, stored_numbers, stored_versions
 
 _R, _D, _E = TableClass.RECORDED, TableClass.DERIVED, TableClass.EPHEMERAL
@@ -164,10 +165,16 @@ def _run_versions(_seq: int, _body: Body, old: Row | None, new: Row | None) -> I
     columns = [None if row is None else row.get("pins") for row in (old, new)]
     if columns[0] == columns[1]:
         return
-    before, after = ({f"{name}={value}" for name, value in stored_versions(each, "pins").items()} for each in columns)
+    before, after = map(_version_tags, columns)
     identity = {"thing": "run", "id": 0, "at": (new or old or {})["created_at"], "priority": None}
     for tag in sorted(before ^ after):
         yield TAGS, {**identity, "tag": tag}, tag not in after
+
+
+def _version_tags(column: str | None) -> set[str]:
+    """The versions by which a run is found; what no agent can declare, which an import may bring, is not among them."""
+    found = stored_versions(column, "pins").items()
+    return {f"{name}={value}" for name, value in found if len(name) + len(value) < ASKED_MAX_CHARS}
 
 
 def _turn_calls(seq: int, body: Body, old: Row | None, new: Row | None) -> Iterator[Derived]:

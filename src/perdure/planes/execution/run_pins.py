@@ -107,7 +107,7 @@ def _ask(tx: Tx, stream: Stream, row: Row, change: PinsChange) -> None:
         f"Run {stream.name} of {row['agent']} would continue under other versions ({told(change.moved)}). May it?"
     )
     doc = waits.ask_document(question, [CONTINUE, PARK], None, {"moved": change.moved})
-    waits.open_wait(tx, stream, WaitKind.ASK, place=None, name=QUESTION, doc=doc, mark=_mark(change))
+    waits.open_wait(tx, stream, WaitKind.APPROVAL, place=None, name=QUESTION, doc=doc, mark=_mark(change))
 
 
 def _park(tx: Tx, stream: Stream, change: PinsChange, column: str | None) -> None:
@@ -124,7 +124,7 @@ def _question(tx: Tx, stream: Stream, change: PinsChange | None) -> WaitRecord |
     """The question about a change that is not decided, if there is one."""
     if change is None or change.decision is not PinsDecision.UNDECIDED:
         return None
-    asked = waits.of_name(tx, stream, WaitKind.ASK, QUESTION)
+    asked = waits.of_name(tx, stream, WaitKind.APPROVAL, QUESTION)
     return next((each for each in reversed(asked) if each.digest == _mark(change)), None)
 
 

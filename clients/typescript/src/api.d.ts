@@ -773,6 +773,8 @@ export interface components {
     "kwargs"?: Record<string, unknown>;
     "session"?: string | null;
     "timeout"?: string | null;
+    "pins"?: Record<string, unknown>;
+    "on_change"?: "ask" | "continue" | "park" | null;
   };
   "RunOutcomeInput": {
     "holder": string;

@@ -40,7 +40,8 @@ OnChangeName: TypeAlias = Literal["continue", "park", "ask"]
 def versions_of(pins: Mapping[str, Any], path: str = "pins") -> Versions:
     """The versions that an agent or a session pins. Invalid names what is wrong."""
     found: Versions = {}
-    for name, value in _leaves(to_plain(dict(pins), path), "", path):
+    plain: Any = to_plain(dict(pins), path)
+    for name, value in _leaves(plain, "", path):
         if name in found:
             raise Invalid(f"the version of {name!r} is said twice", path=f"{path}.{name}")
         found[name] = _version(value, f"{path}.{name}")

@@ -310,4 +310,4 @@ def _of_run(handle: RunHandle) -> Mishap:
     code, message = (record.error.code, record.error.message) if record.error else (record.reason or "", "")
     when = record.outcome_at or record.created_at
     way = WAYS[record.status](record)
-    return Mishap(when, f"run:{record.id}", record.agent, code, message, way, change_text(record))
+    return Mishap(when, f"run:{record.id}", record.agent, code, message, way, versions=change_text(record))

@@ -40,7 +40,8 @@ class AdmittedRun(NamedTuple):
 
 def admit(tx: Tx, stream: Stream, row: Row, pins: Mapping[str, str], on_change: OnChange | None) -> AdmittedRun | None:
     """Whether a run may be taken by a process that has these versions. None: it was parked, or waits for a person's word."""
-    if row["pins"] is None and row["pins_change"] is None and not pins and row["session"] is None:
+    known = (row["pins"], row["pins_change"], row["session"])
+    if known == (None, None, None) and not pins and on_change in (None, row["on_change"]):
         return AdmittedRun({}, {})  # most runs: no version is known, and none was
     versions = {**_of_session(tx, row), **pins}
     before, last = pin_columns.of_row(row)
@@ -90,7 +91,7 @@ def _decided(
     if change.decision is PinsDecision.ACCEPTED or answer == CONTINUE:
         return PinsDecision.ACCEPTED
     over = row["timeout_at"] is not None and row["timeout_at"] <= tx.store_now()
-    if policy is OnChange.CONTINUE or row["cancelling"] or over:
+    if row["cancelling"] or over or (policy is OnChange.CONTINUE and answer is None):
         return PinsDecision.CONTINUED
     column = _column(change, PinsDecision.UNDECIDED)
     if policy is OnChange.ASK and answer is None:

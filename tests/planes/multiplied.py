@@ -68,7 +68,7 @@ def parent(run: perdure.Run, number: int) -> Any:
     return run.start(child, number).result()
 
 
-@perdure.agent(name="sized child")
+@perdure.agent(name="sized child", pins={"model": "m1"})
 def child(run: perdure.Run, number: int) -> Any:
     """A run that waits for a person."""
     return run.ask(f"Go on with {number}?", choices=["yes", "no"])

@@ -106,13 +106,15 @@ export class Run {
 export interface Agent {
   name: string;
   program: string;
+  pins?: Record<string, unknown>;
+  onChange?: "continue" | "park" | "ask";
   fn: (run: Run, ...args: any[]) => Promise<unknown>;
 }
 
 export function agent(
   name: string,
   fn: (run: Run, ...args: any[]) => Promise<unknown>,
-  options?: { version?: string },
+  options?: { version?: string; pins?: Record<string, unknown>; onChange?: "continue" | "park" | "ask" },
 ): Agent;
 
 export interface WorkerOptions {

@@ -8,9 +8,12 @@ import { digestOf, Drive, Run } from "./run.js";
 
 const WAIT_SECONDS = 20;
 
-/** Declare an agent: an async function that gets a run and its arguments. version: of the program; by default its text's. */
-export function agent(name, fn, { version } = {}) {
-  return Object.freeze({ name, fn, program: version ?? digestOf(fn.toString()).slice(0, 16) });
+/**
+ * Declare an agent: an async function that gets a run and its arguments. version: of the program; by default its text's. pins:
+ * versions of the model, the prompt and the tools; onChange: what is done with a run that had others.
+ */
+export function agent(name, fn, { version, pins, onChange } = {}) {
+  return Object.freeze({ name, fn, program: version ?? digestOf(fn.toString()).slice(0, 16), pins, onChange });
 }
 
 /** Takes and drives runs until it is told to stop. */
@@ -53,9 +56,11 @@ export class Worker {
 
   async _claim() {
     const held = [...this._drives.keys()];
-    const agents = Object.fromEntries([...this.agents.values()].map((each) => [each.name, each.program]));
+    const by = (field) => Object.fromEntries([...this.agents.values()].filter((each) => each[field]).map((each) => [each.name, each[field]]));
+    const [agents, pins, on_change] = [by("program"), by("pins"), by("onChange")];
+    const versions = { ...(Object.keys(pins).length && { pins }), ...(Object.keys(on_change).length && { on_change }) };
     const wait = held.length ? 1 : this._waitSeconds; // what it drives may end, and make room, meanwhile
-    const body = { holder: this.holder, agents, held, concurrency: this.concurrency, wait };
+    const body = { holder: this.holder, agents, held, concurrency: this.concurrency, wait, ...versions };
     try {
       const claim = await this.client.call("claim_work", { body, waitMs: wait * 1000 });
       if (claim) this._begin(claim);

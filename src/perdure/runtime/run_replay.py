@@ -29,7 +29,7 @@ from perdure.runtime.wait_for_branches import Wraps
 from perdure.stores.store import Reads
 from perdure.stores.tx import Tx
 
-CHANGED = "changed"  # why a run is parked whose program does not do what it did
+CHANGED = parked_runs.CHANGED
 PATIENCE_US = 60 * SECOND_US  # for how long a sleep is waited for in place, if nobody says otherwise
 UNSTORABLE = "Unstorable"  # the code of a step whose value could not be kept
 UNKEPT = "unkept"  # the mark of such a step's error

@@ -9,7 +9,7 @@ import click
 from perdure.doors.cli.envelopes import PENDING
 from perdure.doors.cli.identified import identified
 from perdure.doors.cli.output import compact, moment, say_facts, say_heading, say_json, say_prose
-from perdure.doors.cli.runs import status_of
+from perdure.doors.cli.runs import change_text, status_of, versions_text
 from perdure.doors.cli.tables import say_table
 from perdure.errors import NotFound
 from perdure.model.display import shortened, visible
@@ -76,6 +76,8 @@ def _say(found: dict[str, Any]) -> None:
             "ended": run.ended_at,
             "held by": run.holder,
             "program": run.program,
+            "versions": versions_text(run.pins),
+            "versions changed": change_text(run),
             "arguments": compact([run.args, run.kwargs]),
             "result": None if run.result is None else compact(run.result),
         }

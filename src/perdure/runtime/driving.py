@@ -40,7 +40,7 @@ TURN = "turn"
 class Activity:
     """The activity of the branches of a run: it rests only when none of them does anything."""
 
-    __slots__ = ("awaited", "begun", "busy", "held", "interrupted", "judge", "pruning", "takers", "turns")
+    __slots__ = ("awaited", "awaiting", "begun", "busy", "held", "interrupted", "judge", "pruning", "takers", "turns")
 
     def __init__(self) -> None:
         self.busy = self.begun = 0  # operations under way, and so many were begun
@@ -50,6 +50,7 @@ class Activity:
         self.turns = Slots()  # one wait after the other
         self.pruning = 0  # while it is, branches are being stopped here, and not by the program
         self.interrupted = False  # whether something was stopped in the middle in this drive
+        self.awaiting: dict[str, str] = {}  # verbs, by place, that wait until their program cancels them, as in an earlier drive
         self.awaited: set[int] = set()  # waits, by number, that the program was at in this drive, not over then
 
     def begin(self) -> None:
@@ -62,13 +63,16 @@ class Hold:
     """A driver's hold on a run: its lease, the steps that are not recorded yet, and whether the program may continue."""
 
     __slots__ = (
-        "_now", "_timeout_us", "activity", "ahead_us", "ending", "lease", "overdue", "refusals", "shielded", "stopped", "unsaid",
+        "_now", "_timeout_us", "activity", "ahead_us", "cancellation", "ending", "lease", "overdue", "refusals", "shielded",
+        "stopped", "unsaid",
     )  # fmt: skip
 
     def __init__(self, lease: Lease, record: RunRecord, activity: Activity, now: Callable[[], int]) -> None:
         self.lease = lease
         self.activity = activity
         self.stopped: BaseException | None = None  # why the program can do nothing more in this drive
+        # Of an async drive that is cancelled from outside: the CancelledError that its program gets from then on.
+        self.cancellation: Callable[[], BaseException | None] = lambda: None
         self.ending: Ending | None = None  # the word to the program: it is cancelled, or its time is over
         self.refusals = 0  # so often
         self.shielded = 0  # while it is, cancelling waits
@@ -85,7 +89,7 @@ class Hold:
 
     def check_going(self) -> None:
         """Raise what must end the program now: the run is suspended or cancelled, or its time is over."""
-        if self.stopped is not None:
+        if self.is_stopped():
             self.refusals += 1
             if not isinstance(self.stopped, Exception):
                 raise self.stopped
@@ -105,6 +109,13 @@ class Hold:
         """Raise Leaving when the process is about to end: the run continues elsewhere."""
         if self.lease.leaving:
             raise Leaving
+
+    def is_stopped(self) -> bool:
+        """Whether the program can do nothing more in this drive. A drive that is cancelled from outside gives its run back,
+        whatever its program makes of that.
+        """
+        self.stopped = self.stopped or self.cancellation()
+        return self.stopped is not None
 
     def stop(self, why: BaseException) -> BaseException:
         """Let the program do nothing more in this drive, even if it catches this. Gives what stopped it first."""
@@ -241,6 +252,7 @@ class Driving:
 
     def check_returned(self) -> None:
         """Check a program that returned. Raises what was to end it and was caught, or Changed if it left recorded work out."""
+        self.hold.is_stopped()
         told = self.hold.stopped or self.hold.ending  # in spite of what the program made of it
         if told is not None:
             raise told
@@ -258,11 +270,12 @@ class Driving:
 
     def note_interrupted(self, error: BaseException, place: str, what: str, name: str, mark: str) -> None:
         """Note that a verb was stopped in the middle. If its program did that (a deadline, a task that it cancelled) and
-        continues, it is recorded with the next write: at a replay the verb must not come to its end either.
+        continues, it is recorded with the next write: at a replay the verb must not come to its end either. What the end of
+        the drive stopped is not recorded: nothing would stop it again.
         """
         self.activity.interrupted = True
         hold = self.hold
-        by_program = hold.stopped is None and not (hold.lease.leaving or hold.shielded or self.activity.pruning)
+        by_program = not (hold.is_stopped() or hold.lease.leaving or hold.shielded or self.activity.pruning)
         if by_program and is_cancellation(error):
             hold.unsaid.append(steps.document(place, steps.INTERRUPTED, mark, [what, name], None, {}))
 
@@ -299,13 +312,13 @@ class Driving:
         look before.
         """
         quiet = 0
-        while quiet < QUIET_LOOKS and self.hold.stopped is None:
+        while quiet < QUIET_LOOKS and not self.hold.is_stopped():
             before = self.activity.begun
             yield StandBy(LOOK_SECONDS)
             quiet = quiet + 1 if is_still(before) else 0
 
 
-def is_cancellation(error: BaseException) -> bool:
+def is_cancellation(error: BaseException | None) -> bool:
     """Whether a task was cancelled. Programs without tasks do not pay for asyncio."""
     asyncio = sys.modules.get("asyncio")
     return asyncio is not None and isinstance(error, asyncio.CancelledError)

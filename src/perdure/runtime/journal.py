@@ -107,15 +107,17 @@ class Journal:
         self._left.pop(place, None)
         return entry.record
 
-    def was_interrupted(self, place: str, what: str, name: str, digest: str) -> bool:
-        """Whether the program cancelled this verb before it came to its end. Changed when it was another one."""
+    def interruption(self, place: str, what: str, name: str, digest: str) -> StepRecord | None:
+        """The record that the program cancelled this verb before it came to its end; None if it did not. Changed when it was
+        another verb.
+        """
         found = self.interrupted.get(place)
         if found is None:
-            return False
+            return None
         before = JournalEntry(str(found.value[0]), str(found.value[1]), found.digest, None)
         if (before.what, before.name, before.digest) != (what, name, digest):
             raise _changed(place, f"{before}, and cancelled it", str(JournalEntry(what, name, digest, None)))
-        return True
+        return found
 
     @property
     def replaying(self) -> bool:

@@ -26,7 +26,6 @@ from perdure.effects.commands import (
     Command,
     Consult,
     DriveRun,
-    IsStopped,
     Pause,
     Read,
     StandBy,
@@ -35,16 +34,17 @@ from perdure.effects.commands import (
     StopProgram,
     Work,
     Write,
+    write,
 )
 from perdure.effects.kept_results import KeptResult
-from perdure.errors import Stale, Unavailable
+from perdure.errors import Error, Stale, Unavailable
 from perdure.log.change import Stream
 from perdure.model.lazily import lazily
 from perdure.model.records.runs import RunRecord
 from perdure.planes.execution import runs
 from perdure.planes.recovery import leases
 from perdure.planes.recovery.leases import Lease
-from perdure.runtime import driver, invoking, places
+from perdure.runtime import driver, invoking, log_context, places
 from perdure.runtime.agent import Agent
 from perdure.runtime.callers import AsyncCaller, Caller, Check
 from perdure.runtime.driving import Driving
@@ -169,8 +169,6 @@ class Shell:
         DriveRun: lambda self, command: drive(self.caller, *command),
         CheckLease: lambda _self, _command: None,  # a session has no lease to look at
         StopBranches: lambda _self, _command: None,  # and sync code no tasks
-        IsStopped: lambda _self, _command: False,
-        AwaitCancellation: lambda _self, _command: None,
     }
 
 
@@ -350,15 +348,13 @@ class AsyncShell:
         DriveRun: lambda self, command: adrive(self.caller, *command),
         CheckLease: _nothing,
         StopBranches: _nothing,
-        IsStopped: _nothing,
-        AwaitCancellation: _nothing,
     }
 
 
 class AsyncRunShell(AsyncShell):
     """Runs the engine of one driven run from async code, whose program may have tasks; see `RunShell`."""
 
-    __slots__ = ("_driving", "_first", "_hold", "_program", "_standing", "_stopped")
+    __slots__ = ("_awaiting", "_driving", "_first", "_hold", "_program", "_standing", "_stopped")
 
     def __init__(self, caller: AsyncCaller, driving: Driving, program: Callable[..., Any]) -> None:
         super().__init__(caller, driving.stream, staying=driving.hold.check_staying)
@@ -367,6 +363,7 @@ class AsyncRunShell(AsyncShell):
         self._program = program
         self._first: tuple[Any, Any] | None = None  # the first task of the program, and its coroutine
         self._standing: set[Any] = set()  # tasks that wait for other branches
+        self._awaiting: set[Any] = set()  # tasks that wait until their program cancels them
         self._stopped = False  # whether the program's first task was cancelled here
 
     async def _write(self, command: Write) -> Any:
@@ -424,27 +421,32 @@ class AsyncRunShell(AsyncShell):
             self._first = None
 
     async def _stand_by(self, command: StandBy) -> bool:
-        from asyncio import current_task, get_running_loop  # noqa: PLC0415 - as above
+        return await self._stand(command.seconds, self._standing, [self._standing] if command.judges else [])
 
-        def look() -> None:
-            if not woken.done():
-                woken.set_result(
-                    command.judges and first is not None and standstill.stands(first, driving.trunk.tasks, standing)
-                )
+    async def _await_cancellation(self, command: AwaitCancellation) -> bool:
+        return await self._stand(command.seconds, self._awaiting, [self._standing, self._awaiting])
+
+    async def _stand(self, seconds: float, among: set[Any], judged: list[set[Any]]) -> bool:
+        """Wait among such tasks for some seconds. Gives whether no task can move by itself, if those in these sets cannot."""
+        from asyncio import current_task, get_running_loop  # noqa: PLC0415 - as above
 
         from perdure.runtime import standstill  # noqa: PLC0415 - which needs asyncio
 
-        loop, task, driving, first, standing = (
-            get_running_loop(), current_task(), self._driving, self._first, self._standing,
-        )  # fmt: skip
+        def look() -> None:
+            if not woken.done():
+                tasks = driving.trunk.tasks
+                judges = bool(judged) and first is not None
+                woken.set_result(judges and standstill.stands(first, tasks, set().union(*judged)))
+
+        loop, task, driving, first = get_running_loop(), current_task(), self._driving, self._first
         woken = loop.create_future()
-        timer = loop.call_later(command.seconds, look)  # looked at while this task waits, too
-        standing.add(task)
+        timer = loop.call_later(seconds, look)  # looked at while this task waits, too
+        among.add(task)
         try:
             return await woken
         finally:
             timer.cancel()
-            standing.discard(task)
+            among.discard(task)
 
     async def _stop_program(self, _command: StopProgram) -> None:
         from asyncio import current_task  # noqa: PLC0415 - as above
@@ -464,17 +466,6 @@ class AsyncRunShell(AsyncShell):
             task.cancel()
         await gather(*left, return_exceptions=True)
 
-    async def _is_stopped(self, _command: IsStopped) -> bool:
-        from asyncio import current_task  # noqa: PLC0415 - as above
-
-        task = current_task()
-        return task is not None and task.cancelling() > 0
-
-    async def _await_cancellation(self, _command: AwaitCancellation) -> None:
-        from asyncio import Event  # noqa: PLC0415 - as above
-
-        await Event().wait()
-
     _ways: ClassVar[CommandTable] = {
         **AsyncShell._ways,
         Write: _write,
@@ -482,7 +473,6 @@ class AsyncRunShell(AsyncShell):
         CheckLease: _check_lease,
         CallProgram: _call_program,
         StopBranches: _stop_branches,
-        IsStopped: _is_stopped,
         AwaitCancellation: _await_cancellation,
         StandBy: _stand_by,
         StopProgram: _stop_program,
@@ -549,4 +539,43 @@ async def adrive(
         lease=lease,
         record=record,
     )
-    return await AsyncRunShell(caller, driving, run_for(agent)).run(driver.drive(driving))
+    return await _apart(driving, AsyncRunShell(caller, driving, run_for(agent)))
+
+
+async def _apart(driving: Driving, shell: AsyncRunShell) -> Drive:
+    """Drive in a task of its own: a cancellation of the caller's comes from outside, and any other is the program's own."""
+    from asyncio import CancelledError, current_task, get_running_loop, wait  # noqa: PLC0415 - only async agents need it
+
+    async def drive() -> CallOutcome:
+        try:
+            return CallOutcome(await shell.run(driver.drive(driving)))
+        except BaseException as error:  # noqa: BLE001 - whatever it is, it is the caller's: a task would end the loop by some
+            return CallOutcome(None, error)
+
+    loop, caller = get_running_loop(), current_task()
+    assert caller is not None
+    before = caller.cancelling()  # a caller may drive while it is being cancelled
+    driving.hold.cancellation = lambda: CancelledError() if caller.cancelling() > before else None
+    with places.standing_in(None):  # the task is no branch of a run that its caller may be inside of
+        task = loop.create_task(drive())
+    log_context.note(task)
+    while not task.done():
+        try:
+            await wait({task})
+        except CancelledError as cancellation:
+            loop.call_soon(task.cancel, *cancellation.args)  # once it has begun
+    if task.cancelled():  # before it began, with all others of its loop
+        with suppress(Error):
+            await shell.run(give_back(driving))
+        raise CancelledError
+    came = task.result()
+    if came.error is not None:
+        raise came.error
+    if caller.cancelling() > before:  # it came when the run had come to its rest, which is recorded
+        raise CancelledError
+    return came.result
+
+
+def give_back(driving: Driving) -> Steps[None]:
+    """Give a run back that was claimed and is not driven."""
+    yield write(runs.release)

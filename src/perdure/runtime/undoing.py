@@ -35,7 +35,7 @@ def stop_branches(driving: Driving, since: BranchPoint = BranchPoint()) -> Steps
 def leave_saga(driving: Driving, branch: Branch, mark: BranchPoint, error: BaseException | None) -> Steps[None]:
     """Leave a saga. Its effects are undone if it did not come to its end: now, or before the run ends if it was stopped."""
     driving.sagas.open -= 1
-    if error is None or driving.hold.stopped is not None:  # the run has not come to its end here
+    if error is None or driving.hold.is_stopped():  # the run has not come to its end here
         return
     if isinstance(error, Exception) or is_end(error):
         yield from undo_since(driving, branch, mark, error)

@@ -1,8 +1,9 @@
 """Programs of branches whose drives are cancelled from outside, at each step of their event loop, and then driven to their end.
 
-As a program: `cancelling.py URL CASES [FIRST]` lives so many cases on a store, from the seed FIRST on, and prints what came of them.
-The event loop counts what is scheduled in it: a case is the seed of a program, the count at which the drive is cancelled, and the
-way in which it is.
+As a program: `cancelling.py sweep URL CASES [FIRST]` lives cases on a store until so many drives were cancelled, from the seed
+FIRST on, and prints what came of them (`postgresql` for URL: on a server of its own). `cancelling.py life URL SEED KEY POINT
+WITNESS` is one first life, ended by SIGINT. The event loop counts what is scheduled in it: a case is the seed of a program,
+the count at which the drive is cancelled, and the way in which it is.
 """
 
 from __future__ import annotations
@@ -10,22 +11,24 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import random
+import signal
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import perdure
 
-CASES_A_PROGRAM = 60
+CASES_A_PROGRAM = 40
 LIVES_MAX = 40
 LIFE_SECONDS = 20.0  # a bound, not a speed: a drive that takes longer waits for ever
-WAYS = ("once", "twice", "all", "kept open")
+WAYS = ("once", "twice", "all", "kept open", "ctrl-c")
 
 
 class Case(NamedTuple):
@@ -239,7 +242,7 @@ async def do_all(run: perdure.AsyncRun, verbs: list[tuple[str, str]]) -> list[An
 
 
 @perdure.agent(name="cancelled")
-async def cancelled(run: perdure.AsyncRun, seed: int, store: str) -> Any:  # noqa: ARG001 - the store makes its key another
+async def cancelled(run: perdure.AsyncRun, seed: int, store: str) -> Any:
     plan = Plan.drawn(seed)
     begun = await run.step(think, "begun")
     if plan.grouped == "group":
@@ -308,6 +311,37 @@ def lived_once(url: str, seed: int, key: str, point: int, way: str) -> tuple[int
         return runner.run(live())
 
 
+def interrupted_life(url: str, seed: int, key: str, point: int) -> bool:
+    """A first life whose process gets a SIGINT at this count, as by Ctrl-C. Gives whether that came before its end."""
+    loop = CountingLoop()
+
+    async def live() -> None:
+        async with await perdure.aopen(url, actor="me") as store:
+            loop.strikes[loop.count + point] = lambda: os.kill(os.getpid(), signal.SIGINT)
+            await driven(store, seed, key)
+            loop.strikes.clear()
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    with suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=lambda: loop) as runner:
+        runner.run(live())
+        return False
+    return True
+
+
+def in_child(url: str, seed: int, key: str, point: int) -> bool:
+    """`interrupted_life` in a process of its own."""
+    pid = os.fork()
+    if pid == 0:
+        status = 2
+        try:
+            status = int(interrupted_life(url, seed, key, point))
+        finally:
+            os._exit(status)
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    assert status in (0, 1), status
+    return bool(status)
+
+
 class Stranded(Exception):
     """A run does not come to its end."""
 
@@ -364,7 +398,10 @@ async def carry_on(store: perdure.AsyncStore, seed: int, key: str) -> tuple[Any,
 def lived(url: str, case: Case, expected: Any, key: str) -> Outcome:
     """What came of a case."""
     try:
-        _, struck = lived_once(url, case.seed, key, case.point, case.way)
+        if case.way == "ctrl-c":
+            struck = in_child(url, case.seed, key, case.point)
+        else:
+            _, struck = lived_once(url, case.seed, key, case.point, case.way)
 
         async def others() -> tuple[Any, int]:
             async with await perdure.aopen(url, actor="me") as store:
@@ -402,42 +439,69 @@ def expectation(url: str, seed: int, key: str, folder: Path) -> tuple[int, tuple
     return count, (result, Counter(call for call in Witness.seen() if call.startswith(ONCE)))
 
 
-def cases(seed: int, count: int, most: int) -> Iterator[Case]:
+def cases(seed: int, count: int, most: int, ways: Sequence[str]) -> Iterator[Case]:
     """At most so many cases of a program, spread over its counts: every one of them if there is room."""
     draw = random.Random(seed)
     points = range(1, count + 1)
     for point in points if len(points) <= most else sorted(draw.sample(points, most)):
-        yield Case(seed, point, draw.choice(WAYS))
+        yield Case(seed, point, draw.choice(ways))
 
 
-def sweep(url: str, total: int, first: int, folder: Path, a_program: int = CASES_A_PROGRAM) -> tuple[Counter[str], list[Any]]:
-    """Live so many cases: the counts of what came of them, and the cases with a fault."""
+def sweep(
+    url: str,
+    total: int,
+    first: int,
+    folder: Path,
+    a_program: int = CASES_A_PROGRAM,
+    ways: Sequence[str] = WAYS,
+    *,
+    report: bool = False,
+) -> tuple[Counter[str], list[Any]]:
+    """Live cases until so many drives were cancelled: the counts of what came of them, and the cases with a fault."""
     counts: Counter[str] = Counter()
     faults: list[Any] = []
     seed = first
-    while counts["cases"] < total:
+    while counts["cancelled"] < total:
         mark = f"{time.time_ns():x}"
         count, expected = expectation(url, seed, f"{mark}-expected", folder)
-        for at, case in enumerate(cases(seed, count, min(a_program, total - counts["cases"]))):
+        for at, case in enumerate(cases(seed, count, min(a_program, total - counts["cancelled"]), ways)):
             Witness.path = folder / f"outside-{seed}-{at}"
             Witness.path.write_text("")
             outcome = lived(url, case, expected, f"{mark}-{at}")
             counts["cases"] += 1
             counts["cancelled"] += outcome.struck
+            counts[f"way {case.way}"] += 1
             counts[outcome.fault.partition(":")[0] or "whole"] += 1
             if outcome.fault:
                 faults.append((case, outcome))
             Witness.path.unlink()
         counts["programs"] += 1
         seed += 1
+        if report and counts["programs"] % 10 == 0:
+            print(dict(counts), flush=True)  # noqa: T201 - its report
     return counts, faults
 
 
+@contextmanager
+def store_at(url: str, folder: Path) -> Iterator[str]:
+    """The URL of a store; `postgresql` stands for one on a server of its own."""
+    if url != "postgresql":
+        yield url
+        return
+    from perdure.testing.postgres import PostgresServer
+
+    with PostgresServer.start(folder, fsync=False) as server:
+        yield server.url()
+
+
 def main() -> None:
+    what, url, *rest = sys.argv[1:]
     logging.disable(logging.CRITICAL)
-    url, total, first = sys.argv[1], int(sys.argv[2]), int((sys.argv[3:] or ["0"])[0])
-    with tempfile.TemporaryDirectory() as name:
-        counts, faults = sweep(url, total, first, Path(name))
+    if what == "life":
+        seed, key, point, Witness.path = int(rest[0]), rest[1], int(rest[2]), Path(rest[3])
+        sys.exit(int(interrupted_life(url, seed, key, point)))
+    with tempfile.TemporaryDirectory() as name, store_at(url, Path(name)) as there:
+        counts, faults = sweep(there, int(rest[0]), int((rest[1:] or ["0"])[0]), Path(name), report=True)
     for case, outcome in faults:
         print(json.dumps([case, outcome]), flush=True)  # noqa: T201 - its report
     print(dict(counts))  # noqa: T201 - its report

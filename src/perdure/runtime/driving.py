@@ -50,7 +50,8 @@ class Activity:
         self.turns = Slots()  # one wait after the other
         self.pruning = 0  # while it is, branches are being stopped here, and not by the program
         self.interrupted = False  # whether something was stopped in the middle in this drive
-        self.awaiting: dict[str, str] = {}  # verbs, by place, that wait until their program cancels them, as in an earlier drive
+        # Verbs, by place, that wait until their program cancels them, as in an earlier drive.
+        self.awaiting: dict[str, str] = {}
         self.awaited: set[int] = set()  # waits, by number, that the program was at in this drive, not over then
 
     def begin(self) -> None:
@@ -270,8 +271,8 @@ class Driving:
 
     def note_interrupted(self, error: BaseException, place: str, what: str, name: str, mark: str) -> None:
         """Note that a verb was stopped in the middle. If its program did that (a deadline, a task that it cancelled) and
-        continues, it is recorded with the next write: at a replay the verb must not come to its end either. What the end of
-        the drive stopped is not recorded: nothing would stop it again.
+        continues, it is recorded with the next write: at a replay the verb must not come to its end either. The end of a
+        drive is not the program's: nothing would stop the verb again.
         """
         self.activity.interrupted = True
         hold = self.hold

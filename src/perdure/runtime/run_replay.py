@@ -284,7 +284,7 @@ def waits_to_be_stopped(run: str, place: str, awaiting: Mapping[str, str]) -> Pa
     """
     return Parked(
         f"its program cancelled {awaiting[place]} at {place} in an earlier drive, and does not again: nothing of it moves",
-        path=f"run {run}", reason=runs.INTERRUPTED, interrupted=[*awaiting],
+        path=f"run {run}", reason=parked_runs.INTERRUPTED, interrupted=[*awaiting],
         hint=f"`perdure retry {run}` does that anew: right if that drive was itself cancelled from outside (Ctrl-C, a deadline "
         f"around `drive`); `perdure resume {run}` waits once more",
     )  # fmt: skip

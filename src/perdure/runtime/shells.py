@@ -440,12 +440,13 @@ class AsyncRunShell(AsyncShell):
 
         loop, task, driving, first = get_running_loop(), current_task(), self._driving, self._first
         woken = loop.create_future()
-        timer = loop.call_later(seconds, look)  # looked at while this task waits, too
+        # Looked at while this task waits, too. The handle itself would be a timer of the program's (`standstill`).
+        look_no_more = loop.call_later(seconds, look).cancel
         among.add(task)
         try:
             return await woken
         finally:
-            timer.cancel()
+            look_no_more()
             among.discard(task)
 
     async def _stop_program(self, _command: StopProgram) -> None:
@@ -566,7 +567,7 @@ async def _apart(driving: Driving, shell: AsyncRunShell) -> Drive:
             loop.call_soon(task.cancel, *cancellation.args)  # once it has begun
     if task.cancelled():  # before it began, with all others of its loop
         with suppress(Error):
-            await shell.run(give_back(driving))
+            await shell._write(write(runs.release))
         raise CancelledError
     came = task.result()
     if came.error is not None:
@@ -574,8 +575,3 @@ async def _apart(driving: Driving, shell: AsyncRunShell) -> Drive:
     if caller.cancelling() > before:  # it came when the run had come to its rest, which is recorded
         raise CancelledError
     return came.result
-
-
-def give_back(driving: Driving) -> Steps[None]:
-    """Give a run back that was claimed and is not driven."""
-    yield write(runs.release)

@@ -62,7 +62,6 @@ BEGINNING = re.compile(rf"[0-9a-f]{{{SHORTEST},}}", re.ASCII)
 ALIKE_SHOWN = 5
 BY_PYTHON, NUMBERING = 1, 2  # of branches: `asyncio.wait_for` is one where Python makes a task of it; or never
 UNDO_FAILED = "undo"  # why a run is parked that could not undo what it did
-INTERRUPTED = "interrupted"  # why one is parked that waits to cancel a verb again, as in an earlier drive
 
 
 class RunRequest(NamedTuple):
@@ -383,7 +382,7 @@ def blamed(reads: Reads, stream: Stream) -> int | str | None:
 def interrupted(reads: Reads, stream: Stream) -> list[str]:
     """The places at which a run that is parked as interrupted waits to cancel what it cancelled in an earlier drive."""
     row = row_of(reads, stream)
-    if (row["status"], row["reason"]) != (PARKED, INTERRUPTED):
+    if (row["status"], row["reason"]) != (PARKED, parked_runs.INTERRUPTED):
         return []
     return stored_as(list[str], _document(reads, stream, 5).get("interrupted", []), "places", f"run {stream.name}")
 

@@ -95,7 +95,9 @@ def redo(tx: Tx, stream: Stream, place: str) -> None:
 
 
 def redo_interrupted(tx: Tx, stream: Stream, after: int, places: Collection[str] | None = None) -> None:
-    """Entries that the program cancelled after an event are done anew: what made it do so is done anew, too. places: only there."""
+    """Entries that the program cancelled after an event are done anew, because what made it do so is done anew, too. places:
+    only there.
+    """
     for each in steps(tx, stream, after):
         if each.name == INTERRUPTED and (places is None or each.place in places):
             tx.record(Change("step.retried", stream, STEPS, Op.NOTE, doc={"place": each.place, "again": True}))

@@ -136,7 +136,7 @@ ONCE = ("mail:", "post:", "parcel:", "book:")
 
 @perdure.agent(name="helper")
 async def helper(run: perdure.AsyncRun, what: str) -> list[str]:
-    return await asyncio.gather(run.step(think, what), run.act(mail, f"{what}-child"))
+    return [*await asyncio.gather(run.step(think, what), run.act(mail, f"{what}-child"))]
 
 
 @perdure.agent(name="blocking")
@@ -193,7 +193,8 @@ async def inner(run: perdure.AsyncRun, what: str) -> list[str]:
 
 
 async def nested(run: perdure.AsyncRun, what: str) -> list[str]:
-    return await asyncio.gather(run.act(mail, f"{what}-x"), run.model(think, f"{what}-y"), run.act(parcel, f"{what}-z"))
+    verbs = (run.act(mail, f"{what}-x"), run.model(think, f"{what}-y"), run.act(parcel, f"{what}-z"))
+    return [*await asyncio.gather(*verbs)]
 
 
 async def tidying(run: perdure.AsyncRun, what: str) -> str:
@@ -231,7 +232,7 @@ class Plan(NamedTuple):
     def drawn(cls, seed: int) -> Plan:
         draw = random.Random(seed)
         branches = [
-            [(draw.choice([*VERBS]), f"{at}.{step}") for step in range(draw.randint(1, 3))]
+            [(draw.choice([*VERBS]), f"{at}.{step}") for step in range(draw.randint(1, 2))]
             for at in range(draw.randint(2, 8))
         ]
         return cls(draw.choice(["gather", "group", "trunk"]), branches)
@@ -477,7 +478,7 @@ def sweep(
             Witness.path.unlink()
         counts["programs"] += 1
         seed += 1
-        if report and counts["programs"] % 10 == 0:
+        if report and counts["programs"] % 5 == 0:
             print(dict(counts), flush=True)  # noqa: T201 - its report
     return counts, faults
 

@@ -122,7 +122,7 @@ class World:
 def pair(world: World) -> Any:
     @perdure.agent(name="pair")
     async def pair(run: perdure.AsyncRun) -> list[str]:
-        return await asyncio.gather(run.step(world.look), run.act(world.post))
+        return [*await asyncio.gather(run.step(world.look), run.act(world.post))]
 
     return pair
 

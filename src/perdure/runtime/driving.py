@@ -16,7 +16,7 @@ from perdure.effects.acting import Acting
 from perdure.effects.commands import Await, StandBy, Steps
 from perdure.effects.consulting import StepFunction, as_step_function
 from perdure.effects.tool import Tool
-from perdure.errors import Error
+from perdure.errors import Error, Parked
 from perdure.model.instants import instant_us
 from perdure.model.records.effects import EffectRecord
 from perdure.model.records.runs import CALLED_OFF, RunRecord
@@ -64,14 +64,14 @@ class Hold:
     """A driver's hold on a run: its lease, the steps that are not recorded yet, and whether the program may continue."""
 
     __slots__ = (
-        "_now", "_timeout_us", "activity", "ahead_us", "cancellation", "ending", "lease", "overdue", "refusals", "shielded",
-        "stopped", "unsaid",
+        "_now", "_stopped", "_timeout_us", "activity", "ahead_us", "cancellation", "ending", "lease", "overdue", "refusals",
+        "shielded", "unsaid",
     )  # fmt: skip
 
     def __init__(self, lease: Lease, record: RunRecord, activity: Activity, now: Callable[[], int]) -> None:
         self.lease = lease
         self.activity = activity
-        self.stopped: BaseException | None = None  # why the program can do nothing more in this drive
+        self._stopped: BaseException | None = None
         # Of an async drive that is cancelled from outside: the CancelledError that its program gets from then on.
         self.cancellation: Callable[[], BaseException | None] = lambda: None
         self.ending: Ending | None = None  # the word to the program: it is cancelled, or its time is over
@@ -90,7 +90,7 @@ class Hold:
 
     def check_going(self) -> None:
         """Raise what must end the program now: the run is suspended or cancelled, or its time is over."""
-        if self.is_stopped():
+        if self.stopped is not None:
             self.refusals += 1
             if not isinstance(self.stopped, Exception):
                 raise self.stopped
@@ -111,17 +111,22 @@ class Hold:
         if self.lease.leaving:
             raise Leaving
 
-    def is_stopped(self) -> bool:
-        """Whether the program can do nothing more in this drive. A drive that is cancelled from outside gives its run back,
-        whatever its program makes of that.
+    @property
+    def stopped(self) -> BaseException | None:
+        """The reason why the program can do nothing more in this drive. One is that the drive is cancelled from outside: its run
+        is given back, whatever its program makes of that.
         """
-        self.stopped = self.stopped or self.cancellation()
-        return self.stopped is not None
+        self._stopped = self._stopped or self.cancellation()
+        return self._stopped
 
     def stop(self, why: BaseException) -> BaseException:
         """Let the program do nothing more in this drive, even if it catches this. Gives what stopped it first."""
-        self.stopped = self.stopped or why
-        return self.stopped
+        self._stopped = self.stopped or why
+        return self._stopped
+
+    def park(self, why: Parked) -> None:
+        """Let the program do nothing more in this drive for this reason, whatever else has stopped it."""
+        self._stopped = why
 
     def troubled(self, trouble: Error) -> Error:
         """Stop the program because the store is away, or the lease is lost. Gives the error to raise."""
@@ -253,7 +258,6 @@ class Driving:
 
     def check_returned(self) -> None:
         """Check a program that returned. Raises what was to end it and was caught, or Changed if it left recorded work out."""
-        self.hold.is_stopped()
         told = self.hold.stopped or self.hold.ending  # in spite of what the program made of it
         if told is not None:
             raise told
@@ -276,7 +280,7 @@ class Driving:
         """
         self.activity.interrupted = True
         hold = self.hold
-        by_program = not (hold.is_stopped() or hold.lease.leaving or hold.shielded or self.activity.pruning)
+        by_program = hold.stopped is None and not (hold.lease.leaving or hold.shielded or self.activity.pruning)
         if by_program and is_cancellation(error):
             hold.unsaid.append(steps.document(place, steps.INTERRUPTED, mark, [what, name], None, {}))
 
@@ -313,7 +317,7 @@ class Driving:
         look before.
         """
         quiet = 0
-        while quiet < QUIET_LOOKS and not self.hold.is_stopped():
+        while quiet < QUIET_LOOKS and self.hold.stopped is None:
             before = self.activity.begun
             yield StandBy(LOOK_SECONDS)
             quiet = quiet + 1 if is_still(before) else 0

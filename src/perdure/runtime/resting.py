@@ -30,7 +30,7 @@ DECIDED = (Parked, Imported)  # a person decides about these: the run is parked
 
 def ends_by(driving: Driving, error: BaseException) -> bool:
     """Whether the run is over because its program raised this: it neither waits nor is parked, and continues nowhere else."""
-    if driving.hold.is_stopped() or found_in(error, (Suspended, *DECIDED)) is not None:
+    if driving.hold.stopped is not None or found_in(error, (Suspended, *DECIDED)) is not None:
         return False
     return isinstance(error, Exception) or _raised(driving, error)
 
@@ -46,7 +46,7 @@ def _raised(driving: Driving, error: BaseException) -> bool:
         return True
     lease = driving.hold.lease
     if driving.agent.is_async and is_cancellation(error):
-        return not (lease.leaving or driving.hold.is_stopped())
+        return not (lease.leaving or driving.hold.stopped is not None)
     return lease.hired
 
 
@@ -55,11 +55,11 @@ def ended_by(driving: Driving, error: BaseException) -> Steps[Drive]:
     hold = driving.hold
     if isinstance(hold.stopped, TROUBLES):  # the agent has not come to its end
         yield from _give_back(driving, hold.stopped)
-    if hold.is_stopped() and is_cancellation(hold.stopped):  # nor has it here, whatever it raised
+    stopped = hold.stopped or error
+    if stopped is hold.stopped and is_cancellation(stopped):  # nor has it here, whatever it raised
         hold.forget_unsaid()
         yield write(runs.release)
-        raise hold.stopped
-    stopped = hold.stopped or error
+        raise stopped
     paused = found_in(error, (Suspended,)) or found_in(stopped, (Suspended,))
     if paused is not None:
         return (yield from _rest(driving, paused))

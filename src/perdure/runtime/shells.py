@@ -434,9 +434,10 @@ class AsyncRunShell(AsyncShell):
 
         def look() -> None:
             if not woken.done():
-                tasks = driving.trunk.tasks
-                judges = bool(judged) and first is not None
-                woken.set_result(judges and standstill.stands(first, tasks, set().union(*judged)))
+                stands = False
+                if judged and first is not None:
+                    stands = standstill.stands(first, driving.trunk.tasks, set().union(*judged))
+                woken.set_result(stands)
 
         loop, task, driving, first = get_running_loop(), current_task(), self._driving, self._first
         woken = loop.create_future()

@@ -35,7 +35,7 @@ def stop_branches(driving: Driving, since: BranchPoint = BranchPoint()) -> Steps
 def leave_saga(driving: Driving, branch: Branch, mark: BranchPoint, error: BaseException | None) -> Steps[None]:
     """Leave a saga. Its effects are undone if it did not come to its end: now, or before the run ends if it was stopped."""
     driving.sagas.open -= 1
-    if error is None or driving.hold.is_stopped():  # the run has not come to its end here
+    if error is None or driving.hold.stopped is not None:  # the run has not come to its end here
         return
     if isinstance(error, Exception) or is_end(error):
         yield from undo_since(driving, branch, mark, error)
@@ -152,5 +152,5 @@ def _undo(driving: Driving, branch: Branch, record: EffectRecord) -> Steps[None]
 
 def _parked(driving: Driving, record: EffectRecord, why: str, hint: str, **facts: Any) -> Parked:
     parked = Parked(f"{record.tool} could not be undone: {why}", path=record.id, hint=hint, **facts)
-    driving.hold.stopped = parked
+    driving.hold.park(parked)
     return parked

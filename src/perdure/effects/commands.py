@@ -134,12 +134,12 @@ class StopBranches(NamedTuple):
     tasks: Sequence[Any]
 
 
-class IsStopped(NamedTuple):
-    """Whether the caller of this run is being cancelled, so that a cancellation does not come from its program."""
-
-
 class AwaitCancellation(NamedTuple):
-    """Wait until the program cancels this."""
+    """Wait for some seconds, or until the program cancels this. Gives whether no task of the program can move by itself; those
+    that wait so count as standing.
+    """
+
+    seconds: float
 
 
 class StandBy(NamedTuple):
@@ -166,7 +166,6 @@ Command: TypeAlias = (
     | CallProgram
     | DriveRun
     | StopBranches
-    | IsStopped
     | AwaitCancellation
     | StandBy
     | StopProgram

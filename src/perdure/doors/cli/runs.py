@@ -130,6 +130,8 @@ def resume(asked: StoreOptions, *, run: str, vouch: bool) -> None:
 def retry(asked: StoreOptions, *, run: str) -> None:
     """Try RUN again where it failed. Recorded work is kept; the step that failed last is done anew. Refused if the run has
     undone its work.
+
+    Of a run that is parked as interrupted, the work is done anew that its program cancelled once and does not cancel again.
     """
     _tell(asked, run, lambda handle: handle.retry(), "a worker may take it now")
 

@@ -187,6 +187,12 @@ def claim_at(reads: Reads, stream: Stream, seq: int) -> tuple[str, int, bytes | 
     return rows[0] if rows and rows[0][0] in CLAIMS else None
 
 
+def lasted_us(reads: Reads, stream: Stream, seq: int) -> int:
+    """How long the drive that recorded an event had lasted by then; 0 if its claim is not here."""
+    rows = reads.query(Q.drive_lasted, touches=[(EVENTS, stream.id)], stream=stream.id, seq=seq)
+    return max(rows[0][0] or 0, 0) if rows else 0
+
+
 def holds(reads: Reads, lease: Lease) -> bool:
     """Whether the lease still stands: asked right before an external call."""
     if epochs.is_of_another(reads, lease.epoch):

@@ -16,6 +16,12 @@ WHERE stream = :stream AND seq < :seq AND tbl = 'runs'
   AND kind IN ('run.claimed', 'run.recovered', 'run.waiting', 'run.released', 'run.parked', 'run.completed', 'run.failed', 'run.cancelled')
 ORDER BY seq DESC LIMIT 1
 
+-- drive_lasted: how long the drive that recorded an event had lasted by then.
+SELECT e.at - (
+  SELECT c.at FROM events c WHERE c.stream = e.stream AND c.seq < e.seq AND c.tbl = 'runs' AND c.kind IN ('run.claimed', 'run.recovered')
+  ORDER BY c.seq DESC LIMIT 1)
+FROM events e WHERE e.stream = :stream AND e.seq = :seq
+
 -- found_out_after: whether a run learned something after an event that it may have learned otherwise before.
 SELECT 1 FROM events e
 WHERE e.stream = :stream AND e.seq > :after AND e.kind IN ('step.done', 'run.wait.answered', 'run.wait.expired')

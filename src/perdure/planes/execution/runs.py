@@ -400,6 +400,14 @@ def blamed(reads: Reads, stream: Stream) -> int | str | None:
     return effect if type(effect) is int else place if type(place) is str else None
 
 
+def interrupted(reads: Reads, stream: Stream) -> list[str]:
+    """The places at which a run that is parked as interrupted waits to cancel what it cancelled in an earlier drive."""
+    row = row_of(reads, stream)
+    if (row["status"], row["reason"]) != (PARKED, parked_runs.INTERRUPTED):
+        return []
+    return stored_as(list[str], _document(reads, stream, 5).get("interrupted", []), "places", f"run {stream.name}")
+
+
 def _document(reads: Reads, stream: Stream, column: int) -> dict[str, Any]:
     """The input of a run (4), or its outcome (5)."""
     rows = reads.query(Q.run_get, touches=[(RUNS, stream.id), (EVENTS, stream.id)], stream=stream.id)

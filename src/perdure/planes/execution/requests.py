@@ -145,7 +145,8 @@ def signal(
     """
     check_name(name, "signal")
     doc, named = {"payload": to_plain(payload, "payload")}, subjects.named(about)
-    asked = {"signal": name, **doc}
+    given = {} if key is None else differing({**doc, "about": named}, {"payload": None, "about": ()})
+    asked = KeyedRequest({"signal": name, **given}, {"signal": name, **doc})
     if key is not None and answered(tx, stream, key, asked) is not None:
         return
     row = tx.row(RUNS, stream)

@@ -11,6 +11,7 @@ import { Ending, Failed, Problem, Stopped, TimedOut, Unreachable, Unsent } from 
 const QUIET_LOOKS = 3;
 const LOOK_MS = 2;
 const NEVER = new Promise(() => {});
+const IN_HAND = new Set(["record_step", "tell_outcome"]); // what they say is known to this process alone
 
 /** A digest that is equal for equal values, whatever the order of keys. */
 export function digestOf(value) {
@@ -38,8 +39,9 @@ export function tool(declared, fn) {
 
 /** What all branches of one driven run share. */
 export class Drive {
-  constructor(client, holder, claim, leaseMs) {
+  constructor(client, holder, claim, leaseMs, keepMs) {
     this.client = client;
+    this.keepMs = keepMs;
     this.holder = holder;
     this.claim = claim;
     this.token = claim.token;
@@ -93,6 +95,7 @@ export class Drive {
       const answer = await this.client.call(name, {
         path: { run: this.claim.run, ...path },
         body: { holder: this.holder, token: this.token, ...body },
+        ...(IN_HAND.has(name) ? { patienceMs: this.keepMs } : {}),
       });
       this.confirmedAt = Math.max(this.confirmedAt, began);
       if (answer.cancelling) this.cancelling = true;

@@ -7,6 +7,7 @@ import { Ending, Failed, Problem, Stopped, Unreachable } from "./errors.js";
 import { digestOf, Drive, Run } from "./run.js";
 
 const WAIT_SECONDS = 20;
+const KEEP_MS = 600_000;
 
 /** Declare an agent: an async function that gets a run and its arguments. version: of the program; by default its text's. */
 export function agent(name, fn, { version } = {}) {
@@ -17,14 +18,18 @@ export function agent(name, fn, { version } = {}) {
 export class Worker {
   /**
    * @param {{url: string, token: string, agents: ReturnType<typeof agent>[], concurrency?: number, waitSeconds?: number,
-   *   log?: (line: string, about?: object) => void, run?: typeof Run, patienceMs?: number}} options
+   *   log?: (line: string, about?: object) => void, run?: typeof Run, patienceMs?: number, keepMs?: number}} options
+   * keepMs: for how long a result that only this process has is kept while the server is away.
    */
-  constructor({ url, token, agents, concurrency = 10, waitSeconds = WAIT_SECONDS, log = () => {}, run = Run, patienceMs }) {
+  constructor({
+    url, token, agents, concurrency = 10, waitSeconds = WAIT_SECONDS, log = () => {}, run = Run, patienceMs, keepMs = KEEP_MS,
+  }) {
     this.client = new Client(url, { token, patienceMs });
     this.agents = new Map(agents.map((each) => [each.name, each]));
     this.concurrency = concurrency;
     this.holder = randomBytes(12).toString("hex"); // of this process alone: never used again
     this.log = log;
+    this.keepMs = keepMs;
     this._run = run;
     this._waitSeconds = waitSeconds;
     this._drives = new Map();
@@ -67,7 +72,7 @@ export class Worker {
   _begin(claim) {
     this._leaseMs = claim.lease_seconds * 1000;
     this._drives.get(claim.run)?.drive.stop(new Stopped("it was given again under a new token"));
-    const drive = new Drive(this.client, this.holder, claim, this._leaseMs);
+    const drive = new Drive(this.client, this.holder, claim, this._leaseMs, this.keepMs);
     const done = this._drive(drive).finally(() => {
       if (this._drives.get(claim.run)?.drive === drive) this._drives.delete(claim.run);
     });

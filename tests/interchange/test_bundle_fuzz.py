@@ -76,25 +76,33 @@ def put(value: Any, path: tuple[Any, ...], new: Any) -> Any:
 
 def mutated(members: Members, dice: random.Random) -> Members:
     """The bundle with one to three values exchanged in the bodies of its events, and all that follows from it made right."""
-    manifest = manifest_of(members)
-    lines = [json.loads(line) for line in members["log.jsonl"].splitlines()]
-    streams = [line for line in lines if "seq" not in line]
-    events = [line for line in lines if "seq" in line]
-    speaking = [event for event in events if "body" in event]
-    for _ in range(dice.choice((1, 1, 1, 2, 3))):
-        event = dice.choice(speaking)
-        part = dice.choice(("doc", "doc", "doc", "set", "body"))
-        inside = event["body"] if part == "body" else event["body"].get(part)
-        new = dice.choice(ANY)
-        if inside is None or (part == "body" and not isinstance(inside, dict)):
-            event["body"][part] = new
-        else:
+
+    def exchange(events: list[dict[str, Any]]) -> None:
+        for _ in range(dice.choice((1, 1, 1, 2, 3))):
+            event = dice.choice(events)
+            part = dice.choice(("doc", "doc", "doc", "set", "body"))
+            inside = event["body"] if part == "body" else event["body"].get(part)
+            new = dice.choice(ANY)
+            if inside is None or (part == "body" and not isinstance(inside, dict)):
+                event["body"][part] = new
+                continue
             where = dice.choice([*places(inside)])
             if part == "body" and not where:
                 continue
             changed = put(inside, where, new)
             if part != "body":
                 event["body"][part] = changed
+
+    return with_bodies(members, exchange)
+
+
+def with_bodies(members: Members, change: Callable[[list[dict[str, Any]]], None]) -> Members:
+    """The bundle with the bodies of its events changed, and all that follows from it made right."""
+    manifest = manifest_of(members)
+    lines = [json.loads(line) for line in members["log.jsonl"].splitlines()]
+    streams = [line for line in lines if "seq" not in line]
+    events = [line for line in lines if "seq" in line]
+    change([event for event in events if "body" in event])
     hashes: dict[tuple[str, int], bytes] = {}
     forks = {stream["uid"]: (stream.get("parent", ""), stream.get("fork", 0)) for stream in streams}
     texts = [json.dumps(each).encode() for each in streams]

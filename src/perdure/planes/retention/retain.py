@@ -32,6 +32,7 @@ from perdure.planes.audit.lineage import MAX_SEQ
 from perdure.planes.audit.snapshots import one_state
 from perdure.planes.audit.verify import PRUNED, emptied_by
 from perdure.planes.conversation import sessions
+from perdure.planes.execution import requests
 from perdure.planes.reading.body_reading import doc_of, inline_body
 from perdure.planes.reading.durations import store_now
 from perdure.planes.reading.labels import from_labels
@@ -137,7 +138,7 @@ def put_away(tx: Tx, stream: Stream) -> None:
     """Archive a session that was deleted. A copy gives its keys up, and so do its runs."""
     sessions.archive(tx, stream)
     for each in (stream, *imported.runs_of(tx, stream)):
-        imported.give_keys_up(tx, each)
+        requests.give_keys_up(tx, each)
 
 
 # -- choosing ------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What an answer for people cannot show: each damaged row is named, and the rest of the answer is given (P15).
+"""Damage in an answer for people: each row that cannot be read is named, and the rest of the answer is given (P15).
 
 Callers: `perdure show`, the console's reads, the tools for coding agents.
 """

@@ -7,6 +7,7 @@ import { Ending, Failed, Problem, Stopped, Unreachable } from "./errors.js";
 import { digestOf, Drive, Run } from "./run.js";
 
 const WAIT_SECONDS = 20;
+const KEEP_MS = 600_000;
 
 /**
  * Declare an agent: an async function that gets a run and its arguments. version: of the program; by default its text's. pins:
@@ -20,14 +21,19 @@ export function agent(name, fn, { version, pins, onChange } = {}) {
 export class Worker {
   /**
    * @param {{url: string, token: string, agents: ReturnType<typeof agent>[], concurrency?: number, waitSeconds?: number,
-   *   log?: (line: string, about?: object) => void, run?: typeof Run, patienceMs?: number, holdMs?: number}} options
+   *   log?: (line: string, about?: object) => void, run?: typeof Run, patienceMs?: number, keepMs?: number, holdMs?: number}} options
+   * keepMs: for how long a result that only this process has is kept while the server is away.
+   * holdMs: for how long a new verb waits for what is recorded in other branches.
    */
-  constructor({ url, token, agents, concurrency = 10, waitSeconds = WAIT_SECONDS, log = () => {}, run = Run, patienceMs, holdMs }) {
+  constructor({
+    url, token, agents, concurrency = 10, waitSeconds = WAIT_SECONDS, log = () => {}, run = Run, patienceMs, keepMs = KEEP_MS, holdMs,
+  }) {
     this.client = new Client(url, { token, patienceMs });
     this.agents = new Map(agents.map((each) => [each.name, each]));
     this.concurrency = concurrency;
     this.holder = randomBytes(12).toString("hex"); // of this process alone: never used again
     this.log = log;
+    this.keepMs = keepMs;
     this._run = run;
     this._holdMs = holdMs; // for how long a new verb waits for records of other branches
     this._waitSeconds = waitSeconds;
@@ -73,7 +79,8 @@ export class Worker {
   _begin(claim) {
     this._leaseMs = claim.lease_seconds * 1000;
     this._drives.get(claim.run)?.drive.stop(new Stopped("it was given again under a new token"));
-    const drive = new Drive(this.client, this.holder, claim, this._leaseMs, { holdMs: this._holdMs, log: this.log });
+    const options = { keepMs: this.keepMs, holdMs: this._holdMs, log: this.log };
+    const drive = new Drive(this.client, this.holder, claim, this._leaseMs, options);
     const done = this._drive(drive).finally(() => {
       if (this._drives.get(claim.run)?.drive === drive) this._drives.delete(claim.run);
     });

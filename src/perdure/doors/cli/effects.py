@@ -17,7 +17,8 @@ from perdure.doors.cli.options import StoreOptions, command, reads, spans, write
 from perdure.doors.cli.output import note, say_facts, say_json
 from perdure.doors.cli.runs import change_text
 from perdure.doors.cli.show import records
-from perdure.doors.cli.tables import Column, folded, is_filtered, prose, say_table, state
+from perdure.doors.cli.tables import Column, folded, is_filtered, prose, say_damaged, say_table, state
+from perdure.doors.damage import Damage
 from perdure.effects.next_steps import after_settling
 from perdure.effects.operator_verbs import check_in_doubt
 from perdure.effects.settling import DIED
@@ -246,21 +247,25 @@ def errors(asked: StoreOptions, *, tool: str | None, agent: str | None, limit: i
     """
     with asked.open() as store:
         found: list[Mishap] = []
+        damage = Damage()
         if agent is None:
-            wrong = store.effects(errors=True, tool=tool, limit=limit, **span).whole()
+            wrong = damage.rows(store.effects(errors=True, tool=tool, limit=limit, **span))
             found += [(_of_left if each.is_left() else _of_effect)(each.record) for each in wrong]
         if tool is None:
-            stopped = store.runs(errors=True, agent=agent, limit=limit, **span).whole()
+            stopped = damage.rows(store.runs(errors=True, agent=agent, limit=limit, **span))
             found += [*map(_of_run, stopped), *_of_stranded(store, agent)]
     shown = sorted(found, key=lambda mishap: mishap.at, reverse=True)[:limit]
     if asked.as_json:
-        say_json({"items": [mishap._asdict() for mishap in shown], "more": len(found) > limit})
-    elif shown:
+        named = {"damaged": damage} if damage else {}
+        say_json({"items": [mishap._asdict() for mishap in shown], "more": len(found) > limit, **named})
+        return
+    if shown:
         say_table(MISHAPS, shown)
         if len(found) > limit:
             note("there are more: a larger --limit, or --until, has them")
-    else:
+    elif not damage:
         note("nothing went wrong")
+    say_damaged(damage)
 
 
 def _of_effect(record: EffectRecord) -> Mishap:

@@ -11,6 +11,7 @@ from typing import Any
 
 from perdure.doors.cli.identified import identified
 from perdure.doors.cli.output import plain
+from perdure.doors.damage import Damage
 from perdure.effects import settling, timeline
 from perdure.handles.aio.effects import AsyncEffect
 from perdure.handles.aio.store import AsyncStore
@@ -30,10 +31,11 @@ LOOKED_THROUGH = 400  # newest events of its stream in which they are sought
 
 async def now(store: AsyncStore) -> dict[str, Any]:
     """All that waits for a person, oldest first, and how the store is doing beside it."""
-    asks = await store.asks(limit=LISTED)
-    doubts = await store.effects(in_doubt=True, limit=LISTED)
-    parked = await store.runs(status="parked", limit=LISTED)
-    failed = await store.runs(status="failed", errors=True, since=RECENT, limit=LISTED)
+    damage = Damage()
+    asks = damage.rows(await store.asks(limit=LISTED))
+    doubts = damage.rows(await store.effects(in_doubt=True, limit=LISTED))
+    parked = damage.rows(await store.runs(status="parked", limit=LISTED))
+    failed = damage.rows(await store.runs(status="failed", errors=True, since=RECENT, limit=LISTED))
     tree = await caller_of(store).read(workers.tree, caller_of(store).core.liveness.is_dead)
     needs = [*map(_asked, asks), *(_doubted(each.record) for each in doubts)]
     needs += [_stopped(each.record) for each in (*parked, *failed) if not each.record.what_if]
@@ -45,6 +47,7 @@ async def now(store: AsyncStore) -> dict[str, Any]:
         "queue": plain(tree.queue),
         "workers": {"alive": sum(each.alive for each in tree.workers), "known": len(tree.workers)},
         "recent": [summary(each.record) for each in (await store.runs(limit=8))],
+        "damaged": plain(damage),
     }
 
 
@@ -56,13 +59,15 @@ async def counts(store: AsyncStore) -> dict[str, int]:
 
 async def inbox(store: AsyncStore) -> dict[str, Any]:
     """Asks, approvals with the very arguments, and doubts with their evidence; the oldest first."""
-    asks = await store.asks(limit=LISTED)
-    doubts = await store.effects(in_doubt=True, limit=LISTED)
+    damage = Damage()
+    asks = damage.rows(await store.asks(limit=LISTED))
+    doubts = damage.rows(await store.effects(in_doubt=True, limit=LISTED))
     return {
         "at": plain(to_datetime(await caller_of(store).read(store_now))),
         "asks": [identified(each) for each in reversed(asks)],
         "doubts": [await evidence(store, each) for each in reversed(doubts)],
         "more": bool(asks.next or doubts.next),
+        "damaged": plain(damage),
     }
 
 

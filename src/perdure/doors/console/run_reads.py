@@ -12,10 +12,12 @@ from typing import Any
 from perdure.doors.cli.identified import identified
 from perdure.doors.cli.output import plain
 from perdure.doors.console.attention import summary
+from perdure.doors.damage import Damage
 from perdure.effects import envelope, glimpse, ledger, timeline
 from perdure.errors import NotFound
 from perdure.handles.aio.run_handle import AsyncRunHandle
 from perdure.handles.aio.store import AsyncStore
+from perdure.model.records.envelope import RunVerdict
 from perdure.model.records.timeline import TimelineRecord
 from perdure.runtime.callers import caller_of
 from perdure.runtime.places import branch_name, branch_of
@@ -28,20 +30,26 @@ LOOKED_AT = 60  # events among which those steps are sought
 async def runs(store: AsyncStore, **asked: Any) -> dict[str, Any]:
     """A page of runs, newest first."""
     page = await store.runs(**asked)
-    return {"items": [summary(each.record) for each in page], "next": page.next, "damaged": len(page.damaged)}
+    return {"items": [summary(each.record) for each in page], "next": page.next, "damaged": plain(page.damaged)}
 
 
 async def run(store: AsyncStore, name: str) -> dict[str, Any]:
     """A run: how it stands, what it waits for, what is not settled, and the runs that it started."""
     handle = await store.run(await store.run_id(name))
-    verdict = await handle._read(envelope.verdict, await handle._witness())
+    damage = Damage()
+    unread = {"standing": "damaged", "says": "a part of this run cannot be read"}
     return {
         "run": plain(handle.record),
-        "verdict": plain(verdict),
-        "waits": [identified(each) for each in await handle.waits()],
-        "open_effects": [identified(each.record) for each in await handle.effects(open=True)],
-        "children": [summary(each.record) for each in await store.runs(parent=handle.id)],
+        "verdict": plain(await damage.apart(_verdict(handle), None)) or unread,
+        "waits": [identified(each) for each in await damage.apart(handle.waits(), [])],
+        "open_effects": [identified(each.record) for each in await damage.apart(handle.effects(open=True), [])],
+        "children": [summary(each.record) for each in damage.rows(await store.runs(parent=handle.id))],
+        "damaged": plain(damage),
     }
+
+
+async def _verdict(handle: AsyncRunHandle[Any]) -> RunVerdict | None:
+    return await handle._read(envelope.verdict, await handle._witness())
 
 
 async def outline(store: AsyncStore, name: str) -> dict[str, Any]:

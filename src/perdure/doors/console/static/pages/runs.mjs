@@ -40,6 +40,5 @@ export function Runs({ query }) {
         <td><${Pill} state=${run.abandoned ? "abandoned" : run.status} />${run.what_if && html` <${Pill} state="what_if" />`}</td>
         <td>${say(run.agent)}</td><td><a class="mono" href=${runAt(run.id)}>${run.id.slice(0, 12)}</a></td><td class="wrap">${say(run.key || "")}</td>
         <td>${run.session && html`<a href=${sessionAt(run.session)}>${say(run.session)}</a>`}</td><td class="long soft">${say(run.error || run.reason || "")}</td><td class="soft">${ago(run.created_at)}</td></tr>`)}<//>${button}` : html`<${Empty} title="No run matches">Change the filters, or start one: <code>perdure start MODULE:AGENT</code><//>`)}
-    ${read.data?.damaged > 0 && html`<p class="caution">${read.data.damaged} rows cannot be read: <code>perdure verify</code> says why.</p>`}
   <//>`;
 }

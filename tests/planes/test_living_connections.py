@@ -34,8 +34,17 @@ COPIES, LONG = 40, 50
 
 NEIGHBOURS = "knowing the parameters, the server prefers blocks that lie beside each other to fewer of them"
 KEPT = "looked up often and by keys alone: planning it for each use would cost more than the worse plan"
+WHOLE = "reads a whole stream, and is prepared: the plan for one of average length goes to each row by the index"
 NAMED = {
+    "event_hashes": WHOLE,
+    "turns_own": WHOLE,
+    "rowless_own": WHOLE,
+    "stream_size": WHOLE,
     "events_shown": NEIGHBOURS,
+    "events_of_stream kind": NEIGHBOURS,
+    "events_of_stream low high": NEIGHBOURS,
+    "events_of_stream_back kind": NEIGHBOURS,
+    "events_of_stream_back low high": NEIGHBOURS,
     "feed_after stream": NEIGHBOURS,
     "memories_of_stream about": NEIGHBOURS,
     "tasks_of_session about": NEIGHBOURS,
@@ -49,7 +58,11 @@ NAMED = {
     "tenants_recorded": KEPT,
     "quarantined": KEPT,
 }
-ELSEWHERE = {"files.sql", "foreign_sqlite.sql"}  # of databases that are no PostgreSQL; so are those of importers
+ELSEWHERE = {
+    "files.sql",
+    "foreign_sqlite.sql",
+    "spilled.sql",
+}  # of databases that are no PostgreSQL; so are those of importers
 ONLY_SQLITE = {"database_size", "schema_objects", "page_faults", "key_faults"}
 NEVER = {
     "call_makers",
@@ -141,11 +154,11 @@ def given_for(raw: Any, stream: int) -> dict[str, Any]:
              "high": "turn/", "media_type": "text/plain", "address": "a", "digest": "d", "base": "a", "checkpoint": "b",
              "reducer": "count", "of": "run", "thing": "memory", "shelf": "turn", "term": "turn", "sha256": "s",
              "schema": "perdure", "search_path": "perdure", "lock_timeout": "1000", "control": "control",
-             "scope": "s", "mark": "m", "below": "user:", "beyond": "user;"}  # fmt: skip
+             "scope": "s", "mark": "m", "below": "user:", "beyond": "user;", "reason": "deaths"}  # fmt: skip
     lists = {"addresses": "[]", "seqs": f"[{middle}, {last}]", "kinds": '["turn.*"]', "words": '["turn"]',
              "shelves": '["turn"]', "weights": '[["turn", 1.0]]', "streams": f"[{stream}]", "results": '["call"]',
              "places": place, "stretches": f"[[{stream}, {middle}, {last}]]"}  # fmt: skip
-    others = {"tenant": tenant, "uid": uid, "target": uid, "average": 10.0}
+    others = {"tenant": tenant, "uid": uid, "target": uid, "hash": bytes(32), "average": 10.0}
     return streams | numbers | instants | cursors | words | lists | others
 
 

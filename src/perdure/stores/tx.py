@@ -100,9 +100,8 @@ class Batch:
         self.locked: set[int] = set()  # streams whose heads this transaction holds
         self.read: set[int] = set()  # streams by whose state absorbed jobs decided
         self.buffer = _EMPTY
-        self.trail: list[
-            tuple[Stream, NewEvent]
-        ] = []  # events that were sent to the database; of an adopted page its ends
+        # Events that were sent to the database; of an adopted page its ends.
+        self.trail: list[tuple[Stream, NewEvent]] = []
 
     def head(self, stream: int) -> Head:
         """The head of a stream as the database has it (or, where heads are verified at the flush, had it last)."""
@@ -130,8 +129,7 @@ class Batch:
         """
         if self.exact:
             return
-        highest = max(self.locked, default=0)
-        new = {*streams} - self.locked
+        new, highest = {*streams} - self.locked, max(self.locked, default=0)
         self.locked |= new
         if new and min(new) < highest:
             raise Fault(FaultKind.RACED, "its heads are locked in one order")
@@ -154,8 +152,7 @@ class Batch:
                 self.read |= tx.read
             return
         self.read |= tx.read
-        if tx.named:
-            self.named |= tx.named
+        self.named |= tx.named
         if self.buffer is _EMPTY:  # mostly: one job, or the first
             self.buffer = tx.buffer
         else:
@@ -208,10 +205,8 @@ class Batch:
         """A stream that was only read moves from its head to its head: if it is elsewhere by now, the decision was stale."""
         if self.exact:
             return
-        moved = {move.stream for move in writes.heads}
-        for stream in self.read - moved - self.buffer.streams.keys():
-            head = self.flushed[stream]
-            writes.heads.append(HeadMove(stream, head, head))
+        for stream in self.read - {move.stream for move in writes.heads} - self.buffer.streams.keys():
+            writes.heads.append(HeadMove(stream, self.flushed[stream], self.flushed[stream]))
 
 
 def _address(table: Table, owner: int, key: _Key) -> list[Any]:
@@ -287,12 +282,11 @@ class Tx:
         The caller has checked that the event follows the stream's head; `body` is None when it was emptied. `pruned`: see
         `log.fold.step`.
         """
-        verbatim = NewEvent(
+        self.buffer.events.append((stream, NewEvent(
             tenant=stream.tenant, stream=stream.id, seq=event.seq, kind=event.kind, tbl=event.table,
             actor=event.actor, at=event.at, codec=event.codec, tx=event.tx, commitment=event.commitment,
             hash=event.hash, salt=event.salt, body=event.body,
-        )  # fmt: skip
-        self.buffer.events.append((stream, verbatim))
+        )))  # fmt: skip
         self.buffer.adopted = True
         self.buffer.heads[stream.id] = (event.seq, event.hash)
         if body is not None:
@@ -304,12 +298,7 @@ class Tx:
         if table is not None and not table.rowless:
             done = step(table, body, seq, partial(self._find, table, stream.id, stream.tenant), pruned=pruned)
             if done is not None:
-                if (
-                    table.yields
-                    and done.old
-                    and done.new
-                    and any(done.old[each] != done.new[each] for each in table.yields)
-                ):
+                if done.old and done.new and any(done.old[each] != done.new[each] for each in table.yields):
                     self._put(table, stream, done.key, None)
                     self.relieve()
                 self._put(table, stream, done.key, done.new)
@@ -326,8 +315,7 @@ class Tx:
 
     def _put(self, table: Table, stream: Stream, key: _Key, row: Row | None) -> None:
         if row is not None:
-            row["stream"] = stream.id
-            row["tenant"] = stream.tenant
+            row |= {"stream": stream.id, "tenant": stream.tenant}
         self.buffer.rows.setdefault((table, stream.id), {})[key] = row
 
     def touch(
@@ -397,8 +385,7 @@ class Tx:
 
     def head(self, stream: Stream) -> Head:
         """The head with the hash of that event: which event it is, whatever became of others with its number."""
-        own = self.buffer.heads.get(stream.id)
-        if own is not None:
+        if (own := self.buffer.heads.get(stream.id)) is not None:
             return own
         batch = self._batch
         seen = batch.head(stream.id)  # as `_decide_by` has it
@@ -495,8 +482,7 @@ class Tx:
 
     def _blob_row(self, address: str) -> tuple[Any, ...] | None:
         raw = bytes.fromhex(address)
-        kept = self._kept(raw)
-        if kept is not None:
+        if (kept := self._kept(raw)) is not None:
             return kept[2:]
         self.looks += 1  # the event that named it may have been pruned, and the blob collected, since the caller looked
         rows = self.query(LOG.blob_get, tenant=self.tenant, address=raw)
@@ -597,8 +583,8 @@ class EndedTx(Tx):
 
 def known_blobs(reads: Reads, addresses: Collection[bytes]) -> set[bytes]:
     """Which of these blobs the database has."""
-    pages = [reads.query(LOG.blobs_known, tenant=reads.tenant, addresses=page) for page in _listed(addresses)]
-    return {bytes(address) for page in pages for (address,) in page}
+    asked = ({"tenant": reads.tenant, "addresses": page} for page in _listed(addresses))
+    return {bytes(address) for page in asked for (address,) in reads.query(LOG.blobs_known, **page)}
 
 
 def blob_rows(reads: Reads, addresses: Collection[bytes]) -> Iterator[tuple[bytes, tuple[Any, ...]]]:

@@ -1,8 +1,8 @@
 """Measure what the mark costs a `say`: the newest event, noted outside the store (docs/decisions/0147).
 
-`python tools/measure_mark.py [--rounds 600] [--turns 10]`. Rounds with and without the mark alternate in one process, on SQLite and
-on PostgreSQL at full sync. Prints one JSON line for each: the first quartiles of CPU (of this process) and of wall time, which
-other programs of the machine disturb least, and by how much the mark adds to them.
+`python tools/measure_mark.py [--rounds 600] [--turns 10]`. Rounds with and without the mark alternate in one process, on SQLite
+and on PostgreSQL at full sync. Prints one JSON line for each: the first quartiles of CPU (of this process) and of wall time,
+which other programs of the machine disturb least, and by how much the mark adds to them.
 """
 
 from __future__ import annotations

@@ -3,15 +3,18 @@
 A server that has planned a prepared statement five times may keep one plan for all parameters. In a store with one long and many
 short sessions that plan can read the long one again for each row. So statements that give a page are planned for each use
 (docs/decisions/0158-pages-are-planned-for-each-use.md). Here each statement runs as the product runs it, and the server says how
-many blocks it took.
+many blocks it took. `PERDURE_BASE=ff295087 pytest …` compares them with the statements of a commit, in a store of PERDURE_COPIES.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +22,7 @@ import pytest
 import perdure
 from perdure.planes.recovery import checkpoints
 from perdure.planes.tables import RECORDED
+from perdure.stores import statements
 from perdure.stores.dialect import rows_page
 from perdure.stores.postgres import PostgresConnection, PostgresEngine
 from perdure.stores.statements import Statement, Statements
@@ -30,7 +34,7 @@ USES = 12  # the driver prepares after 5 uses, and the server may change to one 
 RATIO_MAX = 1.5
 NAMED_RATIO_MAX = 4.0
 FEW_BLOCKS = 16  # so many may be the difference between two plans that both look up a few rows
-COPIES, LONG = 40, 50
+COPIES, LONG = int(os.environ.get("PERDURE_COPIES", "40")), 50
 
 NEIGHBOURS = "knowing the parameters, the server prefers blocks that lie beside each other to fewer of them"
 KEPT = "looked up often and by keys alone: planning it for each use would cost more than the worse plan"
@@ -54,6 +58,7 @@ NAMED = {
     "texts_tagged since": NEIGHBOURS,
     "texts_tagged until": NEIGHBOURS,
     "values_own": NEIGHBOURS,
+    "runs_gone_wrong about": "runs that failed and runs that are parked are looked up apart, a page of each",
     "turn_by_key forked": KEPT,
     "tenants_recorded": KEPT,
     "quarantined": KEPT,
@@ -229,9 +234,52 @@ def is_of_a_session(statement: Statement) -> bool:
 
 def test_no_statement_is_dearer_on_a_connection_that_lives(living):
     connection, (full, bare) = living
-    for given, statements in ((full, read_statements()), (bare, filter(is_of_a_session, read_statements()))):
-        wrong = worse(connection, statements, given)
+    for given, looked_at in ((full, read_statements()), (bare, filter(is_of_a_session, read_statements()))):
+        wrong = worse(connection, looked_at, given)
         assert not wrong, "\n".join(f"{label} {plans}" for label, plans in wrong.items())
+
+
+class OfCommit(Statements):
+    """The statements of a file as they were in a commit."""
+
+    def __init__(self, path: str) -> None:
+        self.file = path
+        self._by_name: dict[str, Statement] = {}
+        show = ["git", "show", f"{BASE}:src/perdure/{path}"]
+        self._parse(subprocess.run(show, check=False, capture_output=True, text=True, cwd=Path(__file__).parent).stdout)
+
+
+BASE = os.environ.get("PERDURE_BASE", "")
+THEN = {"runs_takeable": {"agents": "|child|parent|"}}  # whose parameters had another form
+
+
+@pytest.mark.skipif(not BASE, reason="a sweep of its own: PERDURE_BASE names the commit to compare with")
+def test_no_statement_is_dearer_than_the_better_plan_of_a_commit(living, monkeypatch):
+    connection, sessions = living
+    paths = ["/".join((*package.split(".")[1:], file)) for package, file in sql_files()]
+    then = {statement.name: statement for path in paths for statement in OfCommit(path)}
+    words = {statement.name: statement for statement in OfCommit("stores/about_words.sql")}
+    wrong, compared = {}, 0
+
+    def better(statement: Statement, params: dict[str, Any]) -> int:
+        with monkeypatch.context() as patch:
+            patch.setattr(statements, "_about_words", lambda: words)
+            return min(
+                connection.blocks(statement, params, mode=f"force_{which}_plan") for which in ("generic", "custom")
+            )
+
+    for given in sessions:
+        for statement in read_statements():
+            before = then.get(statement.name)
+            known = {} if before is None else cases(before, given)
+            for label in known.keys() & (asked := cases(statement, given)).keys():
+                compared += 1
+                least = better(before, known[label] | THEN.get(statement.name, {}))
+                lived = connection.blocks(statement, asked[label], uses=USES)
+                if lived > (NAMED_RATIO_MAX if label in NAMED else RATIO_MAX) * max(least, FEW_BLOCKS):
+                    wrong[label] = f"{lived} blocks, and {least} then"
+    assert compared > 400
+    assert not wrong, "\n".join(f"{label}: {blocks}" for label, blocks in wrong.items())
 
 
 def test_control_a_page_that_is_prepared_is_found(living, monkeypatch):

@@ -120,12 +120,7 @@ class Tx:
         if table is not None and not table.rowless:
             done = step(table, body, seq, partial(self._find, table, stream.id, stream.tenant), pruned=pruned)
             if done is not None:
-                if (
-                    table.yields
-                    and done.old
-                    and done.new
-                    and any(done.old[each] != done.new[each] for each in table.yields)
-                ):
+                if done.old and done.new and any(done.old[each] != done.new[each] for each in table.yields):
                     self._put(table, stream, done.key, None)
                     self.relieve()
                 self._put(table, stream, done.key, done.new)

@@ -54,8 +54,8 @@ COUNTED = {
 VALUES: dict[str, dict[str, list[Any]]] = {
     "sessions": {"status": ["active", "waiting", "crashed", "completed", "failed"], "label": ["prod"], "expired": [True],
                  "creator": ["me"], "archived": [True]},
-    "runs": {"status": ["ready", "waiting", "completed", "failed"], "agent": ["sized child"], "session": ["main"], "parent": [PARENT],
-             "version": ["model=m1"], "errors": [True]},
+    "runs": {"status": ["ready", "waiting", "completed", "failed"], "agent": ["sized child"], "session": ["main"],
+             "parent": [PARENT], "version": ["model=m1"], "errors": [True]},
     "effects": {"in_doubt": [True], "state": ["committed", "failed", "dispatched"], "tool": ["_open_pr"], "errors": [True],
                 "what_if": [True]},
     "decisions": {"status": ["open", "closed", "superseded"], "actor": ["me"], "tag": ["auth"]},

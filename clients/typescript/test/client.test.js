@@ -50,10 +50,10 @@ test("a lost answer is asked for again only where that is safe", async () => {
 });
 
 test("a write has a key of its own, which its error tells when it may have been carried out", async () => {
-  const start = (url) => new Client(url, { token: "t", patienceMs: 200 }).start("fix", [1]);
+  const start = (url, patienceMs = 200) => new Client(url, { token: "t", patienceMs }).start("fix", [1]);
   const keys = (seen) => [...new Set(seen.map((each) => each.headers["idempotency-key"]))];
   await serving((_m, _p, _b, number) => (number < 3 ? null : [201, { id: "r" }]), async (url, seen) => {
-    assert.deepEqual(await start(url), { id: "r" });
+    assert.deepEqual(await start(url, 60_000), { id: "r" });
     assert.deepEqual([seen.length, keys(seen).length, keys(seen)[0].length], [3, 1, 36]);
   });
   const refused = (title, status) => [status, { title, status, detail: "no" }];

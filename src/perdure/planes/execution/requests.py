@@ -121,8 +121,9 @@ def give_keys_up(tx: Tx, stream: Stream) -> None:
     """Free the keys of a copy that nobody took over, those of its requests too. Nothing for any other stream."""
     imported.give_keys_up(tx, stream)
     marks = tx.find_stream("scope", _marks_of(stream))
-    for name in imported.held_marks(tx, stream, marks) if marks else ():
-        values.delete(tx, marks, name)
+    if marks is not None:
+        for name in imported.held_marks(tx, stream, marks):
+            values.delete(tx, marks, name)
 
 
 def _marks(tx: Tx, stream: Stream) -> Stream:

@@ -22,7 +22,6 @@ from typing import Any
 import pytest
 
 import perdure
-from conftest import quick_folder
 from faults import errands
 from faults.taking_back import Recovery, Rewinding, Standby, SynchronousStandby, taking_back
 from perdure.runtime.callers import caller_of
@@ -30,6 +29,7 @@ from perdure.stores.continuity import Continuity
 from perdure.stores.rollback_guard import RollbackGuard
 from perdure.testing.postgres import PostgresServer
 from perdure.testing.witness import Witness
+from shared_fixtures import quick_folder
 
 pytest.importorskip("psycopg")
 log = logging.getLogger(__name__)

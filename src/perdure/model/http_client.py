@@ -100,8 +100,14 @@ def read_answer(response: Any, most_bytes: int) -> HttpAnswer:
     is_longer = len(body) > most_bytes
     if response.length and not is_longer:
         raise HalfAnswer(f"the connection ended {response.length} bytes before the answer")
-    has_length = response.chunked or response.length is not None
-    return HttpAnswer(response.status, response.headers, bytes(body[:most_bytes]), is_longer, has_length)
+    return HttpAnswer(response.status, response.headers, bytes(body[:most_bytes]), is_longer, _has_length(response))
+
+
+def _has_length(response: Any) -> bool:
+    """Whether an answer says where its body ends: once, and in a way that is read here."""
+    is_coded = response.headers.get("Transfer-Encoding") is not None
+    lengths = {length.strip() for length in response.headers.get_all("Content-Length", ())}
+    return response.chunked or (response.length is not None and not is_coded and len(lengths) <= 1)
 
 
 # -- one request -----------------------------------------------------------------------------------------------------------

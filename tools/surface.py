@@ -59,7 +59,8 @@ def handles(colour: str = "") -> list[type]:
     """The classes of handles: sync ones, or with "Async" the others."""
     known = [getattr(perdure, name) for name in perdure.__all__]
     classes = [kind for kind in known if inspect.isclass(kind) and kind.__module__.startswith("perdure.handles.")]
-    return [kind for kind in classes if kind.__name__.startswith("Async") == bool(colour)]
+    mine = [kind for kind in classes if kind.__name__.startswith("Async") == bool(colour)]
+    return sorted(mine, key=lambda kind: kind.__name__)
 
 
 def verbs(colour: str = "") -> dict[str, Verb]:
@@ -135,7 +136,7 @@ def planes_of(verb: Verb) -> list[Callable[..., Any]]:
         for at in range(min(1, len(call.args)))
     ]
     found = [_named(name, written(verb.function).__globals__) for name in names]
-    return [plane for plane in found if inspect.isfunction(plane)]
+    return [plane for plane in found if callable(plane) and not inspect.isclass(plane)]
 
 
 def written(function: Any) -> Any:

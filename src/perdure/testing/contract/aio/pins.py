@@ -1,4 +1,4 @@
-"""The contract of pins: the versions under which a run works are recorded, and a change of them is noticed (DESIGN §2, P13)."""
+"""The contract of pins: the versions under which a run works are recorded, and a change of them is noticed (P13)."""
 
 from __future__ import annotations
 

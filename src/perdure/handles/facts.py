@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic, Never, NoReturn, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from perdure.errors import Refused
 from perdure.log.change import Stream
@@ -29,29 +29,25 @@ if TYPE_CHECKING:
     from perdure.boot import stale
 
 M = TypeVar("M", bound="MemoryFacts")
-T = TypeVar("T")
 
 
-class Fact(Generic[T]):
-    """A fact that a handle shows as its record has it, under the same name."""
-
+class _Fact:
     def __init__(self, about: str) -> None:
         self.__doc__ = about
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
 
-    @overload
-    def __get__(self, handle: None, owner: type) -> Self: ...
-
-    @overload
-    def __get__(self, handle: object, owner: type) -> T: ...
-
-    def __get__(self, handle: Any, owner: type) -> Self | T:
+    def __get__(self, handle: Any, owner: type) -> Any:
         return self if handle is None else getattr(handle._record, self._name)
 
-    def __set__(self, handle: object, value: Never) -> NoReturn:
+    def __set__(self, handle: object, value: object) -> NoReturn:
         raise AttributeError(f"{self._name} is read from the store, and cannot be set")
+
+
+def fact(about: str) -> Any:
+    """A fact that a handle shows as its record has it, under the same name. A checker takes it for an attribute of its type."""
+    return _Fact(about)
 
 
 class StreamFacts:
@@ -93,28 +89,28 @@ class TaskFacts:
         """Everything that was last read, as plain data."""
         return self._record
 
-    id = Fact[int]("Its number in its session.")
-    session = Fact[str]("The name of its session.")
-    title = Fact[str]("The task in words.")
-    detail = Fact[Any]("More about it, as it was given.")
-    status = Fact[TaskStatus]("todo, doing, blocked, done, failed or cancelled.")
-    note = Fact[str | None]("The note of its last move.")
-    priority = Fact[int]("Higher comes first.")
-    parent = Fact[int | None]("The number of the task that it is a part of.")
-    needs = Fact[tuple[int, ...]]("The numbers of the tasks that must be done before.")
-    labels = Fact[tuple[str, ...]]("Its labels, sorted.")
-    actor = Fact[str]("The actor that wrote it down.")
-    at = Fact[datetime]("When it was written down.")
-    changed_at = Fact[datetime]("When it was last changed.")
-    closed_at = Fact[datetime | None](
+    id: int = fact("Its number in its session.")
+    session: str = fact("The name of its session.")
+    title: str = fact("The task in words.")
+    detail: Any = fact("More about it, as it was given.")
+    status: TaskStatus = fact("todo, doing, blocked, done, failed or cancelled.")
+    note: str | None = fact("The note of its last move.")
+    priority: int = fact("Higher comes first.")
+    parent: int | None = fact("The number of the task that it is a part of.")
+    needs: tuple[int, ...] = fact("The numbers of the tasks that must be done before.")
+    labels: tuple[str, ...] = fact("Its labels, sorted.")
+    actor: str = fact("The actor that wrote it down.")
+    at: datetime = fact("When it was written down.")
+    changed_at: datetime = fact("When it was last changed.")
+    closed_at: datetime | None = fact(
         "When it was done, failed or cancelled; None if it was not, or by an older Perdure."
     )
-    claimed_by = Fact[str | None]("The actor that claimed it.")
-    claim_expires_at = Fact[datetime | None]("When the claim ends by itself, if it was given a time.")
-    token = Fact[int]("Grows with every claim: pass it on to what must be protected from an earlier claimer.")
-    abandoned = Fact[bool]("Whether the claim is void: its time is over, or its holder has died.")
-    key = Fact[str | None]("The key under which it was written down, if it was given one.")
-    ref = Fact[Ref]("The reference by which others name it.")
+    claimed_by: str | None = fact("The actor that claimed it.")
+    claim_expires_at: datetime | None = fact("When the claim ends by itself, if it was given a time.")
+    token: int = fact("Grows with every claim: pass it on to what must be protected from an earlier claimer.")
+    abandoned: bool = fact("Whether the claim is void: its time is over, or its holder has died.")
+    key: str | None = fact("The key under which it was written down, if it was given one.")
+    ref: Ref = fact("The reference by which others name it.")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.session!r}, {self.id}, {self.title!r}, {self.status.value})"
@@ -131,25 +127,25 @@ class DecisionFacts:
         """Everything that was last read, as plain data."""
         return self._record
 
-    seq = Fact[int]("Its number in its session.")
-    session = Fact[str]("The name of its session.")
-    text = Fact[str]("The decision in words.")
-    because = Fact[str]("The reason.")
-    then = Fact[str | None]("The step that is to follow.")
-    status = Fact[DecisionStatus]("open, closed or superseded.")
-    outcome = Fact[str | None]("The outcome, once it is closed.")
-    note = Fact[str | None]("The note of its closing.")
-    tags = Fact[tuple[str, ...]]("Its tags, sorted.")
-    actor = Fact[str]("The actor that decided.")
-    at = Fact[datetime]("When it was decided.")
-    changed_at = Fact[datetime]("When it was last changed.")
-    closed_at = Fact[datetime | None](
+    seq: int = fact("Its number in its session.")
+    session: str = fact("The name of its session.")
+    text: str = fact("The decision in words.")
+    because: str = fact("The reason.")
+    then: str | None = fact("The step that is to follow.")
+    status: DecisionStatus = fact("open, closed or superseded.")
+    outcome: str | None = fact("The outcome, once it is closed.")
+    note: str | None = fact("The note of its closing.")
+    tags: tuple[str, ...] = fact("Its tags, sorted.")
+    actor: str = fact("The actor that decided.")
+    at: datetime = fact("When it was decided.")
+    changed_at: datetime = fact("When it was last changed.")
+    closed_at: datetime | None = fact(
         "When it ceased to be open; None for one that is open, or that an older Perdure closed."
     )
-    supersedes = Fact[int | None]("The number of the decision that this one replaced.")
-    superseded_by = Fact[int | None]("The number of the decision that replaced this one.")
-    refs = Fact[tuple[Ref, ...]]("The things that it refers to.")
-    ref = Fact[Ref]("The reference by which others name it.")
+    supersedes: int | None = fact("The number of the decision that this one replaced.")
+    superseded_by: int | None = fact("The number of the decision that replaced this one.")
+    refs: tuple[Ref, ...] = fact("The things that it refers to.")
+    ref: Ref = fact("The reference by which others name it.")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.session!r}, {self.seq}, {self.text[:60]!r}, {self.status.value})"
@@ -166,17 +162,17 @@ class MemoryFacts:
         """Everything that was last read, as plain data."""
         return self._record
 
-    seq = Fact[int]("Its number in its session or scope.")
-    scope = Fact[str]("The name of the session or scope that holds it.")
-    text = Fact[str]("The text of the memory.")
-    kind = Fact[MemoryKind]("fact, preference, rule …")
-    status = Fact[MemoryStatus]("live, superseded or forgotten.")
-    tags = Fact[tuple[str, ...]]("Its tags, sorted.")
-    about = Fact[tuple[str, ...]]("The subjects that it names, sorted.")
-    at = Fact[datetime]("When it was written down.")
-    superseded_by = Fact[int | None]("The number of the memory that replaced this one.")
-    refs = Fact[tuple[Ref, ...]]("The turns, decisions and events that it came from.")
-    ref = Fact[Ref]("The reference by which others name it.")
+    seq: int = fact("Its number in its session or scope.")
+    scope: str = fact("The name of the session or scope that holds it.")
+    text: str = fact("The text of the memory.")
+    kind: MemoryKind = fact("fact, preference, rule …")
+    status: MemoryStatus = fact("live, superseded or forgotten.")
+    tags: tuple[str, ...] = fact("Its tags, sorted.")
+    about: tuple[str, ...] = fact("The subjects that it names, sorted.")
+    at: datetime = fact("When it was written down.")
+    superseded_by: int | None = fact("The number of the memory that replaced this one.")
+    refs: tuple[Ref, ...] = fact("The turns, decisions and events that it came from.")
+    ref: Ref = fact("The reference by which others name it.")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.scope!r}, {self.seq}, {self.kind.value}, {self.text[:60]!r}, {self.status.value})"
@@ -249,15 +245,15 @@ class EffectFacts:
         """Everything that was last read, as plain data."""
         return self._record
 
-    id = Fact[str]("The name that people use: `perdure settle` takes it.")
-    state = Fact[EffectState]("planned, dispatched, in_doubt, committed, failed, withdrawn, undoing or undone.")
-    settled = Fact[bool]("Whether nothing is left to do or to find out.")
-    key = Fact[str]("Its key in its session, as it was given.")
-    sent_key = Fact[str](
+    id: str = fact("The name that people use: `perdure settle` takes it.")
+    state: EffectState = fact("planned, dispatched, in_doubt, committed, failed, withdrawn, undoing or undone.")
+    settled: bool = fact("Whether nothing is left to do or to find out.")
+    key: str = fact("Its key in its session, as it was given.")
+    sent_key: str = fact(
         "The key to send to the other side, which may deduplicate on it. No other effect anywhere has it."
     )
-    tool = Fact[str]("The name of the tool.")
-    result = Fact[Any]("Its result, once it is committed.")
+    tool: str = fact("The name of the tool.")
+    result: Any = fact("Its result, once it is committed.")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.id!r}, {self.tool!r}, {self.state.value})"
@@ -273,15 +269,15 @@ class ArtifactFacts:
     def _record(self) -> ArtifactRecord:
         return self.record
 
-    session = Fact[str]("The name of the session that it was attached to.")
-    seq = Fact[int]("The number of the event that attached it.")
-    name = Fact[str]("The name under which it was attached.")
-    media_type = Fact[str]("Its media type, as given or guessed by its name.")
-    size = Fact[int]("Bytes of its content.")
-    hash = Fact[str]("The sha256 of its content, in hex.")
-    at = Fact[datetime]("When it was attached.")
-    actor = Fact[str]("The actor that attached it.")
-    ref = Fact[Ref]("The value that `refs=` of other verbs take.")
+    session: str = fact("The name of the session that it was attached to.")
+    seq: int = fact("The number of the event that attached it.")
+    name: str = fact("The name under which it was attached.")
+    media_type: str = fact("Its media type, as given or guessed by its name.")
+    size: int = fact("Bytes of its content.")
+    hash: str = fact("The sha256 of its content, in hex.")
+    at: datetime = fact("When it was attached.")
+    actor: str = fact("The actor that attached it.")
+    ref: Ref = fact("The value that `refs=` of other verbs take.")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ArtifactFacts) and type(other) is type(self) and self.record == other.record
@@ -305,8 +301,8 @@ class LockFacts:
         """The name of the lock."""
         return self._name
 
-    token = Fact[int]("Grows with every holder, for ever. A caller with a smaller token held the lock before.")
-    deadline = Fact[datetime]("When the lock is free again unless it is renewed or released.")
+    token: int = fact("Grows with every holder, for ever. A caller with a smaller token held the lock before.")
+    deadline: datetime = fact("When the lock is free again unless it is renewed or released.")
 
     @property
     def _record(self) -> LockRecord:

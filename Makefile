@@ -40,7 +40,7 @@ test: check ## check, then all tests (WORKERS=3, TESTS=tests)
 
 # Types take one core for a while. The other collects the tests meanwhile: that they can be collected is shown before the first of
 # them runs, and what all workers would compile at the same time is compiled once.
-check: ## lint, format, types, tests that can be collected, layers
+check: ## lint, format, types, tests that can be collected, layers, declared imports
 	$(call bootstrap,dev)
 	$(RUN) ruff check
 	$(RUN) ruff format --check
@@ -49,7 +49,9 @@ check: ## lint, format, types, tests that can be collected, layers
 	$(RUN) basedpyright; types=$$?; \
 	wait $$! || { tail -n 20 .cache/collected; exit 1; }; \
 	exit $$types
-	@if [ -f .importlinter ] || grep -q '^\[tool\.importlinter' pyproject.toml; then .venv/bin/lint-imports; fi
+	.venv/bin/lint-imports --cache-dir .cache/imports
+	.venv/bin/deptry src
+	.venv/bin/deptry --ignore DEP002,DEP004 src tests tools examples
 
 format: ## let ruff format the code and repair what it can
 	$(call bootstrap,dev)
@@ -62,7 +64,7 @@ adapters: ## run the suites of other frameworks against our adapters, each in an
 
 demo: ## see it work: an agent is killed and goes on
 	$(call bootstrap,runtime)
-	@.venv/bin/perdure demo
+	@.venv/bin/python examples/demo
 
 bench: ## measure it on this machine
 	$(call bootstrap,dev)
@@ -74,4 +76,4 @@ evaluate: ## kill agents on several stores and count what happened (BUDGET=10m, 
 	@.venv/bin/perdure evaluate --install-peers --budget $(BUDGET) --out evaluation-report
 
 clean: ## remove the environment and all caches
-	rm -rf .venv .cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist
+	rm -rf .venv .cache .pytest_cache .ruff_cache .hypothesis build dist

@@ -1,6 +1,6 @@
 """HTTP that goes wrong on purpose: answers that are cut at a chosen byte, and a way to a server that cuts and refuses.
 
-Used by the tests of whatever speaks HTTP as a client: the tool and its probe, checks, push notifications, a store on a server.
+Used by the tests of whatever speaks HTTP as a client: the tool and its probe, checks, a store on a server.
 """
 
 from __future__ import annotations

@@ -1,14 +1,17 @@
-"""The folder list is the architecture (DESIGN §4): a package imports only from those above.
+"""The folder list is the architecture: a package imports only from those above. `.importlinter` says it, and this runs it.
 
-Imports inside functions and under TYPE_CHECKING count too: knowing a layer is depending on it.
+The linter cannot read a module that is named in text: each such name has its import under TYPE_CHECKING, which it reads.
 """
 
 from __future__ import annotations
 
 import ast
 import json
+import os
+import re
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -16,118 +19,137 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
-PACKAGE = ROOT / "src" / "perdure"
-ORDER = (
-    "errors", "model", "log", "artifacts", "stores", "planes", "effects", "privacy", "runtime", "telemetry", "boot", "upkeep",
-    "interchange", "remote", "handles", "adapters", "testing", "choosing", "evaluation", "doors",
-)  # fmt: skip
-STRANGERS = [("handles.aio", "handles.sync")]  # neither imports the other
-USES_THE_SURFACE = ORDER[ORDER.index("adapters") :]  # may say `import perdure`, as users do
+from sources import PACKAGES, ROOT, module_name, sources
+
+CONTRACTS = ROOT / ".importlinter"
+READ = re.compile(r"Analyzed (\d+) files, (\d+) dependencies")
 HEAVY = {
     "anyio", "asyncio", "click", "cryptography", "jinja2", "multiprocessing", "numpy", "obstore", "opentelemetry", "psycopg",
     "pydantic", "pytest", "redis", "rich", "starlette", "unittest", "uvicorn",
 }  # fmt: skip
-PROMISED = {"open", "aopen", "Session", "AsyncSession", "Call"}  # names of DESIGN §8 that users rely on
+PROMISED = {"open", "aopen", "Session", "AsyncSession", "Call"}  # names that users rely on
 
 
-def modules() -> dict[str, str]:
-    """Every module below `perdure` by its dotted name, with its text."""
-    paths = {path.relative_to(PACKAGE).with_suffix("").as_posix(): path for path in PACKAGE.rglob("*.py")}
-    return {name.replace("/", "."): path.read_text("utf-8") for name, path in paths.items()}
-
-
-def imported(module: str, text: str) -> Iterator[tuple[int, str]]:
-    """The modules of Perdure that a module imports, relative ones resolved; `` is the surface itself."""
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            parents = ["perdure", *module.split(".")][: -node.level] if node.level else []
-            base = ".".join([*parents, *([node.module] if node.module else [])])
-            names = [f"{base}.{alias.name}" for alias in node.names]
-        else:
-            continue
-        for name in names:
-            if name.partition(".")[0] == "perdure":
-                yield node.lineno, name.partition(".")[2]
-
-
-def layer(module: str) -> str:
-    return module.partition(".")[0]
-
-
-def within(module: str, package: str) -> bool:
-    return module == package or module.startswith(f"{package}.")
-
-
-def trespass(module: str, target: str) -> str:
-    """Why this import is not allowed; nothing if it is."""
-    own, other = layer(module), layer(target)
-    if other not in ORDER:
-        return "" if own in USES_THE_SURFACE else "only doors and what is below them use the surface"
-    for pair in (*STRANGERS, *((right, left) for left, right in STRANGERS)):
-        if within(module, pair[0]) and within(target, pair[1]):
-            return f"{pair[0]} and {pair[1]} do not know each other"
-    return "" if ORDER.index(other) <= ORDER.index(own) else f"{other} stands below {own}"
-
-
-def trespasses(texts: dict[str, str]) -> list[str]:
-    return [
-        f"perdure/{module.replace('.', '/')}.py:{line}: imports {target or 'perdure'}: {why}"
-        for module, text in texts.items()
-        if module not in ("__init__", "__main__")
-        for line, target in imported(module, text)
-        if (why := trespass(module, target))
-    ]
-
-
-def test_every_package_has_its_place() -> None:
-    assert {layer(module) for module in modules()} - {"__init__", "__main__"} <= set(ORDER)
+def lint(source: Path) -> tuple[int, str]:
+    """What the linter says of the package `perdure` below this folder: its exit code and its text."""
+    command = [Path(sysconfig.get_path("scripts"), "lint-imports"), "--config", CONTRACTS, "--no-cache"]
+    env = {**os.environ, "PYTHONPATH": str(source)}
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, cwd=source, env=env)
+    return ran.returncode, ran.stdout + ran.stderr
 
 
 def test_a_package_imports_only_from_those_above_it() -> None:
-    found = trespasses(modules())
-    assert not found, "\n".join(found)
+    code, text = lint(ROOT / "src")
+    assert code == 0, text
+    (files, imports) = map(int, READ.findall(text)[0])
+    assert files > 600
+    assert imports > 4000
+
+
+def layers() -> list[str]:
+    """The packages in their order, as `.importlinter` has them."""
+    block = re.search(r"(?m)^layers =\n((?:    \S+\n)+)", CONTRACTS.read_text("utf-8"))
+    assert block
+    return block[1].split()
+
+
+@pytest.fixture(scope="session")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A package `perdure` with every layer, and an import that goes upward in it."""
+    top = tmp_path_factory.mktemp("small")
+    parts = ["", *layers(), "handles/aio", "handles/sync"]
+    for part in parts:
+        folder = top / "perdure" / part
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "__init__.py").touch()
+    write(top, "log.fold", "from perdure.model import ids\nfrom . import change\nfrom ..model import ids as again")
+    write(top, "model.ids", "import os.path")
+    write(top, "planes.audit.__init__", "")
+    write(top, "planes.memory.__init__", "")
+    write(top, "planes.memory.early", "from perdure.planes import audit")
+    write(top, "stores.sqlite", "import apsw")
+    write(top, "interchange.foreign_sqlite", "import apsw")
+    write(top, "log.change", "x = 1")
+    write(top, "doors.main", "import perdure\nfrom perdure.handles import sync")
+    return top
+
+
+def write(top: Path, module: str, text: str) -> Path:
+    path = top / "perdure" / (module.replace(".", "/") + ".py")
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def test_control_the_way_upward_is_free(small: Path) -> None:
+    assert lint(small)[0] == 0
 
 
 @pytest.mark.parametrize(
     ("module", "text"),
     [
         ("model.values", "from perdure.log import fold"),
-        ("log.fold", "import perdure.stores.sqlite"),
-        ("errors", "from perdure.model.limits import X"),
-        ("planes.turns", "def f():\n    from perdure.handles.aio.store import AsyncStore"),
-        ("planes.turns", "from ..doors import cli"),
-        ("planes.turns.deep", "from ...doors import cli"),
-        ("stores.__init__", "from ..planes import turns"),
-        ("artifacts.disk", "from perdure.stores import store"),
+        ("log.late", "def f():\n    from perdure.handles.aio import store"),
+        ("planes.turns", "from ..doors import main"),
+        ("testing.kit", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from perdure import evaluation"),
         ("handles.aio.store", "from perdure.handles.sync import store"),
-        ("handles.sync.store", "from ..aio import store"),
-        ("planes.turns", "import perdure"),
-        ("planes.turns", "from perdure import open"),
-        ("planes.turns", "from perdure import doors"),
-        ("testing.kit", "if TYPE_CHECKING:\n    from perdure.evaluation import X"),
+        ("handles.sync.session", "from .. import aio"),
+        ("planes.surface", "import perdure"),
+        ("planes.surface", "from perdure import open"),
+        ("planes.query", "import apsw"),
+        ("doors.query", "def f():\n    from psycopg import sql"),
+        ("log.query", "import sqlite3"),
+        ("planes.audit.late", "from perdure.planes.memory import early"),
+        ("nowhere.a", "x = 1"),
     ],
 )
-def test_control_a_trespass_is_caught(module: str, text: str) -> None:
-    assert len(trespasses({module: text})) == 1
+def test_control_a_trespass_is_caught(small: Path, module: str, text: str) -> None:
+    path = write(small, module, text)
+    (path.parent / "__init__.py").touch()
+    try:
+        code, said = lint(small)
+    finally:
+        path.unlink()
+        if module.startswith("nowhere"):
+            (path.parent / "__init__.py").unlink()
+            path.parent.rmdir()
+    assert code == 1, said
 
 
-@pytest.mark.parametrize(
-    ("module", "text"),
-    [
-        ("log.fold", "from perdure.model.values import X\nfrom perdure import errors"),
-        ("log.fold", "from . import change\nfrom .change import X\nfrom ..model import ids"),
-        ("planes.turns", "from perdure.stores.store import X\nfrom perdure.artifacts import place"),
-        ("handles.sync.store", "from .session import Session\nfrom perdure.handles.sync import x"),
-        ("doors.cli.main", "import perdure\nfrom perdure import open"),
-        ("__init__", "from perdure.handles import sync"),
-        ("model.ids", "import perdure_other\nimport os.path"),
-    ],
-)
-def test_control_the_way_upward_is_free(module: str, text: str) -> None:
-    assert trespasses({module: text}) == []
+# Modules that are named in text -----------------------------------------------------------------------------
+
+
+def named_in_text(tree: ast.Module) -> Iterator[str]:
+    """Every module that `lazily("package", "module", …)` promises."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "lazily":
+            package, *names = [ast.literal_eval(argument) for argument in node.args]
+            yield from (f"{package}.{name}" for name in names)
+
+
+def imported(tree: ast.Module) -> set[str]:
+    """Everything that is imported by its full name."""
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and not node.level]
+    return {f"{node.module}.{alias.name}" for node in nodes for alias in node.names}
+
+
+def unseen(text: str) -> set[str]:
+    """The modules that are named in text, and are imported nowhere beside it."""
+    tree = ast.parse(text)
+    return {*named_in_text(tree)} - imported(tree)
+
+
+def test_the_linter_sees_every_module_that_is_named_in_text() -> None:
+    texts = {module_name(path): path.read_text("utf-8") for path in sources(".py")}
+    names = {name for text in texts.values() for name in named_in_text(ast.parse(text))}
+    assert len(names) > 30
+    assert {name for name in names if name not in texts and f"{name}.__init__" not in texts} == set()
+    assert {module: names for module, text in texts.items() if (names := unseen(text))} == {}
+
+
+def test_control_a_name_without_its_import_is_seen() -> None:
+    twin = "if TYPE_CHECKING:\n    from perdure.boot import checking\nelse:\n    "
+    assert unseen(f'{twin}checking, stale = lazily("perdure.boot", "checking", "stale")') == {"perdure.boot.stale"}
 
 
 # The surface ------------------------------------------------------------------------------------------------
@@ -140,7 +162,7 @@ def loaded_by(statement: str) -> set[str]:
 
 def modules_of(statement: str) -> set[str]:
     """The modules that a fresh interpreter has loaded after the statement, beyond its own."""
-    path = f"import json, sys; sys.path.insert(0, {str(PACKAGE.parent)!r}); before = set(sys.modules)"
+    path = f"import json, sys; sys.path.insert(0, {str(PACKAGES[0].parent)!r}); before = set(sys.modules)"
     program = f"{path}; {statement}; print(json.dumps(sorted(set(sys.modules) - before)))"
     command = [sys.executable, "-I", "-c", program]
     ran = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -169,11 +191,11 @@ UNTOUCHED = (
 
 
 def untouched_in(loaded: set[str]) -> set[str]:
-    return {name for name in loaded if any(within(name.removeprefix("perdure."), each) for each in UNTOUCHED)}
+    return {name for name in loaded if any(f"{name}.".startswith(f"perdure.{each}.") for each in UNTOUCHED)}
 
 
 def test_a_driven_run_loads_no_plane_that_it_does_not_touch() -> None:
-    """Each of them is paid for by every process that resumes a run (docs/decisions/0055)."""
+    """Each of them is paid for by every process that resumes a run (decision 0055)."""
     loaded = modules_of(f"exec({DRIVEN!r})")
     assert "perdure.runtime.driver" in loaded
     assert untouched_in(loaded) == set()

@@ -3,7 +3,7 @@
     python tools/typescript_types.py            write src/api.d.ts and src/operations.js
     python tools/typescript_types.py --check    exit 1 and say which one lags
 
-The client is plain JavaScript, so that no build stands between its sources and node: see docs/decisions/0058.
+The client is plain JavaScript, so that no build stands between its sources and node: see decision 0058.
 """
 
 from __future__ import annotations

@@ -55,8 +55,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--check", action="store_true", help="change nothing; exit 1 if a twin differs")
     parser.add_argument("--root", type=Path, default=ROOT, help="the checkout")
     options = parser.parse_args(arguments)
+    texts = twins(options.root)
+    if not texts:
+        raise SystemExit(f"{options.root}: no source of a twin in it")
     differing = 0
-    for path, text in twins(options.root).items():
+    for path, text in texts.items():
         if text == (path.read_text("utf-8") if path.exists() else ""):
             continue
         differing += 1

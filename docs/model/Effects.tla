@@ -1,5 +1,5 @@
 ------------------------------- MODULE Effects -------------------------------
-(* One effect of a run, from its plan until it is settled: DESIGN 5, promises P2, P3, P4, P7 and P13.          *)
+(* One effect of a run, from its plan until it is settled: promises P2, P3, P4, P7 and P13.                    *)
 (* Two workers drive it, a person may settle it. Workers crash and restart at any step, or lose their lease    *)
 (* while they live: a pause is a step that comes late, so a zombie wakes with its send still to come. What was *)
 (* sent lands late or never; replies get lost.                                                                 *)

@@ -1,6 +1,6 @@
 --------------------------------- MODULE Saga ---------------------------------
 (* Some effects in order, each with an undo; when one fails or the run is cancelled, what was done is undone in *)
-(* reverse: DESIGN 5, promises P4 and P13. An undo is an effect with a dispatch and a doubt of its own.          *)
+(* reverse: promises P4 and P13. An undo is an effect with a dispatch and a doubt of its own.                    *)
 (* One worker drives. It crashes at any step, or is replaced while it lives (its lease lapsed) and may send what *)
 (* it was about to send later. How a single doubt is settled is in Effects; here a settled doubt tells the truth.*)
 (* Each Variant other than "good" takes one rule away and must break one named claim.                            *)

@@ -165,7 +165,7 @@ class Cancelled(Error):
     """The run was cancelled before it was done. `code` is a short name for it.
 
     Raised where a run is driven or its result is awaited. Inside an agent a cancel is no Exception at all
-    (docs/decisions/0029).
+    (decision 0029).
     """
 
     exit_code = 10

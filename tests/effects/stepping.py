@@ -103,7 +103,7 @@ class Books:
         return [
             (
                 *(row.get(name) for name in COLUMNS), self.docs[row["doc_seq"]], self.docs.get(row["outcome_seq"]),
-                self.now if row["outcome_seq"] else None,
+                self.now if row["outcome_seq"] else None, False,
             )
             for row in self.rows.values()
             if row["seq"] == asked["seq"] or row["key"] == asked["key"]

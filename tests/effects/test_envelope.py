@@ -245,7 +245,7 @@ def test_what_was_only_planned_and_handed_over_is_of_the_adopters_epoch(url_of) 
         artifacts = store.artifacts_of(envelope)
     with perdure.open(url_of("sqlite", "two"), actor="adopter") as store:
         core = store._caller.core
-        core.epoch = schema_upgrade.raise_epoch(core.engine)
+        core.epoch = schema_upgrade.raise_epoch(core.engine, core.epoch)
         store.adopt(envelope, artifacts)
         store.answer(store.asks()[0].id, "approve", by="alice")
         assert store.drive(planner, key="k") == "mailed"

@@ -1,4 +1,4 @@
-"""The whole table of DESIGN §5: what is done about doubt, for every kind and every circumstance."""
+"""The whole table of what is done about doubt, for every kind and every circumstance (docs/tools.md)."""
 
 from __future__ import annotations
 

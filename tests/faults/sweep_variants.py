@@ -13,7 +13,7 @@ from typing import Any
 from perdure.effects import ledger, settling
 from perdure.effects.ledger import Intent, Outcome
 from perdure.model.crash_points import reach
-from perdure.planes.recovery import leases
+from perdure.planes.execution import leases
 from perdure.runtime import outward, undoing
 
 

@@ -43,8 +43,7 @@ from faults.tracing import tracer
 from faults.writer import SEED
 from perdure.effects.ledger import ARROWS
 from perdure.model.records.runs import RunStatus
-from perdure.planes.execution import runs, steps, waits
-from perdure.planes.recovery import leases
+from perdure.planes.execution import leases, runs, steps, waits
 
 log = logging.getLogger(__name__)
 
@@ -254,7 +253,11 @@ def transitions() -> set[str]:
     of_waits = {
         f"{what}.{end}" for what in ("ask", "run.wait") for end in ("opened", "answered", "expired", "withdrawn")
     }
-    no_kinds = {"run.wait", steps.INTERRUPTED}
+    no_kinds = {
+        "run.wait",
+        steps.INTERRUPTED,
+        "run.held",
+    }  # the last tells people; it moves nothing, and no life reads it
     return {arrow.kind for arrow in ARROWS.values()} | (of_runs - no_kinds) | ends | of_waits
 
 

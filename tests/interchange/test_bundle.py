@@ -22,7 +22,7 @@ from perdure.interchange import bundle_in, bundle_out
 from perdure.model.records.effects import EffectState
 from perdure.model.records.retention import Retention
 from perdure.model.records.runs import RunStatus
-from perdure.planes.audit import imported
+from perdure.planes.execution import imported
 from perdure.testing.contract.sync.history import facts, lived_in
 from perdure.testing.contract.sync.retention import covered_upto, kept, talked
 

@@ -51,8 +51,8 @@ COUNTED = {
 VALUES: dict[str, dict[str, list[Any]]] = {
     "sessions": {"status": ["active", "waiting", "crashed", "completed", "failed"], "label": ["prod"], "expired": [True],
                  "creator": ["me"], "archived": [True]},
-    "runs": {"status": ["ready", "waiting", "completed", "failed"], "agent": ["child"], "session": ["main"], "parent": [],
-             "errors": [True]},
+    "runs": {"status": ["ready", "waiting", "completed", "failed"], "agent": ["sized child"], "session": ["main"], "parent": [],
+             "version": ["model=m1"], "errors": [True]},
     "effects": {"in_doubt": [], "state": ["committed", "failed", "dispatched"], "tool": ["_open_pr"], "errors": [True],
                 "what_if": [True]},
     "decisions": {"status": ["open", "closed", "superseded"], "actor": ["me"], "tag": ["auth"]},
@@ -102,7 +102,9 @@ def listings() -> Iterator[tuple[str, Callable[[Store], Any]]]:
     yield "feed", lambda store: store.feed(limit=PAGE)
     yield (
         "a worker's look",
-        lambda store: store._caller.read(workers.look, workers.drivable(["child"], ["p"]), PAGE, bool, "me").takeable,
+        lambda store: (
+            store._caller.read(workers.look, workers.drivable(["sized child"], ["p"]), PAGE, bool, "me").takeable
+        ),
     )
     yield "blobs that are named", lambda store: store._caller.read(named_blobs)
 

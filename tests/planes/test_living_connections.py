@@ -136,8 +136,9 @@ def given_for(raw: Any, stream: int) -> dict[str, Any]:
                for part, value in (("at", now), ("stream", stream), ("seq", middle), ("pos", pos))}  # fmt: skip
     words = {"name": "main", "kind": "turn.said", "key": "m1", "call": "c1", "status": "completed", "status_not": "open",
              "state": "committed", "tool": "deploy", "creator": "me", "actor": "me", "label": "prod", "tag": "ci",
-             "agent": "child", "about": "customer:7", "session": "main", "parent": parent, "holder": "h", "me": "h",
-             "agents": '["child", "parent"]', "programs": "|p|", "dead": "|h|", "prefix": "m", "prefix_end": "n", "low": "turn.",
+              "agent": "sized child", "version": "model=m1", "about": "customer:7", "session": "main", "parent": parent, "holder": "h",
+              "me": "h", "agents": '["sized child", "sized parent"]',
+              "programs": "|p|", "dead": "|h|", "prefix": "m", "prefix_end": "n", "low": "turn.",
              "high": "turn/", "media_type": "text/plain", "address": "a", "digest": "d", "base": "a", "checkpoint": "b",
              "reducer": "count", "of": "run", "thing": "memory", "shelf": "turn", "term": "turn", "sha256": "s",
              "schema": "perdure", "search_path": "perdure", "lock_timeout": "1000", "control": "control",

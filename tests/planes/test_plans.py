@@ -9,9 +9,8 @@ import psycopg
 import pytest
 
 from perdure.handles.opening import open as open_store
-from perdure.planes.audit import feed
 from perdure.planes.audit import history as times
-from perdure.planes.conversation import artifacts, sessions
+from perdure.planes.conversation import artifacts, feed, sessions
 from perdure.planes.execution import decisions, tasks
 from perdure.planes.memory import across, values
 from perdure.planes.recovery import checkpoints

@@ -25,7 +25,8 @@ ROWS_MAX = 12_000
 PAGE = 11
 
 UPKEEP = {"verify.sql", "retain.sql", "collect.sql", "health.sql", "load.sql", "migrate.sql", "move.sql", "merge.sql",
-          "views.sql", "imported.sql", "user_transaction.sql", "moved_away.sql", "foreign_sqlite.sql", "files.sql"}  # fmt: skip
+          "views.sql", "imported.sql", "user_transaction.sql", "moved_away.sql", "foreign_sqlite.sql", "files.sql",
+          "spilled.sql"}  # fmt: skip
 WHOLE = {
     "checkpoints_own": "what a retention judges",
     "rowless_own": "what a retention judges",

@@ -22,9 +22,9 @@ from perdure.handles import opening
 from perdure.handles.sync import run
 from perdure.model.records.effects import Absent, EffectRecord, EffectState, ToolKind
 from perdure.planes.conversation import turns
-from perdure.planes.execution import runs, steps, tasks, waits
+from perdure.planes.execution import leases, runs, steps, tasks, waits
 from perdure.planes.memory import values
-from perdure.planes.recovery import checkpoints, epochs, leases, locks, presence
+from perdure.planes.recovery import checkpoints, epochs, locks, presence
 from perdure.runtime import driving, journal, outward, run_replay, shells, undoing
 from perdure.stores import lane, liveness, tx
 from perdure.stores.store import Fault
@@ -67,7 +67,7 @@ def _knowing(owner: Any, name: str, value: Any) -> list[Any]:
     """The owner, and for a function of a module those modules that imported it."""
     if isinstance(owner, type):
         return [holder_of(owner, name)]
-    ours = [module for known, module in sys.modules.items() if known.startswith("perdure.")]
+    ours = [module for known, module in sys.modules.items() if known.startswith(("perdure.", "perdure_"))]
     return [module for module in ours if module.__dict__.get(name) is value]
 
 

@@ -17,9 +17,9 @@ from perdure.artifacts import tree
 from perdure.effects import ledger
 from perdure.planes.audit import subscriptions
 from perdure.planes.conversation import artifacts, turns
-from perdure.planes.execution import decisions, tasks
+from perdure.planes.execution import decisions, leases, tasks
 from perdure.planes.memory import values
-from perdure.planes.recovery import leases, locks
+from perdure.planes.recovery import locks
 from proof import machines, machines_of_runs
 from proof.bugs import Bug, always
 

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import perdure
-from perdure.stores.tx import Batch
+from perdure.stores.batch import Batch
 
 ROUNDS = int(os.environ.get("PERDURE_ROUNDS", "25"))
 STORES, THREADS, KEYS = 3, 2, 3

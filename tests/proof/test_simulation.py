@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import ast
 import os
-from pathlib import Path
 
 import pytest
 
-import perdure
 from perdure.testing.simulation.machine import POINTS
 from proof.bugs import BUGS, Bug, holder_of
 from proof.histories import STORIES, first_wrong, live, shrunk
+from sources import at_least, sources, within_package
 
 ROUNDS = int(os.environ.get("PERDURE_ROUNDS", "3"))
 FIRST = int(os.environ.get("PERDURE_SEED", "0"))
@@ -69,12 +68,12 @@ def test_a_failing_history_is_shrunk_to_what_it_needs():
 
 
 def test_every_point_of_the_sync_way_is_under_control():
-    root = Path(perdure.__file__).parent
-    folders = (root / "handles" / "sync", root / "effects", root / "runtime")
-    files = [*(file for folder in folders for file in folder.glob("*.py")), root / "stores" / "lane.py"]
-    calls = [
-        node for file in files for node in ast.walk(ast.parse(file.read_text("utf-8"))) if isinstance(node, ast.Call)
+    folders = ("handles/sync", "effects", "runtime")
+    paths = [
+        path for path in sources(".py") if within_package(path).parent.as_posix() in folders or path.name == "lane.py"
     ]
+    trees = [ast.parse(path.read_text("utf-8")) for path in at_least(80, paths, "modules of the sync way")]
+    calls = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]
     said = [node.args[0] for node in calls if isinstance(node.func, ast.Name) and node.func.id == "reach"]
     names = {node.value for node in said if isinstance(node, ast.Constant)}
     assert len(names) >= 5

@@ -25,8 +25,7 @@ from perdure.effects import (
 from perdure.effects.settling import Action, Advice
 from perdure.errors import Error
 from perdure.handles.aio.run import AsyncSaga as Saga
-from perdure.planes.execution import runs, steps, waits
-from perdure.planes.recovery import leases
+from perdure.planes.execution import leases, runs, steps, waits
 from perdure.runtime import outward, places, run_replay, undoing
 from perdure.runtime.driving import Driving, Hold, Sagas
 from perdure.runtime.invoking import Flight

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure.planes.recovery import leases
+from perdure.planes.execution import leases
 
 
 class Again(BaseException):

@@ -33,8 +33,8 @@ from perdure.model.instants import SECOND_US, to_datetime
 from perdure.model.records.effects import EffectState
 from perdure.model.records.runs import RunRecord, RunStatus, StepRecord
 from perdure.planes.execution import runs, steps
+from perdure.planes.execution.leases import Lease
 from perdure.planes.reading.durations import store_now
-from perdure.planes.recovery.leases import Lease
 from perdure.runtime import driver, run_replay
 from perdure.runtime.driving import Driving
 from perdure.runtime.journal import Journal

@@ -121,7 +121,7 @@ def test_a_run_that_is_alone_may_block(monkeypatch):
 
 
 def test_a_program_that_catches_everything_is_left_after_a_bounded_number_of_verbs(tmp_path, monkeypatch):
-    monkeypatch.setattr(placing, "HELD_SECONDS", 0.0)
+    monkeypatch.setattr(placing, "REFUSED_SECONDS", 0.0)
     tries = 0
 
     @perdure.agent(name="never ends")

@@ -18,8 +18,7 @@ import perdure
 from perdure.effects.acting import Acting
 from perdure.handles.colours import run_for
 from perdure.model.crash_points import arm
-from perdure.planes.execution import workers
-from perdure.planes.recovery import leases
+from perdure.planes.execution import leases, workers
 from perdure.runtime import places, run_replay
 from perdure.runtime.driving import Hold
 from perdure.runtime.shells import adrive

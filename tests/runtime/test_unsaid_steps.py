@@ -10,7 +10,7 @@ import pytest
 from perdure.errors import Invalid, Unavailable
 from perdure.log.change import Stream
 from perdure.planes.execution import steps
-from perdure.planes.recovery.leases import Lease
+from perdure.planes.execution.leases import Lease
 from perdure.runtime.driving import Activity, Hold
 
 FIRST, SECOND = {"place": "0:1"}, {"place": "0:2"}

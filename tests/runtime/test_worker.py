@@ -11,10 +11,9 @@ import pytest
 from perdure.errors import Damaged, Invalid, Stale, Unavailable
 from perdure.log.change import Stream
 from perdure.model.records.runs import RunStatus
-from perdure.planes.execution import runs, workers
+from perdure.planes.execution import leases, runs, workers
+from perdure.planes.execution.leases import Company, Lease
 from perdure.planes.execution.workers import FoundRun, Look
-from perdure.planes.recovery import leases
-from perdure.planes.recovery.leases import Company, Lease
 from perdure.runtime import log_context
 from perdure.runtime import worker as module
 from perdure.runtime.agent import Agent, Policy

@@ -11,8 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 import perdure
-from perdure.planes.execution import steps
-from perdure.planes.recovery import leases
+from perdure.planes.execution import leases, steps
 from runtime.crew import Scene, most_at_once, overlaps, scene, until
 from runtime.worker_app import (
     aplod,

@@ -181,8 +181,7 @@ def _shift_clock(seconds: float) -> None:
 
 def _unfence() -> None:
     """Take running runs of the living as well: what a broken lease would do."""
-    from perdure.planes.execution import workers
-    from perdure.planes.recovery import leases
+    from perdure.planes.execution import leases, workers
 
     look = workers.look
 

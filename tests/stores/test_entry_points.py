@@ -89,7 +89,7 @@ def test_one_that_cannot_be_loaded_is_refused(installed: Path) -> None:
     (installed / "perdure_shelf.py").write_text("import nothing_like_it")
     done = python(installed, "-m", "perdure", "sessions", "--store", "shelf:///one")
     assert done.returncode == perdure.Refused.exit_code
-    assert "the package that declares shelf: cannot be loaded" in done.stderr
+    assert "the package that declares shelf: perdure-shelf cannot be loaded" in done.stderr
 
 
 def test_a_scheme_that_nobody_declares_is_unknown() -> None:

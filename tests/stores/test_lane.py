@@ -21,10 +21,10 @@ from perdure.errors import Conflict, Error, Invalid, Refused, TimedOut, Unavaila
 from perdure.model import crash_points
 from perdure.stores import lane as lanes
 from perdure.stores import postgres
+from perdure.stores.batch import Batch
 from perdure.stores.job import contended
 from perdure.stores.lane import Lane
 from perdure.stores.store import Fault, FaultKind
-from perdure.stores.tx import Batch
 from stores.verbs import (
     Called,
     Gate,

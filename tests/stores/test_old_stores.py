@@ -27,9 +27,12 @@ RESULTS = {
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def old(request: pytest.FixtureRequest, tmp_path: Path, number: int) -> Iterator[Engine]:
-    """The store of a schema, not migrated yet."""
+def old(
+    request: pytest.FixtureRequest, tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Engine]:
+    """The store of a schema, not migrated yet. Each has the identity of the fixture, so none knows the marks of another one."""
     CALLS.clear()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     path = tmp_path / "old.db"
     old_stores.write(path, number, events=200)
     where = f"sqlite:///{path}" if request.param == "sqlite" else request.getfixturevalue("postgres_url")

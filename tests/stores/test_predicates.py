@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import re
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -26,6 +25,7 @@ from perdure.handles.working import tree
 from perdure.stores.postgres import PostgresConnection
 from perdure.stores.postgres_wall import names_tenants
 from perdure.stores.statements import Statements
+from sources import module_name, sources
 from stores.walled_store import Walled, walled
 
 __all__ = ["walled"]
@@ -86,12 +86,9 @@ def asked(walled: Walled, monkeypatch: pytest.MonkeyPatch) -> Asked:
 def the_rest(tenant: int) -> Asked:
     """The statements that nothing has run yet, with parameters that leave nothing out."""
     found: Asked = {}
-    home = Path(perdure.__file__).parent
-    files = [
-        each for each in home.rglob("*.sql") if each.parent.name != "migrations" and each.name != "about_words.sql"
-    ]
+    files = [each for each in sources(".sql") if each.parent.name != "migrations" and each.name != "about_words.sql"]
     for file in files:
-        for statement in Statements(".".join(("perdure", *file.parent.relative_to(home).parts)), file.name):
+        for statement in Statements(module_name(file.parent), file.name):
             names = PARAMETER.findall(statement.source_for("postgres"))
             params = {name: PLAIN.get(name) for name in names} | {"tenant": tenant}
             text = statement.text("postgres", params)

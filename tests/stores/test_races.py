@@ -18,9 +18,8 @@ from perdure.model.limits import INLINE_MAX_BYTES
 from perdure.model.records.conversation import Call
 from perdure.model.records.runs import RunStatus
 from perdure.planes.conversation import turns
-from perdure.planes.execution import waits
+from perdure.planes.execution import leases, waits
 from perdure.planes.memory import values
-from perdure.planes.recovery import leases
 from perdure.runtime import untaken
 from perdure.stores.tx import Tx
 from perdure.testing.clock import FakeClock

@@ -9,7 +9,7 @@ import perdure
 from perdure.errors import Damaged, Invalid
 from perdure.log.change import Stream
 from perdure.log.table import TableClass
-from perdure.planes.audit.lineage import ancestry
+from perdure.planes.reading.lineage import ancestry
 from perdure.planes.tables import ALL, RECORDED
 from perdure.stores.replay import PAGE_EVENTS, Slice, replay
 from perdure.stores.statements import Statement

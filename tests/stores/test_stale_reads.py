@@ -9,8 +9,9 @@ import pytest
 from perdure.handles.opening import open as open_store
 from perdure.log.change import Change, Op
 from perdure.planes.tables import SESSIONS
+from perdure.stores.batch import Batch
 from perdure.stores.statements import Statement
-from perdure.stores.tx import Batch, Tx
+from perdure.stores.tx import Tx
 
 STATUS = Statement("session_status", "the status of a session", "SELECT status FROM sessions WHERE stream = :stream")
 

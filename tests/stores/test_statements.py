@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import perdure
 from perdure.stores.statements import Statement, Statements, to_postgres
+from sources import module_name, sources
 
 
 def statement(source: str) -> Statement:
@@ -52,9 +51,8 @@ def test_a_name_that_is_not_there():
 
 def sql_files() -> list[tuple[str, str]]:
     """Every file of named statements in the package."""
-    folder = Path(perdure.__file__).parent  # by the files: an adapter cannot be imported without its framework
-    found = [path.relative_to(folder) for path in folder.rglob("*.sql") if "migrations" not in path.parts]
-    return sorted((".".join(("perdure", *path.parts[:-1])), path.name) for path in found)
+    paths = [path for path in sources(".sql") if "migrations" not in path.parts]
+    return sorted((module_name(path.parent), path.name) for path in paths)
 
 
 @pytest.mark.parametrize(("package", "file"), sql_files())

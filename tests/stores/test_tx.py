@@ -11,7 +11,7 @@ from perdure.errors import Invalid, NotFound, Refused
 from perdure.log.change import Change, Op, Stream
 from perdure.log.event import SALT_BYTES
 from perdure.planes.tables import HOLDERS, SESSIONS, TURNS
-from perdure.stores import tx as tx_module
+from perdure.stores import batch
 from perdure.stores.store import Head, event_of
 from perdure.stores.tx import LOG, Tx
 from stores.verbs import Opened, append, begin, count_turns, everything, opened, retitle
@@ -238,8 +238,8 @@ def test_what_a_batch_begins_with_is_never_written_to(store, stream):
         append(tx, stream, "y")
 
     store.write(verb)
-    assert not tx_module._EMPTY
-    assert not tx_module._EMPTY.heads
+    assert not batch._EMPTY
+    assert not batch._EMPTY.heads
 
 
 def test_a_cursor_that_was_left_in_the_middle_is_good_again(store, stream):

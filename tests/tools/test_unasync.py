@@ -186,6 +186,11 @@ def test_a_file_of_its_own_beside_the_twins_stays(checkout: Path) -> None:
     assert own.read_text() == "x = 1\n"
 
 
+def test_a_checkout_without_a_source_is_no_success(tmp_path: Path) -> None:
+    checked = run(tmp_path, "--check")
+    assert (checked.returncode, checked.stderr) == (1, f"{tmp_path}: no source of a twin in it\n")
+
+
 def test_a_refusal_names_the_file(checkout: Path) -> None:
     (checkout / "src/perdure/handles/aio/bad.py").write_text("import asyncio\n\nasyncio.gather()\n")
     refused = run(checkout)

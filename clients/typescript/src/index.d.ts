@@ -106,13 +106,15 @@ export class Run {
 export interface Agent {
   name: string;
   program: string;
+  pins?: Record<string, unknown>;
+  onChange?: "continue" | "park" | "ask";
   fn: (run: Run, ...args: any[]) => Promise<unknown>;
 }
 
 export function agent(
   name: string,
   fn: (run: Run, ...args: any[]) => Promise<unknown>,
-  options?: { version?: string },
+  options?: { version?: string; pins?: Record<string, unknown>; onChange?: "continue" | "park" | "ask" },
 ): Agent;
 
 export interface WorkerOptions {
@@ -122,6 +124,8 @@ export interface WorkerOptions {
   concurrency?: number;
   waitSeconds?: number;
   patienceMs?: number;
+  /** For how long a new verb waits for what is recorded in other branches; then the run is parked as changed. */
+  holdMs?: number;
   log?: (line: string, about?: object) => void;
 }
 

@@ -10,6 +10,8 @@ import { Ending, Failed, Problem, Stopped, TimedOut, Unreachable, Unsent } from 
 
 const QUIET_LOOKS = 3;
 const LOOK_MS = 2;
+const SWIFT_TURNS = 8; // without a pause, in which the branches beside come as far as their records lead them
+const HOLD_MS = 300_000;
 const NEVER = new Promise(() => {});
 
 /** A digest that is equal for equal values, whatever the order of keys. */
@@ -38,8 +40,10 @@ export function tool(declared, fn) {
 
 /** What all branches of one driven run share. */
 export class Drive {
-  constructor(client, holder, claim, leaseMs) {
+  constructor(client, holder, claim, leaseMs, { holdMs = HOLD_MS, log = () => {} } = {}) {
     this.client = client;
+    this.holdMs = holdMs;
+    this.log = log;
     this.holder = holder;
     this.claim = claim;
     this.token = claim.token;
@@ -52,6 +56,8 @@ export class Drive {
     this.unsaid = []; // steps that failed: recorded when the program goes on
     this.journal = new Map();
     this.left = new Set();
+    this.lines = new Map([["", false]]); // lines of work that were begun, and whether each came to its end
+    this.held = []; // the lines of verbs that wait for records to be reached
     this.active = 0;
     this.begun = 0;
     this.calls = new Set(); // effects under way: a run does not end before they have
@@ -139,6 +145,44 @@ export class Drive {
     }
   }
 
+  /**
+   * Hold a new verb while a record that may be that very verb was not reached: a program that was regrouped comes to it in another
+   * branch. same: whether a record is the same verb.
+   */
+  async holdBack(line, verb, same) {
+    for (let turn = 0; turn < SWIFT_TURNS && this.left.size && !this._holding(line, same); turn++) await new Promise(setImmediate);
+    let ahead = this.left.size;
+    let idleSince = performance.now();
+    if (!this._holding(line, same)) return this.checkGoing();
+    this.log(`run ${this.claim.run} holds ${verb}, because what is recorded at ${this._holding(line, same)} was not reached`);
+    this.held.push(line);
+    try {
+      for (let place; (place = this._holding(line, same)); ) {
+        this.checkGoing();
+        if (performance.now() - idleSince >= this.holdMs)
+          throw this.stop(changed(`what is recorded at ${place} was not reached, and now it does ${verb}, of which nothing was sent`));
+        await pause(LOOK_MS);
+        if (this.active || this.left.size !== ahead) idleSince = performance.now();
+        ahead = this.left.size;
+      }
+    } finally {
+      this.held.splice(this.held.indexOf(line), 1);
+    }
+    this.checkGoing();
+  }
+
+  /** The place of a record that holds a new verb of a line; undefined if none does (docs/decisions/0140). */
+  _holding(line, same) {
+    for (const place of this.left) {
+      const path = place.slice(place.indexOf("/") + 1, place.lastIndexOf("/"));
+      if (path === "patch" || path === line) continue;
+      if (same(this.journal.get(place))) return place;
+      const begun = [...this.lines.keys()].filter((each) => isWithin(path, each)).sort((a, b) => b.length - a.length)[0];
+      if (isWithin(line, begun) || this.lines.get(begun) || this.held.includes(begun)) return place;
+    }
+    return undefined;
+  }
+
   /** Wait, with whatever else of the run waits: the drive ends when nothing of it goes on any more. */
   async rest(place, why) {
     this.resting.set(place, why);
@@ -146,12 +190,15 @@ export class Drive {
     while (quiet < QUIET_LOOKS && !this.stopped) {
       const before = this.begun;
       await pause(LOOK_MS);
-      quiet = this.active === 0 && this.begun === before ? quiet + 1 : 0;
+      quiet = this.active === 0 && !this.held.length && this.begun === before ? quiet + 1 : 0;
     }
     this._over({ rest: this.resting });
     return NEVER;
   }
 }
+
+/** Whether a branch is this line of work, or has left it. */
+const isWithin = (path, line) => !line || path === line || path.startsWith(`${line}.`);
 
 const changed = (message) =>
   new Stopped(message, { park: { reason: "changed", message, hint: "deploy the program that began it, then `perdure resume`" } });
@@ -229,7 +276,7 @@ export class Run {
     this._countAnew();
     if (this._names.has(name)) throw new TypeError(`the branch ${name} was begun already`);
     this._names.add(name);
-    return new Run(this._drive, `${this._path}.'${name}'`);
+    return this._begin(`${this._path}.'${name}'`);
   }
 
   /** Run functions beside each other, each with a branch of its own; their results in order. */
@@ -237,9 +284,20 @@ export class Run {
     this._countAnew();
     const branches = functions.map(() => {
       this._children += 1;
-      return new Run(this._drive, this._path ? `${this._path}.${this._children}` : String(this._children));
+      return this._begin(this._path ? `${this._path}.${this._children}` : String(this._children));
     });
-    return Promise.all(functions.map((each, at) => each(branches[at])));
+    const ends = (branch) => this._drive.lines.set(branch._path, true);
+    return Promise.all(functions.map(async (each, at) => each(branches[at]).finally(() => ends(branches[at]))));
+  }
+
+  _begin(path) {
+    this._drive.lines.set(path, false);
+    return new Run(this._drive, path);
+  }
+
+  /** Wait where a new verb may be one that another branch has recorded. */
+  async _holdBack(verb, same) {
+    if (this._drive.left.size) await this._drive.holdBack(this._path, verb, same);
   }
 
   // -- steps ------------------------------------------------------------------------------------------------------------
@@ -267,6 +325,7 @@ export class Run {
       return found.step.value;
     }
     drive.checkGoing();
+    if (more.model) await this._holdBack(`model ${name}`, (each) => each.what === "step" && each.name === name && each.digest === digest);
     return drive.during(async () => {
       let value;
       try {
@@ -308,6 +367,8 @@ export class Run {
       about,
     };
     if (!found) drive.checkGoing();
+    const isSame = (each) => each.what === "effect" && each.name === tool.name && canonical(each.effect.args) === canonical(given);
+    if (!found) await this._holdBack(`effect ${tool.name}`, isSame);
     const acting = drive.during(() => this._carryOut(tool, body));
     drive.calls.add(acting);
     try {
@@ -395,6 +456,8 @@ export class Run {
     const found = this._found(place, what, name);
     if (found && found.wait.state !== "open" && same(found.wait)) return found.wait;
     if (!found) drive.checkGoing();
+    const isSame = (each) => each.what === what && each.name === name && (what === "child" || same(each.wait));
+    if (!found) await this._holdBack(`${what} ${name}`.trim(), isSame);
     const answer = await drive.during(async () => {
       await drive.flush();
       return drive.send(operation, { place, ...body });
@@ -420,6 +483,7 @@ export class Run {
       if (answer.next === "end") throw (drive.ending ??= new Ending("Cancelled"));
       drive.cut = answer.cut;
       drive.journal.clear();
+      drive.lines = new Map([["", false]]);
     });
     return true;
   }

@@ -75,7 +75,7 @@ async function driven(program, claim, answers = {}) {
     return Array.isArray(found) ? found : [200, found];
   };
   return serving(answer, async (url, seen) => {
-    worker = new Worker({ url, token: "t", agents: [agent("fix", program)], waitSeconds: 0 });
+    worker = new Worker({ url, token: "t", agents: [agent("fix", program)], waitSeconds: 0, holdMs: 20 });
     await worker.work();
     return seen.filter((each) => each.path.startsWith("/v1/runs/")).map((each) => [each.path.replace("/v1/runs/r1/", ""), each.body]);
   });
@@ -150,4 +150,34 @@ test("after a checkpoint places count from the start, in branches too", async ()
   };
   const seen = await driven(program, claimed(), { checkpoints: () => ({ next: "given", cut: 1, cancelling: false }) });
   assert.deepEqual(seen.map(([verb, body]) => body.place ?? verb), ["0/1/1", "checkpoints", "1/1/1", "1/2/1", "finish"]);
+});
+
+const mailed = (place, to) => ({
+  place, what: "effect", name: "mail", digest: "d", seq: 3, effect: { seq: 3, args: { to }, settled: true, state: "committed", result: to },
+});
+const mail = tool({ name: "mail" }, async ({ to }) => to);
+const given = (body) => ({ next: "given", cancelling: false, effect: { seq: 9, settled: true, state: "committed", result: body.args.to } });
+
+test("a call that moved into another branch is not made again, and the run is parked before anything is sent", async () => {
+  const mails = (one) => one.act(mail, { to: "ann" });
+  const programs = {
+    "0//1": (run) => run.all([mails, (two) => two.act(mail, { to: "bob" })]), // of its own line once
+    "0/1/1": mails, // of a branch that is not begun any more
+    "0/.'old'/1": (run) => mails(run.branch("new")),
+    "0/2/1": (run) => run.all([(one) => one.act(mail, { to: "bob" }), async () => 1]), // of one that came to its end
+  };
+  for (const [place, program] of Object.entries(programs)) {
+    const seen = await driven(program, claimed([mailed(place, "ann")]), { effects: given });
+    assert.deepEqual(seen.map(([verb, body]) => [verb, body.reason]), [["park", "changed"]], place);
+  }
+});
+
+test("a new call waits for the records of its own program, and then it is made", async () => {
+  const program = async (run) => {
+    const beside = run.all([(one) => one.act(mail, { to: "new" })]);
+    await new Promise(setImmediate);
+    return [await run.act(mail, { to: "ann" }), ...(await beside)];
+  };
+  const seen = await driven(program, claimed([mailed("0//1", "ann")]), { effects: given });
+  assert.deepEqual(seen.map(([verb, body]) => body.place ?? body.result ?? verb), ["0/1/1", ["ann", "new"]]);
 });

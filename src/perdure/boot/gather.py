@@ -32,7 +32,6 @@ from perdure.model.records.memories import MemoryKind, MemoryRecord
 from perdure.model.records.runs import RunRecord, RunStatus, WaitKind, WaitRecord, WaitState
 from perdure.model.records.tasks import TaskRecord, TaskStatus
 from perdure.model.values import encode
-from perdure.planes.audit.snapshots import one_state
 from perdure.planes.conversation import pending, sessions, summaries, turns
 from perdure.planes.conversation.transcript import Exchange, as_text, pair
 from perdure.planes.execution import decisions, runs, tasks, waits
@@ -41,6 +40,7 @@ from perdure.planes.memory.checks import Thing
 from perdure.planes.memory.scopes import read_from
 from perdure.planes.reading.durations import store_now
 from perdure.planes.reading.paging import Page
+from perdure.planes.reading.snapshots import one_state
 from perdure.stores.store import Reads
 
 TASKS_MAX = 50

@@ -35,12 +35,12 @@ from perdure.model.records.conversation import Role
 from perdure.model.records.memories import MemoryKind, MemoryRecord, Validity
 from perdure.model.tokens import estimate
 from perdure.model.words import words
-from perdure.planes.audit.snapshots import one_state
 from perdure.planes.conversation import turns
 from perdure.planes.conversation.transcript import Exchange
 from perdure.planes.memory import boots, search
 from perdure.planes.memory.said import said_in
 from perdure.planes.memory.texts import parts_of
+from perdure.planes.reading.snapshots import one_state
 from perdure.stores.core import Core
 from perdure.stores.store import Reads
 

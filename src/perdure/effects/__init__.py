@@ -1,1 +1,1 @@
-"""The ledger of what is done to the outside world: tools, the protocol, settlement, undo (DESIGN §5)."""
+"""The ledger of what is done to the outside world: tools, the protocol, settlement, undo."""

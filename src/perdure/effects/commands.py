@@ -1,4 +1,4 @@
-"""Commands: everything that the engine of effects and runs asks of the world around it (docs/decisions/0022 and 0031).
+"""Commands: everything that the engine of effects and runs asks of the world around it (decisions 0022 and 0031).
 
 The engine (`sending`, `acting` and `responding` here, the driving of runs in `runtime/`) is written once, as generators that
 yield commands and receive their results. It has no colour: a shell (`runtime/shells.py`) carries the commands out, from sync or

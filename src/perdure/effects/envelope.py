@@ -1,4 +1,4 @@
-"""The envelope of a run: what is needed to continue it, what is recommended about its doubts, and a verdict (DESIGN §2).
+"""The envelope of a run: what is needed to continue it, what is recommended about its doubts, and a verdict.
 
 Bounded (P8): it holds what came since the last cut, at most two documents of 8 KiB for each entry (larger ones are blobs, which
 it names), so that a run that checkpoints has an envelope of the same size however long it runs. `hand_over` makes one and, in
@@ -38,19 +38,21 @@ from perdure.model.records.envelope import (
 )
 from perdure.model.records.runs import ENDED, RunRecord, RunStatus, WaitKind, WaitState
 from perdure.planes import subjects
-from perdure.planes.audit.snapshots import one_state
-from perdure.planes.execution import parked_runs, runs, waits
+from perdure.planes.conversation import sessions
+from perdure.planes.execution import parked_runs, pin_columns, runs, waits
 from perdure.planes.execution.steps import bodies
 from perdure.planes.reading.body_reading import doc_of, inline_body
 from perdure.planes.reading.durations import store_now
 from perdure.planes.reading.row_reading import stored_fields
+from perdure.planes.reading.snapshots import one_state
 from perdure.planes.recovery import checkpoints, presence
 from perdure.planes.tables import EFFECTS, SIGNALS, WAITS
+from perdure.stores.batch import EVENTS
 from perdure.stores.core import Core
 from perdure.stores.past_store import PastReader
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads, event_of
-from perdure.stores.tx import EVENTS, LOG, Tx
+from perdure.stores.tx import LOG, Tx
 
 Q = Statements("perdure.effects", "envelope.sql")
 
@@ -126,8 +128,9 @@ def _envelope(reads: Reads, stream: Stream, witness: EnvelopeWitness, *, sealed:
     made = Envelope(
         store=witness.store, epoch=witness.epoch, made_at=now_us, sealed=sealed, run=run,
         cursor=_cursor(reads, stream, row, steps, len(steps) + len(effects) + len(found)),
-        verdict=_verdict(runs.run(reads, stream), pending, found, judged), pending=tuple(pending), pins=_pins(reads, steps),
-        workspace=_workspace(reads, checkpoint), checkpoint=checkpoint, steps=tuple(steps), effects=tuple(effects),
+        verdict=_verdict(runs.run(reads, stream), pending, found, judged), pending=tuple(pending),
+        pins=run.pins | _pins(reads, steps) or None, workspace=_workspace(reads, checkpoint), checkpoint=checkpoint,
+        steps=tuple(steps), effects=tuple(effects),
         waits=tuple(found), signals=tuple(signals), children=tuple(children),
     )  # fmt: skip
     return msgspec.structs.replace(made, artifacts=tuple(sorted(set(_named(made)))))
@@ -222,7 +225,10 @@ def _run(reads: Reads, stream: Stream, row: Row, epoch: int) -> RunPart:
         "name", "agent", "status", "digest", "creator", "created_at", "token", "program", "key", "session", "parent",
         "ended_at", "timeout_at", "reason",
     )  # fmt: skip
+    pins, change = pin_columns.of_row(row)
+    pinned = None if row["session"] is None else sessions.pins_by_name(reads, row["session"])
     fields = {name: row[name] for name in kept} | {
+        "pins": pins, "pins_change": change, "on_change": row["on_change"], "session_pins": pin_columns.as_document(pinned),
         "cancelling": bool(row["cancelling"]), "pinned": bool(row["pinned"]),
         "restored": row["known_seq"] is not None or row["epoch"] != epoch,
     }  # fmt: skip
@@ -259,13 +265,13 @@ def _said(reads: Reads, document: Document) -> dict[str, Any]:
     return stored_fields(doc_of(reads, body), "document")
 
 
-def _pins(reads: Reads, steps: list[StepPart]) -> Any:
+def _pins(reads: Reads, steps: list[StepPart]) -> dict[str, Any]:
     """The pins of the newest step that called a model; its answer may be long, and lie elsewhere."""
     for step in reversed(steps):
         notes = _said(reads, step.meant).get("notes")
-        if isinstance(notes, dict) and notes.get("model"):
+        if isinstance(notes, dict) and isinstance(notes.get("model"), dict) and notes["model"]:
             return notes["model"]
-    return None
+    return {}
 
 
 def _workspace(reads: Reads, checkpoint: CheckpointPart | None) -> Any:

@@ -13,14 +13,15 @@ from typing import NamedTuple
 from perdure.log.change import Stream
 from perdure.log.event import Event
 from perdure.planes.audit import history
-from perdure.planes.audit.lineage import MAX_SEQ
-from perdure.planes.audit.snapshots import one_state
+from perdure.planes.reading.lineage import MAX_SEQ
+from perdure.planes.reading.snapshots import one_state
 from perdure.planes.tables import EFFECTS, RUNS, WAITS
+from perdure.stores.batch import EVENTS
 from perdure.stores.core import Core
 from perdure.stores.replay import PAGE_EVENTS
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads, event_of
-from perdure.stores.tx import EVENTS, LOG
+from perdure.stores.tx import LOG
 
 Q = Statements("perdure.effects", "glimpse.sql")
 

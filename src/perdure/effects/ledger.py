@@ -28,8 +28,8 @@ from perdure.model.limits import KEY_MAX_CHARS, check_name, check_page
 from perdure.model.records.effects import EffectError, EffectRecord, EffectState, Rule, ToolKind, sent_key_of, text_of
 from perdure.model.values import to_plain
 from perdure.planes import subjects
-from perdure.planes.audit import imported
 from perdure.planes.conversation.calls import call_of
+from perdure.planes.execution import imported
 from perdure.planes.reading.body_reading import IN_DOCUMENT, doc_of, marked, stored_value
 from perdure.planes.reading.listing import Listing
 from perdure.planes.reading.paging import Page, page_by_seq, read_rows, seq_or_cursor

@@ -25,9 +25,8 @@ from perdure.model.records.effects import (
     Verdict,
 )
 from perdure.model.records.runs import CALLED_OFF, RunStatus, WaitKind, WaitRecord, WaitState
-from perdure.planes.audit import imported
 from perdure.planes.conversation import sessions
-from perdure.planes.execution import runs, steps, waits
+from perdure.planes.execution import imported, runs, steps, waits
 from perdure.planes.reading.durations import Duration
 from perdure.planes.recovery import presence
 from perdure.stores.store import Reads

@@ -25,9 +25,9 @@ from perdure.planes.reading.body_reading import inline_body
 from perdure.planes.reading.durations import between
 from perdure.planes.reading.paging import Page, decode_cursor, encode_cursor
 from perdure.planes.recovery import presence
+from perdure.stores.batch import EVENTS
 from perdure.stores.core import Core
 from perdure.stores.store import Reads
-from perdure.stores.tx import EVENTS
 
 Found = tuple[Stream, EffectRecord]
 Place = tuple[int, int, int]  # in a listing: instant, stream and number

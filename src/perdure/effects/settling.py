@@ -1,6 +1,7 @@
 """Settlement: what may be done about an effect whose outcome is not known, by the rule that its tool declared (P4).
 
-Pure: facts in, advice out. The table of DESIGN §5 is here and nowhere else. Callers: the engine, recovery, the envelope.
+Pure: facts in, advice out. The rule for doubt (docs/tools.md) is here and nowhere else. Callers: the engine,
+recovery, the envelope.
 """
 
 from __future__ import annotations

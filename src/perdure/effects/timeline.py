@@ -15,18 +15,18 @@ from perdure.model.limits import PAGE_MAX_ROWS, check_page
 from perdure.model.records.differences import RunDiff
 from perdure.model.records.timeline import TimelineRecord
 from perdure.planes.audit.diff import RunStand, diff_runs
-from perdure.planes.audit.lineage import MAX_SEQ
-from perdure.planes.audit.snapshots import one_state
 from perdure.planes.execution import runs, steps, waits
 from perdure.planes.reading.body_reading import inline_body
+from perdure.planes.reading.lineage import MAX_SEQ
 from perdure.planes.reading.origins import check_seq
 from perdure.planes.reading.paging import Page, page_by_seq, seq_or_cursor
 from perdure.planes.reading.row_reading import stored_instant
 from perdure.planes.reading.sides import OtherSide
+from perdure.planes.reading.snapshots import one_state
 from perdure.planes.tables import EFFECTS, WAITS
+from perdure.stores.batch import EVENTS
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads
-from perdure.stores.tx import EVENTS
 
 Q = Statements("perdure.effects", "timeline.sql")
 

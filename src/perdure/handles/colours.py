@@ -15,10 +15,10 @@ from perdure.runtime.agent import Agent
 from perdure.runtime.callers import AsyncCaller, AsyncFrozenCaller, Caller, FrozenCaller
 
 if TYPE_CHECKING:
-    from perdure.handles.aio.session import AsyncSession
-    from perdure.handles.aio.store import AsyncStore
-    from perdure.handles.sync.session import Session
-    from perdure.handles.sync.store import Store
+    from perdure.handles.aio.session import AsyncSession as AsyncSession  # noqa: PLC0414 - handles have it from here
+    from perdure.handles.aio.store import AsyncStore as AsyncStore  # noqa: PLC0414 - handles have it from here
+    from perdure.handles.sync.session import Session as Session  # noqa: PLC0414 - handles have it from here
+    from perdure.handles.sync.store import Store as Store  # noqa: PLC0414 - handles have it from here
     from perdure.log.change import Stream
 
 

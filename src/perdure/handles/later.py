@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from perdure.effects import adopting, envelope, gone_machines, orphaned, responding, timeline, what_if
     from perdure.interchange import bundle_in, bundle_out, incident, learning, readable
     from perdure.planes import actors, subjects
-    from perdure.planes.audit import diff, feed, history, lineage, subscriptions, verify
-    from perdure.planes.conversation import artifacts, emitted, summaries
-    from perdure.planes.execution import decisions, requests, task_needs, tasks
-    from perdure.planes.memory import making as memory_making
+    from perdure.planes.audit import diff, history, subscriptions, verify
+    from perdure.planes.conversation import artifacts, emitted, feed, summaries
+    from perdure.planes.execution import decisions, memory_making, requests, task_needs, tasks
     from perdure.planes.memory import memories, search, upkeep
+    from perdure.planes.reading import lineage
     from perdure.planes.retention import collect, retain
     from perdure.stores import user_query
     from perdure.upkeep import backup
@@ -32,14 +32,15 @@ else:
         "perdure.interchange", "bundle_in", "bundle_out", "incident", "learning", "readable"
     )
     actors, subjects = lazily("perdure.planes", "actors", "subjects")
-    diff, feed, history, lineage, subscriptions, verify = lazily(
-        "perdure.planes.audit", "diff", "feed", "history", "lineage", "subscriptions", "verify"
+    diff, history, subscriptions, verify = lazily("perdure.planes.audit", "diff", "history", "subscriptions", "verify")
+    artifacts, emitted, feed, summaries = lazily(
+        "perdure.planes.conversation", "artifacts", "emitted", "feed", "summaries"
     )
-    artifacts, emitted, summaries = lazily("perdure.planes.conversation", "artifacts", "emitted", "summaries")
-    decisions, requests, task_needs, tasks = lazily(
-        "perdure.planes.execution", "decisions", "requests", "task_needs", "tasks"
+    decisions, memory_making, requests, task_needs, tasks = lazily(
+        "perdure.planes.execution", "decisions", "memory_making", "requests", "task_needs", "tasks"
     )
-    memory_making, memories, search, upkeep = lazily("perdure.planes.memory", "making", "memories", "search", "upkeep")
+    memories, search, upkeep = lazily("perdure.planes.memory", "memories", "search", "upkeep")
+    (lineage,) = lazily("perdure.planes.reading", "lineage")
     collect, retain = lazily("perdure.planes.retention", "collect", "retain")
     (user_query,) = lazily("perdure.stores", "user_query")
     (backup,) = lazily("perdure.upkeep", "backup")

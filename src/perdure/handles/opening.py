@@ -15,10 +15,12 @@ from perdure.artifacts.place import place_from_url
 from perdure.effects import rolled_back
 from perdure.effects.tool import Guard, guards_of
 from perdure.errors import Error, Invalid, Refused, Unauthenticated
+from perdure.model import siblings
 from perdure.model.instants import FIRST_US, LAST_US, Clock
 from perdure.model.limits import LEASE_MAX_SECONDS, LEASE_MIN_SECONDS, LEASE_TTL_SECONDS, check_name
 from perdure.runtime.callers import AsyncCaller, Caller
 from perdure.stores.core import Core, open_core
+from perdure.stores.entry_points import files_kind
 from perdure.stores.url import parse
 
 if TYPE_CHECKING:
@@ -292,22 +294,17 @@ def watch(core: Core, telemetry: bool | str | None) -> None:
         raise Invalid(f"expected True, False or {CONTENT!r}, got {telemetry!r}", path="telemetry")
     if telemetry is False or (telemetry is None and "opentelemetry.trace" not in sys.modules):
         return
-    try:
-        from perdure.telemetry import traces  # noqa: PLC0415 - an extra, and slow to load
-    except ImportError:
-        if telemetry is None:
-            return
-        raise Refused("telemetry needs an extra", path="telemetry", hint="pip install 'perdure[telemetry]'") from None
-    if telemetry or traces.is_configured():
-        traces.observe(core, content=telemetry == CONTENT)
+    observers = siblings.declared(siblings.OBSERVERS)
+    if telemetry and not observers:
+        raise Refused("telemetry needs an extra", path="telemetry", hint="pip install 'perdure[telemetry]'")
+    for observer in observers.values():
+        observer.load().observe(core, asked=bool(telemetry), content=telemetry == CONTENT)
 
 
 def keep_views(core: Core) -> None:
     """A files store has pages for people beside it, kept by whoever writes; other stores have none."""
     if parse(core.engine.url).log_folder is not None:
-        from perdure.interchange.views.keeping import accompany  # noqa: PLC0415 - nobody else pays for it
-
-        accompany(core)
+        files_kind().keep_pages(core)
 
 
 def _check_seconds(seconds: object, path: str, most: float, least: float = 0) -> None:

@@ -9,10 +9,9 @@ from typing import Any
 
 from perdure.handles.opening import check_artifacts
 from perdure.log.anchor import Anchor
-from perdure.model.records.integrity import Report, Restored
+from perdure.model.records.integrity import Report, Restored, WrittenBack
 from perdure.planes.audit import verify
-from perdure.stores.files import restore_from_cache
-from perdure.stores.files.restore_from_cache import WrittenBack
+from perdure.stores.entry_points import files_kind
 from perdure.upkeep import restore as stores_restore
 
 Progress = Callable[[int, int], None]
@@ -48,7 +47,7 @@ def from_cache(url: str, *, dry_run: bool = False) -> WrittenBack:
         Raises Invalid (no files store), NotFound (this user has no cache of it), Unavailable (another process holds its lock),
         or Damaged (not all of it can be put where it stood).
     """
-    return restore_from_cache.from_cache(url, dry_run=dry_run)
+    return files_kind().from_cache(url, dry_run=dry_run)
 
 
 async def arestore(

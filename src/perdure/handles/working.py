@@ -10,11 +10,11 @@ from perdure.effects import rolled_back
 from perdure.errors import Invalid
 from perdure.handles.opening import keep_views, watch
 from perdure.model.lazily import load_all
-from perdure.model.limits import check_name
+from perdure.model.limits import KEEP_SECONDS, check_name
 from perdure.model.records.workers import StrandedRecord, WorkersRecord
 from perdure.planes.execution import workers
 from perdure.runtime.callers import AsyncCaller
-from perdure.stores.core import KEEP_SECONDS, open_core
+from perdure.stores.core import open_core
 
 if TYPE_CHECKING:
     from perdure.handles.sync.store import Store

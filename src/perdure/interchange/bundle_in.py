@@ -4,7 +4,7 @@
     rehearse  the whole import into an empty store: what a database, `verify` or a listing refuses is found before ours is touched
     compare   what the store has of these streams: the same beginning (then it grows, or stays), or a Conflict
     carry     large blobs to the artifact place: durable before the commit that needs them (P1); else they are orphans there
-    write     one transaction: blobs, who imported what (`planes.audit.imported`), events, rows; checked once more on the way in
+    write     one transaction: blobs, who imported what (`execution.imported`), events, rows; checked once more on the way in
 
 Importing again changes nothing. Open work in a copy is nobody's here (docs/decisions/0014). Callers: the handles. Keeps P3,
 P4, P6, P10 and P11 (the store says for which tenant, never the bundle).
@@ -32,11 +32,10 @@ from perdure.model.crash_points import reach
 from perdure.model.instants import FIRST_US, LAST_US
 from perdure.model.limits import BLOB_IN_DATABASE_MAX_BYTES, VALUE_MAX_BYTES, check_name
 from perdure.model.records.bundles import Arrived, ImportedBundle, Listed
-from perdure.planes.audit import imported
 from perdure.planes.audit.rebuild import Rebuild
 from perdure.planes.audit.verify import PRUNED, emptied_by
 from perdure.planes.conversation import artifacts
-from perdure.planes.execution import parked_runs, runs
+from perdure.planes.execution import imported, parked_runs, runs
 from perdure.planes.reading.row_reading import stored_address
 from perdure.planes.retention import retain
 from perdure.planes.tables import ANCHORS, EFFECTS, RECORDED, RUNS, SESSIONS, TASKS

@@ -24,12 +24,11 @@ from perdure.log.derive import BLOB_REFS
 from perdure.log.event import GENESIS
 from perdure.log.written import encode, event_written, stream_written
 from perdure.model.records.bundles import FORMAT, KIND, Exported, Listed, Manifest, Member
-from perdure.planes.audit import imported
-from perdure.planes.audit.lineage import ancestry
 from perdure.planes.audit.rebuild import Rebuild
 from perdure.planes.conversation.sessions import find_session
-from perdure.planes.execution import runs
+from perdure.planes.execution import imported, runs
 from perdure.planes.memory import values
+from perdure.planes.reading.lineage import ancestry
 from perdure.planes.reading.row_reading import stored_address
 from perdure.planes.retention.collect import patiently
 from perdure.planes.tables import ARTIFACTS, CHECKPOINTS, RUNS

@@ -22,11 +22,11 @@ from perdure.model.records.effects import EffectRecord
 from perdure.model.records.envelope import Envelope
 from perdure.model.records.runs import RunRecord, WaitRecord
 from perdure.model.records.timeline import TimelineRecord
-from perdure.planes.audit.snapshots import one_state
 from perdure.planes.conversation import sessions, turns
 from perdure.planes.conversation.emitted import Names
 from perdure.planes.execution import runs, steps, waits
 from perdure.planes.reading.body_reading import inline_body
+from perdure.planes.reading.snapshots import one_state
 from perdure.stores.replay import Slice, pages
 from perdure.stores.store import Reads
 from perdure.stores.tx import LOG

@@ -25,12 +25,13 @@ from perdure.log.change import Change, Op, Stream
 from perdure.log.event import GENESIS, Event, decode_body, hash_event
 from perdure.log.written import WrittenEvent, WrittenStream, event_read, from_hex, split_name
 from perdure.model.limits import NAME_MAX_CHARS, check_name
-from perdure.planes.audit import imported
 from perdure.planes.audit.verify import PRUNED
+from perdure.planes.execution import imported
 from perdure.planes.retention import retain
 from perdure.planes.tables import RECORDED, SESSIONS
 from perdure.stores import migrate, moved_away, schema_upgrade
 from perdure.stores.atomic_files import disk_errors
+from perdure.stores.batch import EVENTS
 from perdure.stores.core import Core, open_core
 from perdure.stores.files.engine import FilesEngine
 from perdure.stores.files.layout import Layout
@@ -48,7 +49,7 @@ from perdure.stores.files.other_side import (
 from perdure.stores.replay import Seen, adopt_event, meaning_of, verbatim
 from perdure.stores.statements import Statements
 from perdure.stores.store import Head, event_of
-from perdure.stores.tx import EVENTS, LOG, Tx, introduce, own_stream
+from perdure.stores.tx import LOG, Tx, introduce, own_stream
 from perdure.stores.url import parse
 
 Q = Statements("perdure.interchange", "merge.sql")

@@ -23,8 +23,9 @@ from perdure.log.change import Change, Op, Stream
 from perdure.log.event import Event
 from perdure.model.crash_points import reach
 from perdure.model.records.moves import Held, Moved
-from perdure.planes.audit import imported, verify
+from perdure.planes.audit import verify
 from perdure.planes.conversation import artifacts
+from perdure.planes.execution import imported
 from perdure.planes.tables import RECORDED
 from perdure.stores import moved_away, url
 from perdure.stores.blobs import BlobRow

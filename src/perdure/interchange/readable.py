@@ -24,12 +24,12 @@ from perdure.model.records.runs import RunRecord, StepRecord, WaitRecord
 from perdure.model.records.tasks import TaskRecord
 from perdure.model.records.values import Entry
 from perdure.model.values import to_plain
-from perdure.planes.audit.snapshots import one_state
 from perdure.planes.conversation import artifacts, turns
 from perdure.planes.conversation import sessions as session_plane
 from perdure.planes.execution import decisions, runs, tasks
 from perdure.planes.memory import values
 from perdure.planes.reading.paging import Page
+from perdure.planes.reading.snapshots import one_state
 from perdure.stores.store import Reads
 
 PAGE_ROWS = 500

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from perdure.log.event import Ref
 from perdure.log.table import Table
+from perdure.model.refs import Ref
 
 
 class Op(enum.StrEnum):

@@ -15,7 +15,7 @@ Row = dict[str, Any]
 
 
 class TableClass(enum.StrEnum):
-    """The changes that a table may see (DESIGN §3)."""
+    """The changes that a table may see."""
 
     RECORDED = "recorded"  # changed by tx.record only; folded, verified, moved, exported
     DERIVED = "derived"  # rebuilt from recorded state at any time
@@ -34,7 +34,7 @@ class Table(msgspec.Struct, frozen=True, eq=False):
     yields: those of `once` that a copy may give up all the same (its key): rarely, so the row is then written as a new one.
     rowless: it has no rows at all and no table in the database: it is what its events (op note) say.
     documents: columns that point to the event which holds a document of the row. `doc_seq` is null while that is the event
-    of the row's own `seq`; a base event that restates the document moves the pointer to itself (planes/audit/lineage).
+    of the row's own `seq`; a base event that restates the document moves the pointer to itself (planes/reading/lineage).
     says_all: every change of a row says all of it, so that it needs none of the changes before it once those were pruned.
     announces: (column, value): whoever waits for rows with this value is woken by the very commit that writes one.
     about: a column that holds the subjects of a row, as JSON; it follows from the `subjects` of its events (`fold`).

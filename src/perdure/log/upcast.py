@@ -1,4 +1,4 @@
-"""Upcasts: how a body written under an older schema is read today. Events are never rewritten (DESIGN §3).
+"""Upcasts: how a body written under an older schema is read today. Events are never rewritten.
 
 A migration that reinterprets a recorded column adds a pure function here; `v` in a body says under which one it was written.
 """

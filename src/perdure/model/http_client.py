@@ -4,8 +4,8 @@ An answer is whole when an empty line ended its headers, and its body had its Co
 has none. `http.client` ends headers wherever the connection ends, without a word: half a 404 would be a 404. A body that lasts
 until the connection ends does not show whether it is whole (`has_length`). Nothing is sent twice in hiding.
 
-Callers: the ready HTTP tool and its probe, checks of pages, push notifications of A2A (`exchange`), and stores on a server, whose
-connections live longer than one request. Keeps P4, P15.
+Callers: the ready HTTP tool and its probe, checks of pages (`exchange`), and stores on a server, whose connections live longer
+than one request. Keeps P4, P15.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Instants and durations: integer microseconds since 1970 UTC. The only module that reads the system clock.
 
-Time is data, never order (DESIGN §3). A clock is a callable that is passed in; `system_clock` is the default.
+Time is data, never order. A clock is a callable that is passed in; `system_clock` is the default.
 """
 
 from __future__ import annotations

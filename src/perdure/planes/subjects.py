@@ -17,13 +17,14 @@ from perdure.log.table import Row
 from perdure.model.limits import REFS_MAX, check_name, check_page
 from perdure.model.records.subjects import SubjectRecord
 from perdure.model.refs import Ref
-from perdure.planes.audit.lineage import segments, touching
+from perdure.planes.reading.lineage import segments, touching
 from perdure.planes.reading.paging import Page
 from perdure.planes.reading.row_reading import stored_instant
 from perdure.planes.tables import COVERS, RUNS, SESSIONS
+from perdure.stores.batch import HISTORY
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads
-from perdure.stores.tx import HISTORY, LOG, Tx, flushed_spans, is_buffered
+from perdure.stores.tx import LOG, Tx, flushed_spans, is_buffered
 
 Q = Statements("perdure.planes", "subjects.sql")
 

@@ -21,8 +21,9 @@ from perdure.planes.recovery import checkpoints
 from perdure.runtime import run_replay
 from perdure.runtime.agent import Policy
 from perdure.runtime.driving import Driving
+from perdure.runtime.holding import hold_back
 from perdure.runtime.places import Branch
-from perdure.runtime.placing import arrive, check_real, hold_back, hold_up
+from perdure.runtime.placing import arrive, check_real, hold_up
 from perdure.runtime.stopping import TROUBLES
 from perdure.runtime.undoing import undo_left
 

@@ -86,6 +86,7 @@ def _call(driving: Driving) -> Steps[Any]:
         came = yield CallProgram()
         result, error = came.result, came.error
         yield from stop_branches(driving)
+        driving.trunk.note_ends()
         driving.trunk.tasks.clear()
         if error is None:
             driving.check_returned()

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from perdure.effects.acting import Acting
-from perdure.effects.commands import Await, StandBy, Steps
+from perdure.effects.commands import Await, Ending, StandBy, Steps
 from perdure.effects.consulting import StepFunction, as_step_function
 from perdure.effects.tool import Tool
 from perdure.errors import Error, Parked
@@ -21,13 +21,13 @@ from perdure.model.instants import instant_us
 from perdure.model.records.effects import EffectRecord
 from perdure.model.records.runs import CALLED_OFF, RunRecord
 from perdure.planes.execution import steps
-from perdure.planes.recovery.leases import Lease
+from perdure.planes.execution.leases import Lease
 from perdure.runtime import run_replay
 from perdure.runtime.agent import Agent
 from perdure.runtime.heartbeat import Heartbeat
 from perdure.runtime.places import AFTERWARDS, Branch, BranchSpan, LeftSaga
 from perdure.runtime.run_replay import Replay
-from perdure.runtime.stopping import TIMED_OUT, TROUBLES, Ending, Leaving, found_in, is_end, origins
+from perdure.runtime.stopping import TIMED_OUT, TROUBLES, Leaving, found_in, is_end, origins
 from perdure.stores.core import Core
 from perdure.stores.tool_limits import Slots
 
@@ -40,11 +40,15 @@ TURN = "turn"
 class Activity:
     """The activity of the branches of a run: it rests only when none of them does anything."""
 
-    __slots__ = ("awaited", "awaiting", "begun", "busy", "held", "interrupted", "judge", "pruning", "takers", "turns")
+    __slots__ = (
+        "awaited", "awaiting", "begun", "busy", "held", "interrupted", "judge", "pruning", "released", "takers", "turns",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.busy = self.begun = 0  # operations under way, and so many were begun
-        self.held = 0  # new verbs that wait for records to be reached
+        # Of each new verb that waits for records to be reached: the lines of work that stop for it.
+        self.held: list[frozenset[str]] = []
+        self.released = 0  # so many of them continued, or were given up
         self.judge = ""  # the place of the one that looks whether all stand still
         self.takers = 0  # waits for which a signal has come, and that have not taken it yet
         self.turns = Slots()  # one wait after the other
@@ -266,7 +270,7 @@ class Driving:
     def check_raised(self) -> None:
         """Check a program that ends by an error. Raises Changed if it gave up on a held verb and left out what held it."""
         if self.hold.ending is None:
-            self.replay.check_held()
+            self.replay.check_given_up()
 
     @property
     def has_branches(self) -> bool:
@@ -290,7 +294,7 @@ class Driving:
         """Wait until no branch of the run does anything any more, or is about to once a record is reached."""
         activity = self.activity
         return self._still(
-            lambda begun: activity.busy == activity.takers == activity.held == 0 and activity.begun == begun
+            lambda begun: activity.busy == activity.takers == len(activity.held) == 0 and activity.begun == begun
         )
 
     def in_turn(self, replaying: Callable[[], bool], then: Steps[Any] | None = None) -> Steps[Any]:

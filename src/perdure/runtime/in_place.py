@@ -16,10 +16,9 @@ from perdure.log.change import Stream
 from perdure.model.instants import SECOND_US, instant_us
 from perdure.model.lazily import lazily
 from perdure.model.records.runs import RunRecord, RunStatus, WaitKind, WaitRecord
-from perdure.planes.execution import runs, waits
+from perdure.planes.execution import leases, runs, waits
+from perdure.planes.execution.leases import Lease
 from perdure.planes.reading.durations import store_now
-from perdure.planes.recovery import leases
-from perdure.planes.recovery.leases import Lease
 from perdure.runtime import run_replay, untaken
 from perdure.runtime.agent import Agent, unknown
 from perdure.runtime.outward import DOUBT
@@ -87,7 +86,10 @@ class DrivenInPlace:
         """
         core, holder = self._core, record.holder
         gone = {holder} if holder and (holder == core.holder or core.liveness.is_dead(holder)) else ()
-        asked = {"holder": core.holder, "program": agent.program, "epoch": core.epoch, "dead": gone}
+        asked = {
+            "holder": core.holder, "program": agent.program, "epoch": core.epoch, "dead": gone, "pins": agent.versions,
+            "on_change": agent.on_change,
+        }  # fmt: skip
         try:
             return (yield Write(_in(stream, leases.claim), kwargs=asked, fenced=False))
         except Exception:

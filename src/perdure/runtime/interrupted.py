@@ -11,7 +11,7 @@ import logging
 from perdure.effects.commands import AwaitCancellation, Read, Steps, StopProgram
 from perdure.errors import Changed
 from perdure.model.instants import SECOND_US
-from perdure.planes.recovery import leases
+from perdure.planes.execution import leases
 from perdure.runtime import run_replay
 from perdure.runtime.driving import Driving
 

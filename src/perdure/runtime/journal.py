@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import inf
 from reprlib import Repr
+from threading import Lock
 from typing import Any, NamedTuple
 
 from perdure.errors import Changed
@@ -44,6 +45,10 @@ class JournalEntry(NamedTuple):
     def __str__(self) -> str:
         return f"{self.what} {self.name}" if self.name else self.what
 
+    def is_verb(self, other: JournalEntry | None) -> bool:
+        """Whether another one is the same verb: of this kind and name, with these arguments."""
+        return other is not None and self[:3] == other[:3]
+
 
 class Journal:
     """The work of a run since its last cut, by place. Waits that were open when the run ended are left out: they are waited for
@@ -52,32 +57,24 @@ class Journal:
 
     def __init__(
         self, steps: Sequence[StepRecord] = (), effects: Sequence[EffectRecord] = (), waits: Iterable[WaitRecord] = (),
-        ends: Mapping[int, int] | None = None,
+        ends: Mapping[int, int] | None = None, retried: Iterable[StepRecord] = (),
     ) -> None:  # fmt: skip
-        found = [
-            (each.place, JournalEntry("step", each.name, each.digest, each))
-            for each in steps
-            if each.name != INTERRUPTED
-        ]
+        awaited = [(each, _entry_of_wait(each)) for each in waits if each.place and each.effect is None]
+        found = [(each.place, _entry_of_step(each)) for each in steps if each.name != INTERRUPTED]
+        found += [(each.place, JournalEntry("effect", each.tool, each.digest, each)) for each in effects if each.place]
+        found += [(each.place or "", entry) for each, entry in awaited if each.state is not WaitState.WITHDRAWN]
         self.interrupted = {each.place: each for each in steps if each.name == INTERRUPTED}
         self.unsettled = any(not each.settled for each in effects)
-        found += [(each.place, JournalEntry("effect", each.tool, each.digest, each)) for each in effects if each.place]
-        found += [
-            (
-                each.place,
-                JournalEntry(
-                    each.kind.value, each.question if each.kind == "child" else each.name, each.digest or "", each
-                ),
-            )
-            for each in waits
-            if each.place and each.effect is None and each.state is not WaitState.WITHDRAWN
-        ]
+        # Verbs that are done anew at their places: what a person retried, and what was waited for when the run ended.
+        self._anew = {each.place: _entry_of_step(each) for each in retried}
+        self._anew |= {each.place or "": entry for each, entry in awaited if each.state is WaitState.WITHDRAWN}
         self._entries = dict(found)
         self._left = dict(self._entries)
         self._ends = ends or {}  # the events after which waits were over, by their numbers
         self._lines: dict[str, deque[tuple[int, str]]] | None = None  # the rest, by branch, once it is asked for
         self._alike: dict[tuple[str, str, str], deque[str]] = {}  # its places by kind, name and digest
         self._unbegun: set[str] = set()  # branches that were not begun when it was last asked
+        self._lock = Lock()  # of these three: the named branches of a sync agent have threads of their own
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -114,9 +111,9 @@ class Journal:
         found = self.interrupted.get(place)
         if found is None:
             return None
-        before = JournalEntry(str(found.value[0]), str(found.value[1]), found.digest, None)
-        if (before.what, before.name, before.digest) != (what, name, digest):
-            raise _changed(place, f"{before}, and cancelled it", str(JournalEntry(what, name, digest, None)))
+        before, now = _entry_of_step(found), JournalEntry(what, name, digest, None)
+        if not now.is_verb(before):
+            raise _changed(place, f"{before}, and cancelled it", str(now))
         return found
 
     @property
@@ -127,8 +124,8 @@ class Journal:
     def forget_in(self, branches: Iterable[str]) -> None:
         """Drop unreplayed entries of cancelled branches: an earlier drive may have got further in them."""
         for branch in branches:
-            for place in [each for each in self._left if is_below(each, branch)]:
-                del self._left[place]
+            for place in [each for each in [*self._left] if is_below(each, branch)]:
+                self._left.pop(place, None)
 
     def continued_before(self, wait: WaitRecord, branch: Branch) -> bool:
         """Whether the run had continued past this branch, further than the replay has come, before the answer of its wait came.
@@ -158,28 +155,44 @@ class Journal:
             line.popleft()
         return line[0][0] if line else inf
 
-    def holding(self, branch: Branch, what: str, name: str, digest: str) -> str | None:
+    def holding(
+        self, branch: Branch, place: str, verb: JournalEntry, lines: Collection[str], stopped: Collection[str]
+    ) -> str | None:
         """The place of a record that holds a new verb of a branch, because the verb may be what is recorded there; None if
-        nothing does.
+        nothing does. lines: those that stop while it waits. stopped: those that stop for other verbs which are held.
 
         A record that was not reached holds it in a line that the branch left, in a branch that can only be begun from there or
-        from the branch itself, and in one that has ended. In a live branch beside it holds nothing but the very same verb.
+        from the branch itself, and in one that has ended or is held. In a live branch beside it holds nothing but the very same
+        verb.
         """
-        if not self._left or branch.path == AFTERWARDS:
+        if not self._left or branch.path == AFTERWARDS or verb.is_verb(self._anew.get(place)):
             return None
-        lines = self._index()
-        alike = self._alike.get((what, name, digest), ())
-        while alike and alike[0] not in self._left:
-            alike.popleft()
-        if alike:
-            return alike[0]
-        for path in [*lines]:
+        with self._lock:
+            recorded = self._index()
+            return self._same_verb(verb) or self._in_the_way(branch, lines, stopped, recorded)
+
+    def _same_verb(self, verb: JournalEntry) -> str | None:
+        """The first place of the same verb that was not reached."""
+        places = self._alike.get(verb[:3]) or deque()
+        while places and places[0] not in self._left:
+            places.popleft()
+        return places[0] if places else None
+
+    def _in_the_way(
+        self,
+        branch: Branch,
+        lines: Collection[str],
+        stopped: Collection[str],
+        recorded: dict[str, deque[tuple[int, str]]],
+    ) -> str | None:
+        """The place of a record that was not reached, in a line that holds whatever a branch does."""
+        for path in [*recorded]:
             if self._next_in(path) == inf:
-                del lines[path]
+                del recorded[path]
             elif path not in (AFTERWARDS, PATCHES, branch.path):
                 line = begun_part(path, branch.begun)
-                if is_line_of(line, branch.path) or line in branch.ended:
-                    return lines[path][0][1]
+                if line in branch.ended or line in stopped or any(is_line_of(line, each) for each in lines):
+                    return recorded[path][0][1]
         return None
 
     @property
@@ -187,9 +200,9 @@ class Journal:
         """The places of records that were not reached yet, and not forgotten."""
         return self._left.keys()
 
-    def held(self, place: str, verb: str, at: str) -> Changed:
+    def left_out(self, place: str, verb: JournalEntry, at: str) -> Changed:
         """The error of a program that can do nothing but a new verb, and left out what is recorded at a place."""
-        return _changed(place, str(self._entries[place]), f"{verb} at {at}, before anything was sent")
+        return _changed(place, str(self._entries[place]), f"{verb} at {at}, of which nothing was sent")
 
     def began(self, place: str, path: str) -> tuple[float, float]:
         """The number of what is recorded at a place, and the first number in a branch and those that left it; infinite if there
@@ -210,6 +223,16 @@ class Journal:
         """Changed when the program ended without doing what is recorded."""
         for place, entry in self._left.items():
             raise _changed(place, str(entry), "nothing more")
+
+
+def _entry_of_step(step: StepRecord) -> JournalEntry:
+    """The verb that a step is, or that it stands for if its program cancelled that."""
+    what, name = ("step", step.name) if step.name != INTERRUPTED else (str(step.value[0]), str(step.value[1]))
+    return JournalEntry(what, name, step.digest, step)
+
+
+def _entry_of_wait(wait: WaitRecord) -> JournalEntry:
+    return JournalEntry(wait.kind.value, wait.question if wait.kind == "child" else wait.name, wait.digest or "", wait)
 
 
 def _by_branch(left: Mapping[str, JournalEntry]) -> dict[str, deque[tuple[int, str]]]:

@@ -24,14 +24,14 @@ from perdure.effects.settling import Action
 from perdure.effects.tool import Refuse, Tool, digest_of
 from perdure.errors import Failed, InDoubt, Invalid, Refused, Unavailable
 from perdure.model.records.effects import EffectRecord, EffectState, Reply, ToolKind
-from perdure.planes.execution import steps
+from perdure.planes.execution import leases, steps
 from perdure.planes.reading.durations import Duration
-from perdure.planes.recovery import leases
 from perdure.runtime import run_replay
 from perdure.runtime.driving import Driving
+from perdure.runtime.holding import hold_back, is_held
 from perdure.runtime.interrupted import stay_interrupted
 from perdure.runtime.places import Branch
-from perdure.runtime.placing import check_real, hold_back, hold_up, step, take
+from perdure.runtime.placing import check_real, hold_up, step, take
 from perdure.runtime.waiting import suspend, until_over
 
 DOUBT, LANDING = "doubt", "landing"  # a run's reason to wait: somebody must say, or a sent call must have had its time
@@ -264,7 +264,7 @@ def _mean(driving: Driving, branch: Branch, value: Any, tools: Iterable[Callable
 
 
 def _is_held(driving: Driving, branch: Branch, intent: Intent) -> bool:
-    return driving.replay.holding(branch, "effect", intent.tool, intent.digest) is not None
+    return is_held(driving, branch, intent.place or "", "effect", intent.tool, intent.digest)
 
 
 def _carry_out(driving: Driving, branch: Branch, meant: BatchCall, then: NextCall) -> Steps[None]:

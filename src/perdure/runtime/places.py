@@ -3,7 +3,7 @@
 A place is (cut, branch, ordinal). A branch is known by the order in which it was created: `gather` and `TaskGroup` make tasks,
 and a task factory numbers those that are made inside a run. Inside steps and tools there is no branch: they are not run on
 replay, so what they start must not count. Sync agents name their branches. A run keeps the numbering that `run.started` says
-(docs/decisions/0140). Callers: the driving of runs.
+(docs/decisions/0141). Callers: the driving of runs.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from perdure.effects.commands import Ending
 from perdure.errors import Failed, Refused
 from perdure.model.limits import check_name
 from perdure.runtime import log_context
-from perdure.runtime.stopping import Ending, Leaving, Suspended
+from perdure.runtime.stopping import Leaving, Suspended
 
 if TYPE_CHECKING:
     import asyncio
@@ -45,6 +46,7 @@ class Branch:
         "ended",
         "hired",
         "interrupted",
+        "parts",
         "path",
         "sagas",
         "tasks",
@@ -66,6 +68,8 @@ class Branch:
         self.wraps: Wraps | None = None if trunk is None else trunk.wraps
         # Of the whole run, each with its branch:
         self.tasks: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary() if trunk is None else trunk.tasks
+        # Those that are no branch of their own: `asyncio.wait_for` makes one in some Pythons.
+        self.parts: weakref.WeakSet[Any] = weakref.WeakSet() if trunk is None else trunk.parts
         self._cut: int | None = None  # in which it counts
         self.begun: set[str] = set() if trunk is None else trunk.begun  # branches of the whole run, in this drive
         # Of the whole run: branches whose tasks have not come to their own end, because they are at work or were cancelled.
@@ -123,6 +127,17 @@ class Branch:
         self.tasks[task] = path
         self.unfinished.add(path)
         task.add_done_callback(lambda done: self._ended(done, path))
+
+    def track_part(self, task: asyncio.Task[Any]) -> None:
+        """A task of this run is a part of this branch: it is stopped with it, and its end is not that of the branch."""
+        self.tasks[task] = self.path
+        self.parts.add(task)
+
+    def note_ends(self) -> None:
+        """Note the ends of branches of which asyncio tells in its next turn only."""
+        for task, path in [*self.tasks.items()]:
+            if path in self.unfinished and task.done() and task not in self.parts:
+                self._ended(task, path)
 
     def _ended(self, done: asyncio.Task[Any], path: str) -> None:
         if done.cancelled() or done.cancelling():  # or it caught that, and ended
@@ -245,6 +260,14 @@ def current(trunk: Branch) -> Branch:
     return found if found.wraps is None else found.wraps.branch_here(found)
 
 
+def lines_here(branch: Branch) -> frozenset[str]:
+    """The lines of work that stop while this code waits in a verb of a branch: that branch, and the one of the running task if
+    that uses a named one.
+    """
+    found = _current.get(None)
+    return frozenset({branch.path}) if found is None else frozenset({branch.path, found.path})
+
+
 def refuse_inside() -> None:
     """Refuse to use a run inside one of its own steps and tools: for code that may be in any thread."""
     if is_inside_a_step():
@@ -297,8 +320,8 @@ def numbering(before: Callable[..., Any] | None) -> Callable[..., Any]:
         given["context"] = context
         coro = _held_back(coro) if branch.hired else coro
         task = Task(coro, loop=loop, **given) if before is None else before(loop, coro, **given)
-        if in_place:  # it is stopped with its branch, and its end is not that of the branch
-            branch.tasks[task] = made.path
+        if in_place:
+            branch.track_part(task)
         else:
             branch.track(task, made.path)
         log_context.note(task)

@@ -10,31 +10,29 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from time import monotonic
 from typing import Any, NoReturn
 
-from perdure.effects.commands import Consult, Pause, Read, StandBy, Steps, StopProgram, Write, write
+from perdure.effects.commands import Consult, Pause, Read, Steps, Write
 from perdure.effects.consulting import StepFunction, consult, with_limits
 from perdure.effects.ledger import error_of
 from perdure.effects.tool import digest_of_parts
 from perdure.errors import Changed, Error, Imported, Invalid, Parked
 from perdure.model.records.effects import EffectError, text_of
 from perdure.model.records.runs import StepRecord
-from perdure.planes.execution import model_inputs, runs, steps
+from perdure.planes.execution import model_inputs, steps
 from perdure.planes.reading.durations import Duration
 from perdure.runtime import resting, run_replay
-from perdure.runtime.driving import LOOK_SECONDS, Driving
+from perdure.runtime.driving import Driving
+from perdure.runtime.holding import hold_back
 from perdure.runtime.interrupted import stay_interrupted
-from perdure.runtime.journal import JournalEntry, shape_of
-from perdure.runtime.places import Branch, is_named
+from perdure.runtime.journal import shape_of
+from perdure.runtime.places import Branch
 from perdure.runtime.usage import usage_of
 
 log = logging.getLogger("perdure.run")
 
 REFUSALS_MAX = 1000  # verbs that a program tries after it was told to end; a thousand branches are told one by one
 REFUSED_SECONDS = 1.0  # the time that each further verb of such a program takes
-SWIFT_LOOKS, STILL_LOOKS = 8, 10  # looks of a held verb without a pause, and those that must see nothing move
-TOLD_SECONDS = 10.0  # after which a verb that is held is logged and noted
 KeepStep = Callable[[tuple[Any, ...], Any], Steps[None]]
 
 
@@ -87,67 +85,6 @@ def take(
     except Changed as changed:
         driving.hold.stop(changed)  # nothing more is done, whatever the program makes of it
         raise
-
-
-def hold_back(driving: Driving, branch: Branch, place: str, what: str, name: str, mark: str) -> Steps[None]:
-    """Hold a new verb that does something in the outside world, or is paid for, while a record may be that very verb, done in
-    another branch by another program (see `Journal.holding`). It is released when the record is reached or forgotten.
-
-    Parks the run as changed when no branch can move by itself, or the agent's `hold=` has passed without a record being reached.
-    """
-    holding = driving.replay.holding(branch, what, name, mark)
-    if holding is None:
-        return
-    activity, replay = driving.activity, driving.replay
-    changed = replay.journal.held(holding, str(JournalEntry(what, name, mark, None)), place)
-    activity.held += 1
-    try:
-        yield from _until_released(driving, branch, place, what, name, mark)
-    except Changed:
-        raise
-    except BaseException:  # the program may end by this: a deadline of its own
-        replay.held[holding] = changed
-        raise
-    finally:
-        activity.held -= 1
-        activity.judge = "" if activity.judge == place else activity.judge
-    driving.hold.check_going()
-
-
-def _until_released(driving: Driving, branch: Branch, place: str, what: str, name: str, mark: str) -> Steps[None]:
-    replay, activity, is_async = driving.replay, driving.activity, driving.agent.is_async
-    looks = quiet = 0
-    since = moved_at = monotonic()
-    told, state = False, (0, 0)
-    while (holding := replay.holding(branch, what, name, mark)) is not None:
-        driving.hold.check_going()
-        activity.judge = activity.judge or place
-        is_quiet = activity.busy == activity.takers == 0 and activity.judge == place
-        stands_still = yield StandBy(LOOK_SECONDS if looks >= SWIFT_LOOKS else 0, judges=is_quiet)
-        looks += 1
-        before, state = state, (len(replay.journal.left), activity.begun)
-        if before[0] != state[0]:
-            moved_at = monotonic()
-        if is_async:
-            quiet = quiet + 1 if stands_still and looks > SWIFT_LOOKS and before == state else 0
-            is_over = quiet >= STILL_LOOKS
-        else:  # in the program's own thread nothing else can move, but a named branch that another thread begins
-            is_over = stands_still and not is_named(holding)
-        if is_over or monotonic() - moved_at >= driving.agent.hold_seconds:
-            changed = replay.journal.held(holding, str(JournalEntry(what, name, mark, None)), place)
-            driving.hold.stop(changed)
-            yield StopProgram()
-            raise driving.hold.stopped or changed
-        if not told and monotonic() - since >= TOLD_SECONDS:
-            told = True
-            log.warning(
-                "holds %s %s: %s is recorded and not reached",
-                what,
-                name,
-                holding,
-                extra=driving.about | {"place": place},
-            )
-            yield write(runs.note_held, f"{what} {name}".rstrip(), place, holding)
 
 
 def check_real(driving: Driving, what: str) -> None:
@@ -235,7 +172,7 @@ def step(
 def _freeze_input(
     driving: Driving, branch: Branch, place: str, name: str, mark: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Steps[Any]:
-    """What a model is given, as it is kept, once it may be paid for."""
+    """The input of a model, as it is kept, once the model may be paid for."""
     yield from hold_back(driving, branch, place, "step", name, mark)
     return model_inputs.freeze(args, kwargs)
 

@@ -31,9 +31,8 @@ from perdure.errors import Conflict, Invalid, Stale
 from perdure.log.change import Stream
 from perdure.model.records.effects import EffectRecord, EffectState, Rule, ToolKind
 from perdure.model.records.runs import RunRecord, RunStatus, StepRecord, WaitRecord
-from perdure.planes.execution import runs, steps, waits
-from perdure.planes.recovery import leases
-from perdure.planes.recovery.leases import Lease
+from perdure.planes.execution import leases, runs, steps, waits
+from perdure.planes.execution.leases import Lease
 from perdure.runtime import run_replay
 from perdure.runtime.agent import HOLD_SECONDS, Agent, Policy
 from perdure.runtime.driving import Driving
@@ -118,7 +117,7 @@ class RemoteAgent(Agent):
         self.timeout = timeout
         self.limit = self.workspace = None
         self.hold_seconds = HOLD_SECONDS
-        self.pins = {}
+        self.pins, self.versions, self.on_change = {}, {}, None  # of what a remote worker starts, nothing is known
         self.is_async = False
         self.program = program
 

@@ -20,16 +20,16 @@ from perdure.model.records.effects import EffectError, EffectRecord, EffectState
 from perdure.model.records.runs import RunRecord, RunStatus, StepRecord, WaitKind
 from perdure.model.values import digest
 from perdure.planes.execution import parked_runs, runs, steps, waits
+from perdure.planes.execution.leases import Lease
 from perdure.planes.reading.durations import Duration
 from perdure.planes.recovery import checkpoints
-from perdure.planes.recovery.leases import Lease
 from perdure.runtime.journal import Journal
 from perdure.runtime.places import AFTERWARDS, Branch, BranchSpan
 from perdure.runtime.wait_for_branches import Wraps
 from perdure.stores.store import Reads
 from perdure.stores.tx import Tx
 
-CHANGED = "changed"  # why a run is parked whose program does not do what it did
+CHANGED = parked_runs.CHANGED
 PATIENCE_US = 60 * SECOND_US  # for how long a sleep is waited for in place, if nobody says otherwise
 UNSTORABLE = "Unstorable"  # the code of a step whose value could not be kept
 UNKEPT = "unkept"  # the mark of such a step's error
@@ -54,7 +54,7 @@ class Replay:
     """Where a run stands: its journal since the last cut, the state that it saved there, and counts of what it did since."""
 
     __slots__ = (
-        "_restored", "_trunk", "cut", "cut_at_us", "cut_seq", "effects", "held", "journal", "patches", "read_late", "steps",
+        "_restored", "_trunk", "cut", "cut_at_us", "cut_seq", "effects", "given_up", "journal", "patches", "read_late", "steps",
         "unread",
     )  # fmt: skip
 
@@ -65,9 +65,8 @@ class Replay:
         self.patches: dict[str, bool] = {}  # which way the program goes, by place: one answer in one drive
         self.unread = True  # the program has not looked at `run.restored` in this drive
         self.read_late = ""  # the first thing that it did before it looked there
-        self.held: dict[
-            str, Changed
-        ] = {}  # the error of a new verb that its program gave up on, by the place that held it
+        # The error of a held verb that its program gave up on, by the place that held it.
+        self.given_up: dict[str, Changed] = {}
         self._restored: Any = None
         self._trunk = trunk
         if record.numbering == runs.BY_PYTHON:
@@ -86,33 +85,32 @@ class Replay:
     @property
     def replaying(self) -> bool:
         """Whether things that were recorded are still ahead."""
-        self._forget_cancelled()
+        self.catch_up()
         return self.journal.replaying
 
     def _began(self, place: str, path: str) -> tuple[float, float]:
         return self.journal.began(place, path)
 
-    def _forget_cancelled(self) -> None:
+    def catch_up(self) -> None:
+        """Forget what is recorded in branches that the program has cancelled."""
+        self._trunk.note_ends()
         going = {path for task, path in self._trunk.tasks.items() if not task.done()}
         self.journal.forget_in({*self._trunk.unfinished - going, AFTERWARDS})
 
-    def holding(self, branch: Branch, what: str, name: str, mark: str) -> str | None:
-        """The place of a record that holds a new verb; None if nothing does. See `Journal.holding`."""
-        place = self.journal.holding(branch, what, name, mark)
-        if place is not None:  # mostly there is none, and nothing need be forgotten first
-            self._forget_cancelled()
-            place = self.journal.holding(branch, what, name, mark)
-        return place
+    @property
+    def progress(self) -> tuple[int, int]:
+        """The numbers of records that are ahead, and of branches that were begun."""
+        return len(self.journal.left), len(self._trunk.begun)
 
     def check_used_up(self) -> None:
         """Changed when the program ended without doing what is recorded."""
         self.journal.forget_in({*self._trunk.unfinished, AFTERWARDS})
         self.journal.check_used_up()
 
-    def check_held(self) -> None:
+    def check_given_up(self) -> None:
         """Changed when the program gave up on a verb that was held, and ended without doing what held it."""
         self.journal.forget_in({*self._trunk.unfinished, AFTERWARDS})
-        for place, changed in self.held.items():
+        for place, changed in self.given_up.items():
             if place in self.journal.left:
                 raise changed
 
@@ -121,7 +119,7 @@ class Replay:
         self.cut, self.cut_seq, self.cut_at_us = number, seq, now_us
         self.journal = Journal()
         self.steps = self.effects = 0
-        self.held.clear()
+        self.given_up.clear()
         self._trunk.restart()
 
 
@@ -130,9 +128,9 @@ def journal_of(reads: Reads, stream: Stream, after: int) -> Journal:
     try:
         done = ledger.all_effects(reads, stream, after=after)
         awaited = waits.waits(reads, stream, after)
-        return Journal(
-            steps.steps(reads, stream, after), done, awaited, waits.ends(reads, stream, after) if awaited else {}
-        )
+        ends = waits.ends(reads, stream, after) if awaited else {}
+        found, retried = steps.steps_and_retried(reads, stream, after)
+        return Journal(found, done, awaited, ends, retried)
     except NewerSchema as error:
         hint = f"upgrade the workers, then `perdure resume {stream.name}`"
         raise Parked(error.message, path=error.path, hint=hint, reason="newer") from error

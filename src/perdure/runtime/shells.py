@@ -41,9 +41,8 @@ from perdure.errors import Error, Stale, Unavailable
 from perdure.log.change import Stream
 from perdure.model.lazily import lazily
 from perdure.model.records.runs import RunRecord
-from perdure.planes.execution import runs
-from perdure.planes.recovery import leases
-from perdure.planes.recovery.leases import Lease
+from perdure.planes.execution import leases, runs
+from perdure.planes.execution.leases import Lease
 from perdure.runtime import driver, invoking, log_context, places
 from perdure.runtime.agent import Agent
 from perdure.runtime.callers import AsyncCaller, Caller, Check
@@ -52,6 +51,8 @@ from perdure.runtime.run_replay import Drive
 from perdure.stores.job import Job
 
 if TYPE_CHECKING:
+    from asyncio import TimerHandle
+
     from perdure.runtime import isolating
 else:
     (isolating,) = lazily("perdure.runtime", "isolating")
@@ -362,8 +363,9 @@ class AsyncRunShell(AsyncShell):
         self._hold = driving.hold
         self._program = program
         self._first: tuple[Any, Any] | None = None  # the first task of the program, and its coroutine
-        self._standing: set[Any] = set()  # tasks that wait for other branches
-        self._awaiting: set[Any] = set()  # tasks that wait until their program cancels them
+        # Tasks that wait for other branches, and those that wait until their program cancels them: until they look again.
+        self._standing: dict[Any, TimerHandle] = {}
+        self._awaiting: dict[Any, TimerHandle] = {}
         self._stopped = False  # whether the program's first task was cancelled here
 
     async def _write(self, command: Write) -> Any:
@@ -426,29 +428,26 @@ class AsyncRunShell(AsyncShell):
     async def _await_cancellation(self, command: AwaitCancellation) -> bool:
         return await self._stand(command.seconds, self._awaiting, [self._standing, self._awaiting])
 
-    async def _stand(self, seconds: float, among: set[Any], judged: list[set[Any]]) -> bool:
-        """Wait among such tasks for some seconds. Gives whether no task can move by itself, if those in these sets cannot."""
+    async def _stand(self, seconds: float, among: dict[Any, TimerHandle], judged: list[dict[Any, TimerHandle]]) -> bool:
+        """Wait among such tasks for some seconds. Gives whether no task can move by itself, if those in these cannot."""
         from asyncio import current_task, get_running_loop  # noqa: PLC0415 - as above
 
-        from perdure.runtime import standstill  # noqa: PLC0415 - which needs asyncio
+        from perdure.runtime.standstill import stands  # noqa: PLC0415 - which needs asyncio
 
-        def look() -> None:
+        def look() -> None:  # while this task waits, too
+            first = self._first if judged else None
             if not woken.done():
-                stands = False
-                if judged and first is not None:
-                    stands = standstill.stands(first, driving.trunk.tasks, set().union(*judged))
-                woken.set_result(stands)
+                standing = {task for each in judged for task in each}
+                woken.set_result(first is not None and stands(first, self._driving.trunk.tasks, standing))
 
-        loop, task, driving, first = get_running_loop(), current_task(), self._driving, self._first
+        loop, task = get_running_loop(), current_task()
         woken = loop.create_future()
-        # Looked at while this task waits, too. The handle itself would be a timer of the program's (`standstill`).
-        look_no_more = loop.call_later(seconds, look).cancel
-        among.add(task)
+        # Not kept in this frame, where `stands` looks for timers of the program's own.
+        among[task] = loop.call_later(seconds, look)
         try:
             return await woken
         finally:
-            look_no_more()
-            among.discard(task)
+            among.pop(task).cancel()
 
     async def _stop_program(self, _command: StopProgram) -> None:
         from asyncio import current_task  # noqa: PLC0415 - as above

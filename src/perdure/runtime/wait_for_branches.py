@@ -2,7 +2,8 @@
 
 Python 3.11 makes a task of what `wait_for` waits for, and so did the run's numbering; later Pythons wait in place. Such a run
 keeps the numbering that its records show: whichever came first, the record in the next branch or the one at the next place.
-Where nothing is recorded it is that of the present Python. Newer runs count `wait_for` as a part of its caller's branch.
+Where nothing is recorded it is that of the present Python. Newer runs count `wait_for` as a part of its caller's branch
+(docs/decisions/0141).
 Callers: `places`. Keeps P13.
 """
 

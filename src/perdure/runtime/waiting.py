@@ -16,8 +16,9 @@ from perdure.planes.execution import runs, waits
 from perdure.planes.reading.durations import Duration
 from perdure.runtime.agent import Agent
 from perdure.runtime.driving import Driving
+from perdure.runtime.holding import hold_back
 from perdure.runtime.places import Branch
-from perdure.runtime.placing import arrive, check_real, hold_back
+from perdure.runtime.placing import arrive, check_real
 from perdure.runtime.stopping import Suspended
 
 
@@ -134,6 +135,8 @@ def start(
             program=agent.program,
             timeout=agent.timeout,
             about=about,
+            pins=agent.versions,
+            on_change=agent.on_change,
         )
         found = yield write(waits.start_child, wanted, driving.core.epoch, place, mark)
     return found

@@ -30,13 +30,14 @@ import msgspec
 from perdure.errors import Error, Invalid, Stale, Unavailable
 from perdure.log.change import Stream
 from perdure.model.instants import SECOND_US
+from perdure.model.pins import told
 from perdure.model.records.runs import RunStatus
 from perdure.model.records.workers import About
-from perdure.planes.execution import runs, workers
+from perdure.planes.execution import leases, runs, workers
+from perdure.planes.execution.leases import Company, Lease
 from perdure.planes.execution.workers import FoundRun, Look
 from perdure.planes.memory import upkeep
-from perdure.planes.recovery import leases, presence
-from perdure.planes.recovery.leases import Company, Lease
+from perdure.planes.recovery import presence
 from perdure.runtime import log_context
 from perdure.runtime.agent import Agent
 from perdure.runtime.callers import AsyncCaller
@@ -337,7 +338,7 @@ class Worker:
         try:
             lease = await self._caller_of(found.stream).write(
                 leases.claim, found.stream, holder=core.holder, program=agent.program, epoch=core.epoch, dead=gone,
-                company=company,
+                company=company, pins=agent.versions, on_change=agent.on_change,
             )  # fmt: skip
             if lease is None:
                 return None
@@ -365,6 +366,8 @@ class Worker:
         with log_context.driving(found.stream.name, found.agent, found.parent):
             log_context.note(asyncio.current_task())
             log.info("taken", extra={"token": lease.token})
+            if lease.moved:
+                log.warning("it continues under other versions", extra={"versions": told(lease.moved)})
             try:
                 drive = await adrive(self._caller_of(found.stream), agent, lease, self._run_for)
             except (Leaving, asyncio.CancelledError):

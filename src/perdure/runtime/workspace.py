@@ -1,4 +1,4 @@
-"""The workspace of an agent: what its folder held at a checkpoint, and whether it still does when the run continues (DESIGN §7).
+"""The workspace of an agent: what its folder held at a checkpoint, and whether it still does when the run continues.
 
 A checkpoint notes the git HEAD, its branch and a digest of everything that differs from it, untracked files included, ignored
 ones not. If that is another one at resume, the run is parked with the difference: a person restores the folder, or resumes the

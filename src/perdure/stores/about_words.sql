@@ -1,4 +1,4 @@
--- Words of other statements: whom records are about (docs/decisions/0070). `<it>` is what stands in the brackets of the word.
+-- Words of other statements: whom records are about (decision 0070). `<it>` is what stands in the brackets of the word.
 -- Each begins with the rows of the subject `:about`, so that a rare subject costs little in a long listing (P8).
 
 -- about: the records of a table, of one tenant, that are about the subject or whose stream is: to begin a join with. A record is about
@@ -57,7 +57,7 @@
     WHERE who.tenant = (SELECT tenant FROM streams WHERE id = :stream) AND who.subject = :about AND who.stream = :stream))
 
 -- copied: whether a run or an effect came by import, or what became of it, and no person took its stream over since: 1 or 0. A copy
--- is of no epoch (0); the notes of imports stand in the tenant's own stream. `planes.audit.imported` tells it exactly.
+-- is of no epoch (0); the notes of imports stand in the tenant's own stream. `planes.execution.imported` tells it exactly.
 CASE WHEN <it>.epoch = 0 AND EXISTS (SELECT 1 FROM streams c JOIN refs x ON x.target = c.uid JOIN streams o ON o.id = x.stream
   WHERE c.id = <it>.stream AND o.tenant = c.tenant AND o.kind = 'tenant' AND NOT EXISTS (
     SELECT 1 FROM events u WHERE u.stream = c.id AND u.seq > x.target_seq

@@ -26,7 +26,7 @@ from perdure.stores import artifact_places, migrate, moved_away, one_path, schem
 from perdure.stores.blobs import BlobRow, Blobs
 from perdure.stores.clocks import Clocks
 from perdure.stores.continuity import Continuity
-from perdure.stores.entry_points import kind_of
+from perdure.stores.entry_points import files_kind, kind_of
 from perdure.stores.glances import Glances
 from perdure.stores.in_flight import InFlight
 from perdure.stores.job import Job
@@ -481,11 +481,7 @@ def engine_for(address: url.Address, timeout_seconds: float = 30.0, *, read_only
             raise Refused("PostgreSQL needs an extra", path="store", hint="pip install 'perdure[postgres]'") from None
         return PostgresEngine(address.url, address.conninfo, address.schema, timeout_seconds, read_only=read_only)
     if address.scheme == "files":
-        from perdure.stores.files.engine import FilesEngine  # noqa: PLC0415 - it replays, and a replay has a core
-
-        assert address.path is not None
-        links_ignored = address.links_ignored
-        return FilesEngine(address.url, address.path, timeout_seconds, read_only=read_only, links_ignored=links_ignored)
+        return files_kind().engine(address, timeout_seconds, read_only=read_only)
     if address.scheme in ("sqlite", "memory"):
         links_ignored = address.links_ignored
         return SqliteEngine(

@@ -1,4 +1,4 @@
-"""The lane: one connection that one batch at a time may hold, and one commit for many (DESIGN §4).
+"""The lane: one connection that one batch at a time may hold, and one commit for many.
 
 A caller that finds the lane free runs its own job inline. One that finds it busy queues; the holder commits one batch, its own
 job included, and passes the lane to the oldest waiter. Async callers are served by one thread, with one wake-up of the event
@@ -22,12 +22,13 @@ from perdure.log.change import Stream
 from perdure.model import threads
 from perdure.model.crash_points import reach
 from perdure.model.ids import Entropy
+from perdure.stores.batch import Actor, Batch
 from perdure.stores.blobs import Blobs
 from perdure.stores.clocks import Clocks
 from perdure.stores.commit_logging import CommitLogger
 from perdure.stores.job import Job, refuse, settle, wake
 from perdure.stores.store import RETRYABLE, Connection, Engine, Fault, FaultKind, Head, NewEvent, Writes
-from perdure.stores.tx import LOG, Actor, Batch, Tx
+from perdure.stores.tx import LOG, Tx
 
 if TYPE_CHECKING:
     import asyncio

@@ -1,4 +1,4 @@
-"""Proof of death: a lock file that a process holds as long as it lives, beside the store (DESIGN §5).
+"""Proof of death: a lock file that a process holds as long as it lives, beside the store.
 
 The kernel lets a lock go when the process and all that it forked are gone, whatever killed them; a process id proves
 nothing, because it is given out again. A process that can lock another's file knows that its owner can no longer send.

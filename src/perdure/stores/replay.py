@@ -19,9 +19,10 @@ from perdure.log.change import Stream
 from perdure.log.event import GENESIS, Body, Event, commit_to, decode_body, hash_event
 from perdure.log.table import Table
 from perdure.log.upcast import upcast
+from perdure.stores.batch import EVENTS
 from perdure.stores.core import Core
 from perdure.stores.store import Head, Reads, event_of
-from perdure.stores.tx import EVENTS, LOG, Tx
+from perdure.stores.tx import LOG, Tx
 
 PAGE_EVENTS = 500
 
@@ -32,7 +33,7 @@ _meanings: list[Callable[[Reads, Stream], Seen | None]] = []
 
 
 def register_meaning(seen_of: Callable[[Reads, Stream], Seen | None]) -> None:
-    """Say what the events of some streams mean here, wherever a store makes its rows anew (`planes.audit.imported`)."""
+    """Say what the events of some streams mean here, wherever a store makes its rows anew (`planes.execution.imported`)."""
     _meanings.append(seen_of)
 
 

@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from perdure.artifacts.descriptors import flush
 from perdure.model import threads
 
 SLOTS = 32
@@ -83,7 +84,7 @@ class RollbackGuard:
                 return False
             self._unsynced = False
         with contextlib.suppress(OSError):
-            os.fdatasync(fd)
+            flush(fd, data_only=True)
         return True
 
     def _opened(self, path: Path) -> int:

@@ -11,211 +11,27 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-import msgspec
-
-from perdure.errors import NotFound, Refused
+from perdure.errors import Refused
 from perdure.log.actors import ACTORS, NAMED, RANDOM_BYTES, random_name
 from perdure.log.change import Change, Op, Stream
 from perdure.log.derive import derive
 from perdure.log.event import CODEC_JSON, GENESIS, SALT_BYTES, Body, Event, commit_to, encode_body, hash_header
 from perdure.log.fold import step
 from perdure.log.table import Row, Table, TableClass
-from perdure.model.ids import UID_BYTES, Entropy, new_uid
+from perdure.model.ids import UID_BYTES, new_uid
 from perdure.model.limits import INLINE_MAX_BYTES
-from perdure.stores.blobs import BlobRow, Blobs
+from perdure.stores.batch import Actor, Batch, Buffer, Key
+from perdure.stores.blobs import BlobRow
 from perdure.stores.clocks import Clocks
 from perdure.stores.statements import Statement, Statements
-from perdure.stores.store import Connection, Fault, FaultKind, Head, HeadMove, NewEvent, NewStream, Reads, Rows, Writes
+from perdure.stores.store import Connection, Head, NewEvent, Reads, Rows
 
 LOG = Statements("perdure.stores", "log.sql")
 ADDRESSES_MAX = 500  # in one statement
 OPEN_AGAIN = "open the session again through the store"
 
-# Only to be named in `touches`: every record touches both. HISTORY is what lies before a fork: it does not change, so a verb
-# that reads it sees its own writes, and is not run again because the parent grew meanwhile.
-EVENTS = Table("events", TableClass.DERIVED, ("seq",), ())
-HISTORY = Table("events", TableClass.DERIVED, ("seq",), (), streamed=False)
-
 _NONE: list[Any] = []  # never changed: a body's lists are replaced, not added to
-_Key = tuple[Any, ...]
-Actor = tuple[int, str]  # tenant and name
-_NOBODY: Mapping[Actor, str] = {}
 _TENANTS_OWN = ("tenant", "tenant")  # kind and name of a tenant's own stream
-
-
-class Buffer(msgspec.Struct, eq=False):
-    """Writes that have not reached the database: by one job, or by all those of a batch that are done."""
-
-    events: list[tuple[Stream, NewEvent]] = []
-    heads: dict[int, Head] = {}  # where these events move the heads of their streams
-    rows: dict[tuple[Table, int], dict[_Key, Row | None]] = {}  # by table and stream (or tenant, or 0)
-    streams: dict[int, Stream] = {}  # new ones
-    blob_rows: dict[tuple[int, bytes], BlobRow] = {}
-    empties: list[tuple[int, int]] = []
-    adopted: bool = False  # these events were recorded elsewhere
-
-    def __bool__(self) -> bool:
-        return bool(self.events or self.rows or self.streams or self.blob_rows or self.empties)
-
-    def add(self, later: Buffer) -> None:
-        """Take over what was written after this."""
-        self.events += later.events
-        self.heads.update(later.heads)
-        for place, rows in later.rows.items():
-            self.rows.setdefault(place, {}).update(rows)
-        self.streams.update(later.streams)
-        self.blob_rows.update(later.blob_rows)
-        self.empties += later.empties
-        self.adopted |= later.adopted
-
-    def concerns(self, places: Iterable[tuple[Table, int]]) -> bool:
-        """Whether a query of these tables and streams would miss something that is here."""
-        return any(
-            stream in self.heads if table is EVENTS or table is HISTORY else (table, stream) in self.rows
-            for table, stream in places
-        )
-
-
-_EMPTY = Buffer()  # never changed
-
-
-class Batch:
-    """The writes of the jobs of one commit so far. The lane owns it; a failed job leaves no trace in it."""
-
-    __slots__ = ("actors", "blobs", "buffer", "connection", "entropy", "exact",
-                 "flushed", "hints", "locked", "named", "read", "trail")  # fmt: skip
-
-    def __init__(
-        self, connection: Connection, blobs: Blobs, entropy: Entropy, hints: Mapping[int, Head] | None = None,
-        actors: Mapping[Actor, str] = _NOBODY,
-    ) -> None:  # fmt: skip
-        self.connection = connection
-        self.blobs = blobs
-        self.hints = hints or {}
-        self.actors = actors  # their random names in headers, as far as this process knows them
-        self.named: dict[Actor, str] = {}  # those that this batch looked up or introduced
-        self.exact = hints is None  # heads that were read cannot move before the commit
-        self.entropy = entropy
-        self.flushed: dict[int, Head] = {}  # heads as the database has them inside this transaction
-        self.locked: set[int] = set()  # streams whose heads this transaction holds
-        self.read: set[int] = set()  # streams by whose state absorbed jobs decided
-        self.buffer = _EMPTY
-        self.trail: list[
-            tuple[Stream, NewEvent]
-        ] = []  # events that were sent to the database; of an adopted page its ends
-
-    def head(self, stream: int) -> Head:
-        """The head of a stream as the database has it (or, where heads are verified at the flush, had it last)."""
-        head = self.flushed.get(stream)
-        if head is None:
-            head = self.hints.get(stream) or self.connection.heads([stream], lock=False).get(stream)
-            if head is None:
-                raise NotFound("the stream does not exist in this store", path="stream")
-            self.flushed[stream] = head
-        return head
-
-    def look_up(self, streams: Collection[int]) -> None:
-        """Read the heads that the jobs will most likely ask for, at once; where they are verified at the flush, nothing."""
-        if self.exact and streams:
-            self.flushed.update(self.connection.heads([*streams], lock=False))
-
-    def lock_heads(self, streams: Iterable[int]) -> None:
-        """Read and lock these heads before any verb runs: the way after a lost race."""
-        self._hold(streams)
-        self.flushed.update(self.connection.heads(sorted(streams), lock=True))
-
-    def _hold(self, streams: Iterable[int]) -> None:
-        """Asked before heads are locked. They are locked in ascending order only, so that no two transactions wait for each
-        other: a batch that comes to a lower head is run again, with all of its heads locked first.
-        """
-        if self.exact:
-            return
-        highest = max(self.locked, default=0)
-        new = {*streams} - self.locked
-        self.locked |= new
-        if new and min(new) < highest:
-            raise Fault(FaultKind.RACED, "its heads are locked in one order")
-
-    def lock(self, stream: int) -> None:
-        """Lock one head while verbs run. If it is not where this batch has seen it, the batch is stale."""
-        if stream in self.buffer.streams:
-            return
-        self._hold([stream])
-        found = self.connection.heads([stream], lock=True)
-        if stream in self.flushed and self.flushed[stream] != found.get(stream):
-            # If this is swallowed, the flush says so again: the head that was seen is not forgotten.
-            raise Fault(FaultKind.RACED, "the stream grew meanwhile")
-        self.flushed.update(found)
-
-    def absorb(self, tx: Tx) -> None:
-        """Merge a finished job's writes and its read set. A job that read twice without writing must have seen one state."""
-        if not (tx.buffer or tx.flushed_early):
-            if tx.looks > 1:
-                self.read |= tx.read
-            return
-        self.read |= tx.read
-        if tx.named:
-            self.named |= tx.named
-        if self.buffer is _EMPTY:  # mostly: one job, or the first
-            self.buffer = tx.buffer
-        else:
-            self.buffer.add(tx.buffer)
-
-    def flush(self, *, commit: bool) -> None:
-        """Write everything that is buffered, set-wise; with `commit`, make it durable."""
-        buffer = self.buffer
-        writes = self._writes(buffer)
-        if commit and writes:
-            self._verify_read(writes)
-        elif commit:
-            self.check(self.read)
-        # An import brings as many events as it likes, in one transaction: nobody who follows commits has seen them happen.
-        self.trail += [*buffer.events[:1], *buffer.events[-1:]] if buffer.adopted else buffer.events
-        self.flushed.update(buffer.heads)
-        self._hold(move.stream for move in writes.heads)
-        self.connection.write(writes, commit=commit)
-        if not commit:  # else this batch is over; a new stream becomes real with its first event
-            unreal = {number: stream for number, stream in buffer.streams.items() if number not in buffer.heads}
-            self.buffer = Buffer(streams=unreal)
-
-    def _writes(self, buffer: Buffer) -> Writes:
-        writes = Writes(
-            events=[event for _, event in buffer.events], blobs=[*buffer.blob_rows.values()], empties=buffer.empties
-        )
-        for stream, head in buffer.heads.items():
-            if stream in buffer.streams:
-                writes.streams.append(NewStream(buffer.streams[stream], head))
-            else:
-                writes.heads.append(HeadMove(stream, self.flushed[stream], head))
-        for (table, owner), rows in buffer.rows.items():
-            for key, row in rows.items():
-                if row is None:
-                    writes.deletes.setdefault(table, []).append(_address(table, owner, key))
-                else:
-                    writes.puts.setdefault(table, []).append([*map(row.__getitem__, table.all_columns)])
-        return writes
-
-    def check(self, read: set[int]) -> None:
-        """RACED if one of these streams is not where it was when a verb looked at it: what it saw may be of two states."""
-        looked = read - self.buffer.streams.keys()
-        if self.exact or not looked:
-            return
-        found = self.connection.heads([*looked], lock=False)
-        if any(found.get(stream) != self.flushed[stream] for stream in looked):
-            raise Fault(FaultKind.RACED, "the stream grew meanwhile")
-
-    def _verify_read(self, writes: Writes) -> None:
-        """A stream that was only read moves from its head to its head: if it is elsewhere by now, the decision was stale."""
-        if self.exact:
-            return
-        moved = {move.stream for move in writes.heads}
-        for stream in self.read - moved - self.buffer.streams.keys():
-            head = self.flushed[stream]
-            writes.heads.append(HeadMove(stream, head, head))
-
-
-def _address(table: Table, owner: int, key: _Key) -> list[Any]:
-    return [owner, *key] if table.streamed or table.tenant else list(key)
 
 
 class Tx:
@@ -235,7 +51,7 @@ class Tx:
         self.buffer = Buffer()
         self.read: set[int] = set()  # streams by whose state the verb decided
         self.looks = 0  # how often it looked at one: twice may be two states
-        self.seen: dict[tuple[Table, int, _Key], Row | None] = {}  # rows as they were read
+        self.seen: dict[tuple[Table, int, Key], Row | None] = {}  # rows as they were read
         self.flushed_early = False
         self.named: dict[Actor, str] = {}
 
@@ -324,7 +140,7 @@ class Tx:
         body.blobs = [*body.blobs, address]
         return encode_body(body)
 
-    def _put(self, table: Table, stream: Stream, key: _Key, row: Row | None) -> None:
+    def _put(self, table: Table, stream: Stream, key: Key, row: Row | None) -> None:
         if row is not None:
             row["stream"] = stream.id
             row["tenant"] = stream.tenant
@@ -451,7 +267,7 @@ class Tx:
         """One row of a table that belongs to no stream."""
         return self._find(table, self.tenant if table.tenant else 0, self.tenant, key)
 
-    def _find(self, table: Table, owner: int, tenant: int, key: _Key) -> Row | None:
+    def _find(self, table: Table, owner: int, tenant: int, key: Key) -> Row | None:
         for buffer in (self.buffer, self._batch.buffer):
             rows = buffer.rows.get((table, owner))
             if rows and key in rows:
@@ -569,7 +385,7 @@ def flushed_spans(tx: Tx) -> dict[int, tuple[int, int]]:
 
 
 def introduce(tx: Tx, own: Stream, actor: str, name: str) -> None:
-    """Record in a tenant's own stream whose random name this is, and what the tenant is called (docs/decisions/0036)."""
+    """Record in a tenant's own stream whose random name this is, and what the tenant is called (decision 0036)."""
     doc = {"tenant": tx.query(LOG.tenant_name, tenant=own.tenant)[0][0]}
     tx.record(Change(NAMED, own, ACTORS, Op.INSERT, {"actor": actor}, {"name": name}, doc=doc, mark="seq"))
 

@@ -2,7 +2,7 @@
 
 Called by `store.atomic(fn, on=connection)`. The heads of the streams are locked when they are first looked at, and stay so until
 the user's transaction ends: nobody else writes there meanwhile, and nobody saw what a rollback takes back. The function runs
-behind a savepoint, so that one that raises leaves nothing (docs/decisions/0116). Nothing is acknowledged here: the user's COMMIT
+behind a savepoint, so that one that raises leaves nothing (decision 0116). Nothing is acknowledged here: the user's COMMIT
 makes it durable. Keeps P1, P3, P5, P7.
 """
 
@@ -18,11 +18,12 @@ from psycopg.rows import tuple_row
 
 from perdure.errors import Conflict, Error, Refused
 from perdure.model.ids import Entropy, new_uid
+from perdure.stores.batch import Batch
 from perdure.stores.core import Core
 from perdure.stores.postgres import NewConnection, PostgresConnection, PostgresEngine
 from perdure.stores.statements import Statements
 from perdure.stores.store import Fault, FaultKind, Head, History, Writes
-from perdure.stores.tx import LOG, Batch, Tx
+from perdure.stores.tx import LOG, Tx
 
 Q = Statements("perdure.stores", "user_transaction.sql")
 T = TypeVar("T")

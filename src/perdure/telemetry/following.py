@@ -1,4 +1,4 @@
-"""Spans by following a store's feed: another process tells what workers did, and they pay nothing for it (docs/decisions/0082).
+"""Spans by following a store's feed: another process tells what workers did, and they pay nothing for it (decision 0082).
 
 The position is a subscription of the feed, so a follower that is killed continues where it was, and nothing is lost. It moves
 after an export succeeded: what was exported right before a kill is exported again, as the same spans, because their ids are
@@ -20,8 +20,9 @@ from opentelemetry.trace import Link, SpanContext, Status, StatusCode, TraceFlag
 from perdure.log.change import Stream
 from perdure.log.event import Event
 from perdure.model.limits import PAGE_MAX_ROWS
-from perdure.planes.audit import feed, subscriptions
+from perdure.planes.audit import subscriptions
 from perdure.planes.audit.subscriptions import Stretch
+from perdure.planes.conversation import feed
 from perdure.runtime.callers import Caller
 from perdure.stores.store import NewEvent, Reads
 from perdure.stores.tx import LOG

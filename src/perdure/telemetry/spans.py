@@ -1,4 +1,4 @@
-"""Spans from committed events: what a run did, told once and only after it is durable (docs/decisions/0061, 0082).
+"""Spans from committed events: what a run did, told once and only after it is durable (decisions 0061, 0082).
 
 An event is the only source. A replayed step writes none, so it makes no span. An effect has one span, from its first event to
 the one that ends it, whichever process wrote that. Pure but for `Reading`, which reads what this process did not see. Nothing
@@ -16,7 +16,7 @@ import msgspec
 
 from perdure.log.change import Stream
 from perdure.log.event import Body, decode_body
-from perdure.planes.recovery.leases import CLAIMS, RECOVERED
+from perdure.planes.execution.leases import CLAIMS, RECOVERED
 from perdure.stores.store import NewEvent
 from perdure.telemetry import names
 

@@ -8,9 +8,8 @@ from typing import Any
 from perdure.errors import Error
 from perdure.log.change import Stream
 from perdure.log.event import Body
-from perdure.planes.execution import runs
+from perdure.planes.execution import leases, runs
 from perdure.planes.reading.body_reading import doc_of, inline_body
-from perdure.planes.recovery import leases
 from perdure.planes.tables import EFFECTS, WAITS
 from perdure.stores.core import Core
 from perdure.telemetry import names

@@ -1,4 +1,4 @@
-"""Translates async source into its sync twin, so that handles and contracts are written once (DESIGN §4).
+"""Translates async source into its sync twin, so that handles and contracts are written once.
 
 Callers: `tools/unasync.py` writes the twins of the handles; `contract/sync` translates the contract when it is imported.
 It works on tokens, so comments, strings and layout stay. The async file says what cannot be guessed:

@@ -19,9 +19,7 @@ import msgspec
 from perdure.errors import Error, Refused
 from perdure.stores import migrate, mounts, one_path, schema_upgrade, url
 from perdure.stores.core import engine_for
-from perdure.stores.files.layout import Layout
-from perdure.stores.files.other_side import in_conflict
-from perdure.stores.files.page_digest import edited
+from perdure.stores.entry_points import files_kind
 from perdure.stores.liveness import folder_for, marks_folder
 from perdure.stores.sqlite import fault_of
 from perdure.stores.statements import Statements
@@ -77,7 +75,7 @@ def examine(store_url: str) -> Health:
 
 def _has_tables(address: url.Address, engine: Engine) -> bool:
     """Whether there is something to look into: a folder without a log gets no cache, and what is said of the log is all."""
-    return address.log_folder is None or engine.one_connection or Layout(address.log_folder).cache.exists()
+    return address.log_folder is None or engine.one_connection or files_kind().cache(address.log_folder).exists()
 
 
 ASIDES_SHOWN = 20
@@ -97,7 +95,7 @@ def _log(engine: Engine, advice: Remedy) -> Findings:
         return
     yield from _left(left)
     yield from (wrong("cache", says, advice.restore) for says in cached[:ASIDES_SHOWN])
-    conflict = in_conflict(Layout(folder))
+    conflict = files_kind().is_in_conflict(folder)
     if conflict:
         yield wrong(
             "log", "a merge of two branches is not finished: not all of theirs is here", advice.command("merge")
@@ -126,7 +124,7 @@ def _pages(advice: Remedy) -> Findings:
     folder = advice.address.log_folder
     if folder is None or not folder.is_dir():
         return
-    for page in edited(Layout(folder))[:ASIDES_SHOWN]:
+    for page in files_kind().edited_pages(folder)[:ASIDES_SHOWN]:
         fix = f"{advice.command('apply')} {page}, or {advice.command('views')} --discard {page}"
         yield warning("views", f"{page.name} was edited by hand, and is not kept up to date", fix)
 

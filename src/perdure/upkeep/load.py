@@ -18,7 +18,7 @@ import msgspec
 
 from perdure.model.instants import SECOND_US, system_clock
 from perdure.planes.access.tokens import CONTROL
-from perdure.planes.audit.feed import FeedHolder, holding
+from perdure.planes.conversation.feed import FeedHolder, holding
 from perdure.planes.execution import parked_runs
 from perdure.stores import dialect, migrate
 from perdure.stores.core import Reader

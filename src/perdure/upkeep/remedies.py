@@ -13,8 +13,7 @@ import msgspec
 
 from perdure.errors import Damaged, Error, ReadOnly, Refused, Unavailable
 from perdure.stores import url
-from perdure.stores.files.connection import remake
-from perdure.stores.files.layout import Layout
+from perdure.stores.entry_points import files_kind
 from perdure.stores.store import FaultKind
 
 REMOUNT = "mount the disk for writing, or copy the store to another one"
@@ -40,7 +39,7 @@ class Remedy(msgspec.Struct, frozen=True):
     def _cache(self) -> Path | None:
         """The tables of a files store, which can be made again."""
         folder = self.address.log_folder
-        return None if folder is None else Layout(folder).cache
+        return None if folder is None else files_kind().cache(folder)
 
     def command(self, verb: str) -> str:
         """A command on this store."""
@@ -50,7 +49,7 @@ class Remedy(msgspec.Struct, frozen=True):
     def restore(self) -> str:
         """How to go back to a backup: nothing is restored over anything. Of a files store the log is what counts."""
         if self._cache is not None:
-            return remake(self._cache)
+            return files_kind().remake(self._cache)
         away = "rename the schema" if self.address.path is None else "move the file away"
         return f"{away}, then {self.command('restore BACKUP')}"
 

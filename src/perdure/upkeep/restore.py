@@ -44,6 +44,7 @@ from perdure.stores.blobs import Blobs
 from perdure.stores.clocks import Clocks
 from perdure.stores.core import Core, Reader, engine_for
 from perdure.stores.dialect import copy_in
+from perdure.stores.entry_points import files_kind
 from perdure.stores.migrate import Q, Script
 from perdure.stores.schema_upgrade import PostgresScript, SqliteScript, bring_up_to_date, changing, told
 from perdure.stores.sqlite import SqliteEngine
@@ -127,8 +128,6 @@ def _restore_files(
     source: Path, address: url.Address, check: Check, artifacts: str | None, progress: Progress | None
 ) -> Restored:
     """As an SQLite file first, which is checked; then its events as a log, which is read and compared with it."""
-    from perdure.stores.files import backup_as_log  # noqa: PLC0415 - it replays, and a replay has a core
-
     assert address.path is not None
     target = address.path.absolute()
     check_folder(target)
@@ -138,7 +137,7 @@ def _restore_files(
         blobs = artifacts or address.artifacts or f"file://{quote(str(folder / target.name))}/blobs"
         (folder / target.name).mkdir(mode=0o700)
         restored = _restore_file(source, beside, check, blobs, progress)
-        backup_as_log.as_files(folder / "loaded", folder / target.name, artifact_places.place_for(beside, blobs))
+        files_kind().write_log(folder / "loaded", folder / target.name, artifact_places.place_for(beside, blobs))
         publish_folder(folder / target.name, target)
     return msgspec.structs.replace(restored, url=address.url)
 

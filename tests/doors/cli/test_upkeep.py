@@ -13,7 +13,7 @@ from perdure.testing.damage import forge_event
 
 def test_nothing_to_migrate(run, ask, url) -> None:
     assert ask("migrate", "--store", url) == {"dry_run": False, "steps": []}
-    assert run("migrate", "--dry-run", "--store", url).stderr == "schema 5 is the newest: nothing to do\n"
+    assert run("migrate", "--dry-run", "--store", url).stderr == "schema 6 is the newest: nothing to do\n"
 
 
 def test_a_dry_run_of_an_empty_file_names_the_steps_and_makes_nothing(run, ask, tmp_path) -> None:

@@ -18,6 +18,7 @@ from perdure.model.records.effects import EffectState
 from perdure.model.records.memories import MemoryKind
 from perdure.model.records.runs import RunStatus
 from perdure.planes.access.tokens import TokenRole
+from sources import sources
 
 STATIC = Path(perdure.__file__).parent / "doors" / "console" / "static"
 STATES = [
@@ -87,9 +88,7 @@ LOOSE = re.compile(r"\b(?:go|goes|going) on\b|\b[Ww]hoever\b|\b[Nn]obody is\b")
 
 def test_pages_are_in_plain_words() -> None:
     found = {
-        path.name: LOOSE.findall(path.read_text("utf-8"))
-        for path in STATIC.rglob("*.mjs")
-        if path.parent.name != "vendor"
+        path.name: LOOSE.findall(path.read_text("utf-8")) for path in sources(".mjs") if path.parent.name != "vendor"
     }
     assert {name: each for name, each in found.items() if each} == {}
     assert LOOSE.search("the page goes on by itself")  # the control

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 from contextlib import contextmanager
-from pathlib import Path
 
 import apsw
 import psycopg
@@ -19,6 +18,7 @@ from perdure.planes.conversation.emitted import Q
 from perdure.stores.statements import Statement
 from perdure.stores.store import event_of
 from perdure.stores.url import parse
+from sources import sources, within_package
 
 EVENTS = 60_000
 MANY = """
@@ -136,7 +136,6 @@ def test_other_patterns_are_refused(kind):
 
 # Kinds ------------------------------------------------------------------------------------------------------
 
-PACKAGE = Path(perdure.__file__).parent
 IMPORTS = "from perdure.log.change import "
 KIND = re.compile(r"[a-z]+\.[a-z_]+")
 NAMED_ELSEWHERE = {
@@ -145,7 +144,9 @@ NAMED_ELSEWHERE = {
     "log.actors",
     "planes.actors",
     "planes.audit.base_events",
+    "planes.audit.imported",
     "planes.conversation.sessions",
+    "planes.execution.imported",
     "planes.execution.model_inputs",
     "planes.execution.runs",
     "planes.execution.tasks",
@@ -153,7 +154,7 @@ NAMED_ELSEWHERE = {
     "planes.memory.memories",
     "planes.recovery.checkpoints",
     "planes.recovery.keyed",
-    "planes.recovery.leases",
+    "planes.execution.leases",
     "stores.tx",
 }  # modules that give `Change` a kind by a name; all strings count
 NO_KINDS = {
@@ -189,8 +190,8 @@ def kinds_of(module: str, text: str) -> set[str]:
 
 
 def recorded_kinds():
-    paths = [path for path in PACKAGE.rglob("*.py") if "testing" not in path.parts]
-    texts = [(".".join(path.relative_to(PACKAGE).with_suffix("").parts), path.read_text("utf-8")) for path in paths]
+    paths = [path for path in sources(".py") if "testing" not in path.parts]
+    texts = [(".".join(within_package(path).with_suffix("").parts), path.read_text("utf-8")) for path in paths]
     may_record = [(module, text) for module, text in texts if IMPORTS in text or module in NAMED_ELSEWHERE]
     return set().union(*(kinds_of(module, text) for module, text in may_record))
 
@@ -202,7 +203,7 @@ def forgeable(kinds):
 def test_nobody_can_emit_a_kind_that_the_planes_record():
     kinds = recorded_kinds()
     assert len(kinds) > 30
-    assert {"tenant.actor_named", "tenant.actor_forgotten"} <= kinds
+    assert {"tenant.actor_named", "tenant.actor_forgotten", "session.taken_over", "task.key_given_up"} <= kinds
     assert forgeable(kinds) == []
 
 

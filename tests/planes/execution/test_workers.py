@@ -10,9 +10,9 @@ from perdure.effects.ledger import Intent, Sender
 from perdure.log.change import Stream
 from perdure.model.records.effects import Rule, ToolKind
 from perdure.model.records.workers import About
-from perdure.planes.execution import runs, steps, workers
-from perdure.planes.recovery import leases, presence
-from perdure.planes.recovery.leases import Company
+from perdure.planes.execution import leases, runs, steps, workers
+from perdure.planes.execution.leases import Company
+from perdure.planes.recovery import presence
 from perdure.testing.clock import FakeClock
 from planes.test_plans import database, plan_of  # noqa: F401 - a fixture
 

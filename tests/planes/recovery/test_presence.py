@@ -8,8 +8,8 @@ import perdure
 from perdure.effects import ledger
 from perdure.model.records.effects import EffectError
 from perdure.model.records.workers import About
-from perdure.planes.execution import tasks, workers
-from perdure.planes.recovery import leases, locks, presence
+from perdure.planes.execution import leases, tasks, workers
+from perdure.planes.recovery import locks, presence
 from perdure.testing.clock import FakeClock
 from planes.test_plans import database, plan_of  # noqa: F401 - a fixture
 

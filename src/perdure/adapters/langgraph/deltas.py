@@ -13,7 +13,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from perdure.adapters.langgraph.layout import load_channel, nodes_of_write, read_write
 from perdure.log.change import Stream
-from perdure.planes.audit.snapshots import one_state
+from perdure.planes.reading.snapshots import one_state
 from perdure.planes.recovery import keyed
 from perdure.planes.recovery.keyed import StoredWrite
 from perdure.stores.store import Reads

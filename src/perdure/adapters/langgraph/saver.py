@@ -40,7 +40,7 @@ from perdure.adapters.langgraph.serde import StrictSerializer
 from perdure.adapters.shared_store import ClosedByBlock
 from perdure.errors import Invalid
 from perdure.log.change import Stream
-from perdure.planes.audit.snapshots import one_state
+from perdure.planes.reading.snapshots import one_state
 from perdure.planes.recovery import keyed
 from perdure.planes.recovery.keyed import Base, KeyedCheckpoint, StoredWrite
 from perdure.stores.blobs import BlobRow

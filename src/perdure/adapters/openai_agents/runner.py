@@ -30,7 +30,7 @@ from perdure.adapters.forms.openai_items import ITEMS, parse
 from perdure.adapters.openai_agents.model import DurableModel
 from perdure.adapters.openai_agents.session import PerdureSession
 from perdure.effects.storable import storable
-from perdure.effects.tool import Tool, tool
+from perdure.effects.tool import Tool, kind_of, tool
 from perdure.errors import Conflict, InDoubt, Invalid, KeyReused, Waiting
 from perdure.handles.aio.effects import AsyncEffect
 from perdure.handles.aio.session import AsyncSession
@@ -131,7 +131,7 @@ def durable_function_tool(
             about = {"timeout": timeout, "retries": retries, "lands_within": lands_within, "fails": fails}
             declared = "idempotent" if kind == "keyed" else kind
             said, bare = tool(found, kind=declared, probe=probe, **about), found
-            said.kind = outward.kind_of(kind, probe) if kind == "keyed" else said.kind
+            said.kind = kind_of(kind, probe) if kind == "keyed" else said.kind
         made = function_tool(bare, failure_error_function=None, **options)
         made.perdure_tool = said  # type: ignore[attr-defined]
         return made

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from perdure import __version__
 from perdure.doors.cli.options import command, json_option
 from perdure.doors.cli.output import say_json
+from perdure.version import VERSION
 
 
 @command("help", "perdure help", "perdure help settle")
@@ -31,6 +31,6 @@ def help_(ctx: click.Context, *, name: str | None) -> None:
 def version(*, as_json: bool) -> None:
     """Show which version of Perdure this is."""
     if as_json:
-        say_json({"version": __version__})
+        say_json({"version": VERSION})
     else:
-        click.echo(f"perdure {__version__}")
+        click.echo(f"perdure {VERSION}")

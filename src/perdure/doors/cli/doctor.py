@@ -114,10 +114,9 @@ def doctor(
 
 
 def _say_hosts(asked: StoreOptions, root: str | None) -> int:
-    from perdure.doors.hosts import checking  # noqa: PLC0415 - help must not load this
-    from perdure.doors.hosts.workspace import workspace_of  # noqa: PLC0415 - as above
+    from perdure.model import siblings  # noqa: PLC0415 - help must not load this
 
-    found = checking.examine(workspace_of(Path(root or ".")).root, Path.home())
+    found = siblings.load("perdure.doctor", "hosts", "perdure-agents", "doctor --hosts")(Path(root or "."))
     if asked.as_json:
         say_json({"findings": [each._asdict() for each in found]})
     else:

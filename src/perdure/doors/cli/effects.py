@@ -15,6 +15,7 @@ from perdure.doors.cli.identified import identified, say_identified
 from perdure.doors.cli.names import argument, open_effects
 from perdure.doors.cli.options import StoreOptions, command, reads, spans, writes
 from perdure.doors.cli.output import note, say_facts, say_json
+from perdure.doors.cli.runs import change_text
 from perdure.doors.cli.show import records
 from perdure.doors.cli.tables import Column, folded, is_filtered, prose, say_table, state
 from perdure.effects.next_steps import after_settling
@@ -198,6 +199,7 @@ class Mishap(NamedTuple):
     code: str
     message: str
     done: str
+    versions: str | None = None  # of a run: the last change of its versions
 
     @property
     def shown(self) -> str:
@@ -213,6 +215,7 @@ MISHAPS = (
     Column("what", lambda mishap: mishap.what, spare=True),
     Column("code", lambda mishap: mishap.code),
     prose("message", lambda mishap: mishap.message),
+    prose("versions changed", lambda mishap: mishap.versions, spare=True),
     folded("done about it", lambda mishap: mishap.shown),
 )
 WHAT_WAS_DONE = {
@@ -306,4 +309,5 @@ def _of_run(handle: RunHandle) -> Mishap:
     record = handle.record
     code, message = (record.error.code, record.error.message) if record.error else (record.reason or "", "")
     when = record.outcome_at or record.created_at
-    return Mishap(when, f"run:{record.id}", record.agent, code, message, WAYS[record.status](record))
+    way = WAYS[record.status](record)
+    return Mishap(when, f"run:{record.id}", record.agent, code, message, way, versions=change_text(record))

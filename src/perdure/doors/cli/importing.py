@@ -16,15 +16,14 @@ from perdure.doors.cli.output import counted, note, say_facts, say_json
 from perdure.doors.cli.progress import progress
 from perdure.doors.cli.tables import Column, folded, say_table
 from perdure.errors import Damaged
+from perdure.model import siblings
 
 if TYPE_CHECKING:
     from perdure.handles.sync.store import Store
 
 SHOWN = 20
 BUNDLE = ".perdure"
-NAMES = (
-    "claude-code", "codex", "gemini", "opencode", "cursor", "mcp-memory", "langgraph", "openai-agents", "google-adk", "messages",
-)  # fmt: skip
+NAMES = ("claude-code", "codex", "langgraph", "openai-agents", "google-adk", "messages")
 KINDS = ("tasks", "decisions", "events", "values")
 COLUMNS = (
     Column("what", lambda kind: kind[0]),
@@ -75,19 +74,15 @@ def import_(
     arrive parked: they are copies, and only `perdure unpark` lets one continue here. So with a key that a copy holds: work
     that is begun here under it is refused, until the copy is taken over (`perdure unpark`) or holds no keys (--keys-apart).
     """
-    from perdure.interchange.importers.importing import (  # noqa: PLC0415 - help must not load the stores
-        check_given,
-        import_files,
-    )
-
     if _are_bundles(paths):
         for path in paths:
             import_bundle(asked, path, names, keys_apart=keys_apart, dry_run=dry_run)
         return
-    mapping = _mapping(kind, fields, session, scope, format_name)
-    check_given(paths, format_name, mapping)  # a misspelt argument leaves no new store behind
+    importing = siblings.load("perdure.importing", "files", "perdure-agents", "an import of other programs' files")
+    mapping = _mapping(importing, kind, fields, session, scope, format_name)
+    importing.check_given(paths, format_name, mapping)  # a misspelt argument leaves no new store behind
     with _store(asked, dry_run=dry_run) as store, progress("importing") as step:
-        report = import_files(store, paths, format_name=format_name, mapping=mapping, progress=step)
+        report = importing.import_files(store, paths, format_name=format_name, mapping=mapping, progress=step)
     if asked.as_json:
         say_json(report)
     else:
@@ -95,9 +90,9 @@ def import_(
     sys.exit(0 if report.ok else Damaged.exit_code)
 
 
-def _mapping(kind: str | None, fields: tuple[str, ...], session: str, scope: str, format_name: str | None) -> Any:
-    from perdure.interchange.importers.state import Mapping  # noqa: PLC0415 - as above
-
+def _mapping(
+    importing: Any, kind: str | None, fields: tuple[str, ...], session: str, scope: str, format_name: str | None
+) -> Any:
     if kind is None:
         if fields or session or scope:
             raise click.UsageError("--field, --session and --scope say how rows are read: they need --as")
@@ -108,7 +103,7 @@ def _mapping(kind: str | None, fields: tuple[str, ...], session: str, scope: str
     for (name, equals, column), field in zip(pairs, fields, strict=True):
         if not (name and equals and column):
             raise click.BadParameter(f"expected FIELD=COLUMN, got {field!r}", param_hint="--field")
-    return Mapping(kind, {name: column for name, _, column in pairs}, session, scope)
+    return importing.Mapping(kind, {name: column for name, _, column in pairs}, session, scope)
 
 
 def _are_bundles(paths: tuple[Path, ...]) -> bool:

@@ -17,11 +17,13 @@ from typing import Any, NoReturn
 
 import click
 
-from perdure import __version__
 from perdure.doors.cli.characters import show_all
 from perdure.doors.cli.options import log_options
+from perdure.doors.cli.retired import RETIRED_COMMANDS
 from perdure.errors import Error, Full, Invalid, NotFound, Refused, Unavailable
+from perdure.model import siblings
 from perdure.model.display import visible
+from perdure.version import VERSION
 
 INTERRUPTED = 130
 
@@ -38,7 +40,7 @@ OF_SYSTEM: dict[int, type[Error]] = {
     errno.EDQUOT: Full,
 }
 
-# section -> command -> (module, what it does)
+# section -> command -> (its module, or the package that declares it as an entry point of `perdure.commands`; what it does)
 SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Begin": {
         "advise": ("perdure.doors.cli.advise", "Recommend a store, with the reasons."),
@@ -122,42 +124,42 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "import": ("perdure.doors.cli.importing", "Import an export, or the files of other programs."),
         "move": ("perdure.doors.cli.moving", "Move a whole store into another database."),
         "retain": ("perdure.doors.cli.retain", "Remove old checkpoints and covered turns, by rule."),
-        "views": ("perdure.doors.cli.views", "Show sessions as pages, write the pages, bring them up to date."),
-        "apply": ("perdure.doors.cli.views", "Record the edits on the page of a session."),
-        "merge": ("perdure.doors.cli.merging", "Merge another branch or clone of a files store into this one."),
+        "views": ("perdure-files", "Show sessions as pages, write the pages, bring them up to date."),
+        "apply": ("perdure-files", "Record the edits on the page of a session."),
+        "merge": ("perdure-files", "Merge another branch or clone of a files store into this one."),
         "index": ("perdure.doors.cli.memory", "Index everything that was said, and make its vectors."),
         "collect": ("perdure.doors.cli.artifacts", "Remove blobs that nothing needs."),
         "doctor": ("perdure.doors.cli.doctor", "Find what is wrong with a store, and the command that mends it."),
     },
     "Serve": {
-        "serve": ("perdure.doors.cli.serve", "Serve the store over HTTP."),
-        "token": ("perdure.doors.cli.tokens", "Make, list and revoke tokens for the server."),
-        "console": ("perdure.doors.cli.console", "Open the console in a browser, for this store and you alone."),
-        "tenant": ("perdure.doors.cli.tenants", "Show tenants, and set their limits."),
-        "telemetry": ("perdure.doors.cli.telemetry", "Export spans to OpenTelemetry, by following the feed."),
+        "serve": ("perdure-server", "Serve the store over HTTP."),
+        "token": ("perdure-server", "Make, list and revoke tokens for the server."),
+        "console": ("perdure-server", "Open the console in a browser, for this store and you alone."),
+        "tenant": ("perdure-server", "Show tenants, and set their limits."),
+        "telemetry": ("perdure-server", "Export spans to OpenTelemetry, by following the feed."),
     },
     "Coding agents": {
-        "mcp": ("perdure.doors.cli.mcp", "Serve a store to a coding agent as tools (Model Context Protocol)."),
-        "hook": ("perdure.doors.cli.hook", "Answer the hook of a coding agent's host."),
-        "install": ("perdure.doors.cli.install", "Write the configuration of a coding agent's host, or take it back."),
+        "mcp": ("perdure-agents", "Serve a store to a coding agent as tools (Model Context Protocol)."),
+        "hook": ("perdure-agents", "Answer the hook of a coding agent's host."),
+        "install": ("perdure-agents", "Write the configuration of a coding agent's host, or take it back."),
     },
     "Try": {
-        "demo": ("perdure.doors.cli.demo", "Watch an agent that is killed again and again do everything once."),
         "evaluate": (
-            "perdure.doors.cli.evaluate",
+            "perdure-evaluate",
             "Kill agents at every boundary, on any store, and count what happened.",
         ),
         "conformance": (
-            "perdure.doors.cli.conformance",
+            "perdure-evaluate",
             "Test a worker in any language: kill it, stop it, cut it off.",
         ),
-        "bench": ("perdure.doors.cli.bench", "Measure speed, side by side with the raw database."),
+        "bench": ("perdure-evaluate", "Measure speed, side by side with the raw database."),
         "completion": ("perdure.doors.cli.completion", "Print the completion script for bash, zsh or fish."),
         "help": ("perdure.doors.cli.about", "Show this list, or the help of a command."),
         "version": ("perdure.doors.cli.about", "Show the version of Perdure."),
     },
 }
-COMMANDS = {name: found for section in SECTIONS.values() for name, found in section.items()}
+COMMANDS = {name: command for section in SECTIONS.values() for name, command in section.items()}
+GROUP = "perdure.commands"
 
 
 class Commands(click.Group):
@@ -169,10 +171,12 @@ class Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
         """Load one."""
-        if cmd_name not in COMMANDS:
+        home = COMMANDS[cmd_name][0] if cmd_name in COMMANDS else ""
+        if not home and cmd_name not in siblings.declared(GROUP):
             return None
-        module = import_module(COMMANDS[cmd_name][0])
-        return getattr(module, f"{cmd_name}_" if _is_taken(cmd_name) else cmd_name)
+        if not home or _is_package(home):
+            return siblings.load(GROUP, cmd_name, home, f"perdure {cmd_name}")
+        return getattr(import_module(home), f"{cmd_name}_" if _is_taken(cmd_name) else cmd_name)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -181,17 +185,33 @@ class Commands(click.Group):
         name = args[0]
         if name in COMMANDS or name.startswith("-") or ctx.resilient_parsing:  # a completion is told nothing
             return super().resolve_command(ctx, args)
+        names = {**COMMANDS, **siblings.declared(GROUP)}
+        if name in names:
+            return super().resolve_command(ctx, args)
         from difflib import get_close_matches  # noqa: PLC0415 - only for a misspelt name
 
-        near = get_close_matches(name, COMMANDS, n=3)
+        if name in RETIRED_COMMANDS:
+            raise Invalid(f"{name} is no longer a command", path="arguments", hint=RETIRED_COMMANDS[name])
+        near = get_close_matches(name, names, n=3)
         meant = f" Did you mean {' or '.join(near)}?" if near else ""
         raise click.UsageError(f"No such command {visible(name)!r}.{meant}", ctx)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - as above
         """The help, without loading any of them."""
+        installed = siblings.declared(GROUP)
+        missing: dict[str, list[str]] = {}
         for section, commands in SECTIONS.items():
             with formatter.section(section):
                 formatter.write_dl([(name, about) for name, (_, about) in commands.items()], col_max=12)
+            for name, (home, _) in commands.items():
+                if _is_package(home) and name not in installed:
+                    missing.setdefault(home, []).append(name)
+        if others := [(name, f"Of {point.package}.") for name, point in installed.items() if name not in COMMANDS]:
+            with formatter.section("Of other packages"):
+                formatter.write_dl(others, col_max=12)
+        if missing:
+            with formatter.section("Not installed"):
+                formatter.write_dl([(f"pip install {package}", ", ".join(names)) for package, names in missing.items()])
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run what was asked for; errors become a line and an exit code."""
@@ -215,6 +235,11 @@ class Commands(click.Group):
                     raise
                 fail(_of_system(error), as_json="--json" in words)
             fail(_bug(error), as_json="--json" in words)
+
+
+def _is_package(home: str) -> bool:
+    """Whether a command's home is a package beside the core: a module has no hyphen."""
+    return "-" in home
 
 
 def _is_taken(name: str) -> bool:
@@ -268,12 +293,12 @@ def _bug(error: Exception) -> Error:
     epilog="Details and examples: perdure COMMAND --help. The store is --store URL, PERDURE_STORE, or that of perdure.toml; "
     "default sqlite:///agent.db.",
 )
-@click.version_option(__version__, prog_name="perdure", message="%(prog)s %(version)s")
+@click.version_option(VERSION, prog_name="perdure", message="%(prog)s %(version)s")
 @log_options
 def cli() -> None:
     """Perdure: the durable state of long-running agents, from the command line.
 
-    `perdure demo` shows it at work, `perdure advise` recommends a store, `perdure init` makes one.
+    `perdure advise` recommends a store, `perdure init` makes one.
     """
 
 

@@ -153,9 +153,8 @@ def _store_option(function: Body, default: Callable[[], str], shown: str) -> Bod
 
 
 def _user_store() -> str:
-    from perdure.doors.hosts.places import default_store  # noqa: PLC0415 - help must not load this
-
-    return default_store()
+    """The store of a coding agent when nobody says so: one for the user, beside no repository."""
+    return f"sqlite:///{Path.home() / '.perdure' / 'agent.db'}"
 
 
 def json_option(function: Body) -> Body:

@@ -9,7 +9,7 @@ import click
 from perdure.doors.cli.envelopes import PENDING
 from perdure.doors.cli.identified import identified
 from perdure.doors.cli.output import compact, moment, say_facts, say_heading, say_json, say_prose
-from perdure.doors.cli.runs import status_of
+from perdure.doors.cli.runs import change_text, status_of, versions_text
 from perdure.doors.cli.tables import say_table
 from perdure.errors import NotFound
 from perdure.model.display import shortened, visible
@@ -76,6 +76,8 @@ def _say(found: dict[str, Any]) -> None:
             "ended": run.ended_at,
             "held by": run.holder,
             "program": run.program,
+            "versions": versions_text(run.pins),
+            "versions changed": change_text(run),
             "arguments": compact([run.args, run.kwargs]),
             "result": None if run.result is None else compact(run.result),
         }
@@ -109,13 +111,15 @@ def _awaited(wait: dict[str, Any]) -> str:
 def _say_entry(entry: TimelineRecord) -> None:
     of = f" of {entry.of}" if entry.of else ""
     line = f"{entry.seq:>6}  {moment(entry.at)}  {entry.kind}{of}  {entry.about}  {entry.place}".rstrip()
-    click.echo(f"{visible(line)}  {_said(entry.said)}".rstrip())
+    click.echo(f"{visible(line)}  {_said(entry.kind, entry.said)}".rstrip())
 
 
-def _said(doc: Any) -> str:
+def _said(kind: str, doc: Any) -> str:
     """The document of an event, in a few words."""
     if not isinstance(doc, dict):
         return ""
+    if kind == "run.held":
+        return shortened(f"{doc.get('verb')} waits until {doc.get('holding')} is reached", SAID_CHARS)
     for name in ("error", "value", "result", "answer", "question", "args", "payload"):
         if doc.get(name) not in (None, {}, []):
             return shortened(f"{name}: {compact(doc[name])}", SAID_CHARS)

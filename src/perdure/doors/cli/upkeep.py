@@ -15,7 +15,7 @@ from perdure.doors.cli.progress import progress
 from perdure.doors.cli.tables import Column, say_table
 
 if TYPE_CHECKING:
-    from perdure.handles.restoring import WrittenBack
+    from perdure.model.records.integrity import WrittenBack
     from perdure.stores.store import Engine
 
 STEPS = (Column("number", lambda step: step.number), Column("step", lambda step: step.name))

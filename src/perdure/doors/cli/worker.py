@@ -156,8 +156,8 @@ def _words(asked: StoreOptions, given: dict[str, Any]) -> list[str]:
 
 def _be_a_worker(asked: StoreOptions, given: dict[str, Any]) -> None:
     from perdure.doors.cli.agents import agents_at  # noqa: PLC0415
+    from perdure.model import siblings  # noqa: PLC0415
     from perdure.runtime.supervisor_pipe import SupervisorPipe  # noqa: PLC0415
-    from perdure.telemetry import exporting  # noqa: PLC0415
 
     line = SupervisorPipe.from_fd(given["child"])
     asked.store = line.first().get("store", asked.store)
@@ -168,7 +168,8 @@ def _be_a_worker(asked: StoreOptions, given: dict[str, Any]) -> None:
         if os.environ.get("PERDURE_DEBUG"):
             raise
         sys.exit(error.exit_code)
-    exporting.begin("perdure-worker")  # after the agents: a provider of their own comes first
+    for observer in siblings.declared(siblings.OBSERVERS).values():
+        observer.load().begin("perdure-worker")  # after the agents: a provider of their own comes first
     asyncio.run(_work(asked, given, agents, line))
 
 

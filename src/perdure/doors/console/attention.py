@@ -20,6 +20,7 @@ from perdure.model.records.runs import RunRecord, WaitKind, WaitRecord
 from perdure.planes.execution import parked_runs, workers
 from perdure.planes.reading.durations import store_now
 from perdure.planes.recovery import presence
+from perdure.runtime.callers import caller_of, stream_of
 
 LISTED = 100  # of each kind; the page says when there are more
 RECENT = "24h"  # failed runs are over: older ones are history, and `/runs?errors=1` has them
@@ -33,7 +34,7 @@ async def now(store: AsyncStore) -> dict[str, Any]:
     doubts = await store.effects(in_doubt=True, limit=LISTED)
     parked = await store.runs(status="parked", limit=LISTED)
     failed = await store.runs(status="failed", errors=True, since=RECENT, limit=LISTED)
-    tree = await store._caller.read(workers.tree, store._caller.core.liveness.is_dead)
+    tree = await caller_of(store).read(workers.tree, caller_of(store).core.liveness.is_dead)
     needs = [*map(_asked, asks), *(_doubted(each.record) for each in doubts)]
     needs += [_stopped(each.record) for each in (*parked, *failed) if not each.record.what_if]
     needs += [_stranded(each) for each in tree.stranded]
@@ -58,7 +59,7 @@ async def inbox(store: AsyncStore) -> dict[str, Any]:
     asks = await store.asks(limit=LISTED)
     doubts = await store.effects(in_doubt=True, limit=LISTED)
     return {
-        "at": plain(to_datetime(await store._caller.read(store_now))),
+        "at": plain(to_datetime(await caller_of(store).read(store_now))),
         "asks": [identified(each) for each in reversed(asks)],
         "doubts": [await evidence(store, each) for each in reversed(doubts)],
         "more": bool(asks.next or doubts.next),
@@ -68,9 +69,9 @@ async def inbox(store: AsyncStore) -> dict[str, Any]:
 async def evidence(store: AsyncStore, effect: AsyncEffect) -> dict[str, Any]:
     """An effect with what is known about its call: its sender, the events about it, the rule, and the ways out."""
     record = effect.record
-    now_us = await store._caller.read(store_now)
+    now_us = await caller_of(store).read(store_now)
     advice = settling.advise(record, now_us, can_probe=False)
-    recent = await store._caller.read(timeline.timeline, effect._stream, last=LOOKED_THROUGH)
+    recent = await caller_of(store).read(timeline.timeline, stream_of(effect), last=LOOKED_THROUGH)
     about = [each for each in recent if record.seq in (each.of, each.seq)]
     return {
         **identified(record),
@@ -86,7 +87,7 @@ async def evidence(store: AsyncStore, effect: AsyncEffect) -> dict[str, Any]:
 async def _sender(store: AsyncStore, record: EffectRecord) -> dict[str, Any]:
     """The process that made the call, and what is known of its life."""
     holder = record.holder or ""
-    liveness = store._caller.core.liveness
+    liveness = caller_of(store).core.liveness
     if not holder:
         return {"holder": "", "state": "unknown", "host": "", "quiet_at": plain(record.quiet_at)}
     if liveness.is_dead(holder):
@@ -94,8 +95,8 @@ async def _sender(store: AsyncStore, record: EffectRecord) -> dict[str, Any]:
     elif liveness.is_held(holder):
         state = "alive"
     else:
-        state = "alive" if await store._caller.read(presence.is_alive, holder) else "silent"
-    host = await store._caller.read(workers.host_of, holder)
+        state = "alive" if await caller_of(store).read(presence.is_alive, holder) else "silent"
+    host = await caller_of(store).read(workers.host_of, holder)
     return {"holder": holder, "state": state, "host": host, "quiet_at": plain(record.quiet_at)}
 
 

@@ -15,8 +15,8 @@ from perdure.doors.http.call import HttpCall
 from perdure.doors.http.streams import COMMENT_SECONDS, PAGE_EVENTS, RETRY_MS
 from perdure.errors import Error
 from perdure.log.feed import Position, encode_cursor
-from perdure.planes.audit import feed
-from perdure.planes.audit.feed import Sieve
+from perdure.planes.conversation import feed
+from perdure.planes.conversation.feed import Sieve
 from perdure.stores.store import Reads
 
 PAUSE_SECONDS = 0.1  # between two messages: many commits are one look

@@ -17,6 +17,7 @@ from perdure.errors import NotFound
 from perdure.handles.aio.run_handle import AsyncRunHandle
 from perdure.handles.aio.store import AsyncStore
 from perdure.model.records.timeline import TimelineRecord
+from perdure.runtime.callers import caller_of
 from perdure.runtime.places import branch_name, branch_of
 
 OUTLINE_MAX = 50_000  # newest events of one run that a page draws
@@ -97,7 +98,7 @@ async def at(store: AsyncStore, name: str, seq: int) -> dict[str, Any]:
 
 async def folded(handle: AsyncRunHandle[Any], seq: int) -> dict[str, Any]:
     """A run as it was after an event, from those of its events that say so."""
-    seen = await handle._read(glimpse.view, seq, handle._caller.core, LATEST, LOOKED_AT)
+    seen = await handle._read(glimpse.view, seq, caller_of(handle).core, LATEST, LOOKED_AT)
     return await state(await handle._in(seen.past), seq, seen.effects)
 
 

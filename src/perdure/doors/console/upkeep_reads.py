@@ -18,6 +18,7 @@ from perdure.model.refs import Ref
 from perdure.planes.conversation import sessions
 from perdure.planes.conversation.emitted import referred
 from perdure.planes.memory import values
+from perdure.runtime.callers import caller_of
 
 TEXT_MAX = 2_000  # characters of one source of a memory
 LOOKED_THROUGH = 2_000  # effects among which a text is sought for one page
@@ -87,7 +88,7 @@ async def provenance(store: AsyncStore, kind: str, scope: str, seq: int) -> dict
 
 
 async def _memory(store: AsyncStore, kind: str, scope: str, seq: int) -> AsyncMemory:
-    caller = store._caller
+    caller = caller_of(store)
     found = await caller.read(sessions.find_session, scope) if kind == "session" else None
     stream = found[0] if found else await caller.read(values.find_scope, scope)
     if stream is None:
@@ -96,7 +97,7 @@ async def _memory(store: AsyncStore, kind: str, scope: str, seq: int) -> AsyncMe
 
 
 async def _source(store: AsyncStore, ref: Ref) -> dict[str, Any]:
-    event = await store._caller.read(referred, ref)
+    event = await caller_of(store).read(referred, ref)
     if event is None:
         return {"seq": ref.seq, "stream": None}
     said = event.data.get("content", event.data.get("text", "")) if isinstance(event.data, dict) else ""

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from perdure.doors.hosts import configuring, plans
 from perdure.doors.hosts.known import HOSTS, Host
+from perdure.doors.hosts.workspace import workspace_of
 from perdure.errors import Error
 
 VERSION_SECONDS = 20
@@ -174,3 +175,8 @@ def _codex_trusted(root: Path, home: Path) -> list[HostFinding]:
     )
     says = "Codex skips hooks that were not trusted, without a word, and every install changes them"
     return [project, HostFinding("codex", "hooks", "warning", says, "start `codex` and look at /hooks")]
+
+
+def for_doctor(folder: Path) -> list[HostFinding]:
+    """The entry point `hosts` of the group `perdure.doctor`."""
+    return examine(workspace_of(folder).root, Path.home())

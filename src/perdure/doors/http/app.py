@@ -21,7 +21,6 @@ from starlette.routing import BaseRoute
 from starlette.routing import Route as StarletteRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from perdure import __version__
 from perdure.doors.console import routes as console_reads
 from perdure.doors.http import (
     access,
@@ -48,7 +47,8 @@ from perdure.doors.http.route_index import RouteIndex
 from perdure.doors.http.serving import Serving
 from perdure.doors.http.table import RIGHTS, ROUTES, Route
 from perdure.errors import Conflict, Error, Invalid, NotFound, Refused, Stale
-from perdure.planes.audit import feed
+from perdure.planes.conversation import feed
+from perdure.version import VERSION
 
 log = logging.getLogger("perdure.http")
 
@@ -136,7 +136,7 @@ def _open_routes(serving: Serving, routes: Sequence[Route]) -> list[BaseRoute]:
             await serving.control.read(feed.epoch_of)
         except Error as error:
             return response_to(error)
-        return _json(AliveAnswer("ok", __version__))
+        return _json(AliveAnswer("ok", VERSION))
 
     async def spec(_request: Request) -> Response:
         return JSONResponse(openapi.document(routes))

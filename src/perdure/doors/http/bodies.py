@@ -24,7 +24,7 @@ JSON = "application/json"
 ENCODED_TEXT = "UTF-8''"
 KEY = "idempotency-key"
 _ETAG = re.compile(r'"(?:(\d{1,12})-)?(\d{1,18})"', re.ASCII)
-_UNKNOWN = re.compile(r"Object contains unknown field `([^`]{1,80})`")
+_FIELD = re.compile(r"Object (?:contains unknown|missing required) field `([^`]{1,80})`")
 _PLACE = re.compile(r" - at `(?:key in )?\$(.*)`$")
 
 
@@ -146,6 +146,6 @@ def converted(given: Mapping[str, Any], kind: Any, path: str) -> Any:
 
 def _invalid(error: msgspec.ValidationError, path: str) -> Invalid:
     says = str(error)
-    place, unknown = _PLACE.search(says), _UNKNOWN.match(says)
+    place, field = _PLACE.search(says), _FIELD.match(says)
     kind = TooLarge if " of length <= " in says else Invalid
-    return kind(_PLACE.sub("", says), path=f"{path}{place[1] if place else ''}{f'.{unknown[1]}' if unknown else ''}")
+    return kind(_PLACE.sub("", says), path=f"{path}{place[1] if place else ''}{f'.{field[1]}' if field else ''}")

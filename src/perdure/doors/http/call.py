@@ -20,9 +20,10 @@ from perdure.planes.execution import runs
 from perdure.planes.execution.requests import KeyedRequest, given_of
 from perdure.planes.memory import values
 from perdure.planes.reading.paging import Page
-from perdure.runtime.callers import AsyncCaller
+from perdure.runtime.callers import AsyncCaller, stream_of
 
-HIDDEN_SCOPES = ("requests/", "a2a/")  # marks of requests, and addresses of A2A: no values of anybody
+# Marks of requests, and addresses that earlier versions kept for A2A: no values of anybody.
+HIDDEN_SCOPES = ("requests/", "a2a/")
 
 
 async def _nothing(_most: int) -> bytes:
@@ -116,9 +117,9 @@ class HttpCall:
     async def stream_of(self, target: str) -> Stream:
         """The stream in which a keyed write keeps its mark."""
         if target == "session":
-            return (await self.session())._stream
+            return stream_of(await self.session())
         if target == "scope":
-            return (await self.scope())._stream
+            return stream_of(await self.scope())
         if target == "run":
             return await self.caller.read(runs.find, self.parts["run"])
         return (await self.caller.read(operator_verbs.locate, self.parts[target], target))[0]

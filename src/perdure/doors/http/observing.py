@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 
-from perdure import __version__
 from perdure.boot.manifest import PackManifest
 from perdure.doors.http.answers import (
     AskAnswer,
@@ -62,6 +61,7 @@ from perdure.stores.url import parse, without_password
 from perdure.upkeep import health, load
 from perdure.upkeep.health import Health
 from perdure.upkeep.remedies import Remedy
+from perdure.version import VERSION
 
 # -- runs --------------------------------------------------------------------------------------------------------
 
@@ -338,5 +338,5 @@ async def whoami(call: HttpCall) -> Any:
     return WhoAnswer(
         token=token.id, tenant=token.tenant, role=token.role, actor=token.actor, rights=sorted(RIGHTS[token.role]),
         expires_at=token.expires_at, store=without_password(url_of(call.serving.url, token.tenant)),
-        epoch=call.caller.core.epoch, version=__version__,
+        epoch=call.caller.core.epoch, version=VERSION,
     )  # fmt: skip

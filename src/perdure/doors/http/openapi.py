@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from perdure import __version__
 from perdure.doors.http.problems import MEDIA_TYPE, Problem9457
 from perdure.doors.http.table import RIGHTS, Route
+from perdure.version import VERSION
 
 REFS = "#/components/schemas/{name}"
 NUMBERS = {"seq", "task"}  # the parts of a path that are whole numbers
@@ -32,7 +32,7 @@ def document(routes: Sequence[Route]) -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {
             "title": "Perdure",
-            "version": __version__,
+            "version": VERSION,
             "description": "The durable state of agents over HTTP. Errors are RFC 9457 problems.",
         },
         "security": [{"token": []}],

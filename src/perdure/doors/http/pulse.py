@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from perdure.errors import Error
 from perdure.log.feed import Position
-from perdure.planes.audit import feed
+from perdure.planes.conversation import feed
 from perdure.runtime.callers import AsyncCaller
 
 LOOK_SECONDS = 0.25

@@ -19,10 +19,10 @@ from mcp.server.request_state import RequestStateSecurity
 from mcp_types import CallToolResult, InputRequiredResult, ToolAnnotations
 from pydantic import ValidationError
 
-from perdure import __version__
 from perdure.doors.mcp import asking, effects, refusals, tools
 from perdure.doors.mcp.door import Door, told
 from perdure.doors.mcp.pages import add_pages
+from perdure.version import VERSION
 
 BODY_MAX_BYTES = 4 * 1024 * 1024
 LIST_TTL_MS = 3_600_000
@@ -103,7 +103,7 @@ def make_server(door: Door) -> PerdureServer:
     # A restarted server must understand what it asked before, so the key follows from the store's address.
     seal = hashlib.sha256(b"perdure.mcp.1\0" + door.url.encode()).hexdigest()
     server = PerdureServer(
-        "perdure", title="Perdure", version=__version__, instructions=INSTRUCTIONS, lifespan=lifespan, log_level="WARNING",
+        "perdure", title="Perdure", version=VERSION, instructions=INSTRUCTIONS, lifespan=lifespan, log_level="WARNING",
         request_state_security=RequestStateSecurity(keys=[seal]),
         cache_hints={"tools/list": CacheHint(ttl_ms=LIST_TTL_MS, scope="public")},
     )  # fmt: skip

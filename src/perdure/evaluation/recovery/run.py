@@ -31,6 +31,7 @@ from perdure.evaluation.recovery.plan import EvaluationPlan
 from perdure.evaluation.recovery.story import Case
 from perdure.evaluation.recovery.subjects import load
 from perdure.testing.scratch import MEMORY, scratch
+from perdure.version import VERSION as PERDURE_VERSION
 
 CASES = "cases.jsonl"
 
@@ -45,7 +46,7 @@ class Header(msgspec.Struct, frozen=True):
 
 def header_of(seed: int) -> Header:
     """The header that this evaluation would write."""
-    return Header(VERSION, perdure.__version__, seed)
+    return Header(VERSION, PERDURE_VERSION, seed)
 
 
 def seed_of(folder: Path) -> int:

@@ -21,8 +21,7 @@ from perdure.log.change import Stream
 from perdure.model.filters import EffectFilters
 from perdure.model.records.effects import EffectRecord, EffectState
 from perdure.model.records.recovery import Recovered
-from perdure.planes.audit import imported
-from perdure.planes.execution import runs
+from perdure.planes.execution import imported, runs
 from perdure.planes.reading.paging import DamagedRow, Page
 from perdure.planes.recovery import presence
 from perdure.runtime import untaken

@@ -15,8 +15,8 @@ from perdure.handles.later import memory_making as making
 from perdure.handles.sync.base import StoreHandle, StreamHandle
 from perdure.log.change import Stream
 from perdure.model.filters import MemoryFilters, OwnMemoryFilters, SearchFilters
+from perdure.model.instants import Instant
 from perdure.model.records.memories import Found, Indexed, MemoryRecord
-from perdure.planes.reading.durations import Instant
 from perdure.planes.reading.paging import Page
 from perdure.runtime.callers import Caller
 

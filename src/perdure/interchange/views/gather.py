@@ -19,16 +19,17 @@ from perdure.model.filters import SessionDecisionFilters, SessionTaskFilters
 from perdure.model.limits import PAGE_MAX_ROWS
 from perdure.model.records.decisions import DecisionRecord
 from perdure.model.records.emitted import EventRecord
-from perdure.model.records.tasks import TaskRecord
+from perdure.model.records.tasks import TaskRecord, TaskStatus
 from perdure.model.records.values import Entry
 from perdure.model.values import to_plain
-from perdure.planes.audit.snapshots import one_state
 from perdure.planes.conversation import emitted, sessions
 from perdure.planes.execution import decisions, tasks
 from perdure.planes.memory import values
+from perdure.planes.reading.snapshots import one_state
 from perdure.planes.tables import SESSIONS
+from perdure.stores.batch import EVENTS
 from perdure.stores.store import Reads
-from perdure.stores.tx import EVENTS, LOG
+from perdure.stores.tx import LOG
 
 FINISHED_SHOWN = 50
 EVENTS_SHOWN = 20
@@ -111,7 +112,7 @@ def _decision(each: DecisionRecord) -> dict[str, str]:
 
 def _tasks(reads: Reads, stream: Stream) -> list[TaskRecord]:
     found: list[TaskRecord] = []
-    for status in tasks.TaskStatus:
+    for status in TaskStatus:
         limit = PAGE_MAX_ROWS if status in tasks.UNFINISHED else FINISHED_SHOWN
         found += tasks.tasks(reads, stream, SessionTaskFilters(status=status, limit=limit)).whole()
     return sorted(found, key=lambda each: each.id)

@@ -127,3 +127,16 @@ class Restored(msgspec.Struct, frozen=True):
     schema: int
     blobs: int
     report: Report
+
+
+class WrittenBack(msgspec.Struct, frozen=True):
+    """The lines that were, or would be, written back into the log of a files store.
+
+    segments: the files of the log; behind: whether more was seen than the cache has.
+    """
+
+    events: int
+    streams: int
+    segments: list[str]
+    behind: bool
+    epoch: int

@@ -1,1 +1,1 @@
-"""Audit, across all planes: verification, lineage, history, differences, the feed."""
+"""Audit, across all planes: verification, history, differences, subscriptions."""

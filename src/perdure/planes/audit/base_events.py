@@ -1,9 +1,9 @@
 """Restating a row: base events that say all of it, documents included, so that nothing before them is needed
 for it.
 
-A fork begins with these; prune writes them before it empties an event that still feeds a live row (DESIGN
-§3). The first document of a row goes with the base event, each other one with an event of its own; the
-columns that point to documents then point to these events. Callers: planes/audit/history, upkeep. Keeps P5.
+A fork begins with these; prune writes them before it empties an event that still feeds a live row. The first document of a
+row goes with the base event, each other one with an event of its own; the columns that point to documents then point to these
+events. Callers: planes/audit/history, upkeep. Keeps P5.
 """
 
 from __future__ import annotations

@@ -24,18 +24,19 @@ from perdure.model.records.runs import RunRecord, StepRecord, WaitRecord
 from perdure.model.records.tasks import TaskRecord
 from perdure.model.records.values import Entry
 from perdure.model.values import digest
-from perdure.planes.audit.lineage import MERGED, ancestry, beside
-from perdure.planes.audit.snapshots import one_state
 from perdure.planes.conversation import artifacts, sessions
 from perdure.planes.conversation.turns import turns_on
 from perdure.planes.execution import decisions, tasks
 from perdure.planes.memory import values
+from perdure.planes.reading.lineage import MERGED, ancestry, beside
 from perdure.planes.reading.paging import Page
 from perdure.planes.reading.row_reading import stored_address
 from perdure.planes.reading.sides import OtherSide
+from perdure.planes.reading.snapshots import one_state
 from perdure.planes.recovery import checkpoints
+from perdure.stores.batch import EVENTS
 from perdure.stores.store import Reads
-from perdure.stores.tx import EVENTS, LOG
+from perdure.stores.tx import LOG
 
 T = TypeVar("T")
 N = TypeVar("N", CheckpointRecord, ArtifactRecord)
@@ -44,7 +45,7 @@ ABOUT = ("title", "status", "goal", "labels", "pins")
 TASK = ("title", "status", "priority", "labels", "detail", "note")
 TASK_LINKS = ("parent", "needs")  # numbers, which mean something only to sides that share a past
 DECISION = ("text", "because", "then", "status", "outcome", "note", "tags")
-RUN = ("agent", "status", "reason", "args", "kwargs", "result", "error", "key", "session", "program")
+RUN = ("agent", "status", "reason", "args", "kwargs", "result", "error", "key", "session", "program", "pins")
 PLACED = {  # by what it is called, and what is compared
     "steps": ("name", "value", "error"),
     "effects": ("tool", "state", "args", "result", "error"),

@@ -24,20 +24,22 @@ from perdure.log.table import Row, Table
 from perdure.model.instants import SECOND_US, instant_us, to_datetime
 from perdure.model.limits import check_name
 from perdure.planes import subjects
-from perdure.planes.audit import base_events, imported
-from perdure.planes.audit.lineage import ancestry
-from perdure.planes.audit.snapshots import one_state
+from perdure.planes.audit import base_events
+from perdure.planes.execution import imported
 from perdure.planes.memory import values
 from perdure.planes.reading.body_reading import body_of
 from perdure.planes.reading.durations import store_now
+from perdure.planes.reading.lineage import ancestry
+from perdure.planes.reading.snapshots import one_state
 from perdure.planes.recovery import presence
 from perdure.planes.tables import EFFECTS, RECORDED, SESSIONS, TASKS, WAITS
+from perdure.stores.batch import EVENTS
 from perdure.stores.core import Core
 from perdure.stores.past_store import Past
 from perdure.stores.replay import Slice, adopt_chosen, replay, verbatim
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads, event_of
-from perdure.stores.tx import EVENTS, LOG, Tx, introduce
+from perdure.stores.tx import LOG, Tx, introduce
 
 Q = Statements("perdure.planes.audit", "history.sql")
 

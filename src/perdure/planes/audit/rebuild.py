@@ -61,7 +61,7 @@ class Rebuild:
     """The tables of one stream, event by event."""
 
     def __init__(self, recorded: dict[str, Table] = tables.RECORDED, seen: Seen | None = None) -> None:
-        """seen: what events mean here, if the stream was imported (`planes/audit/imported`)."""
+        """seen: what events mean here, if the stream was imported (`planes/execution/imported`)."""
         self._recorded = recorded
         self._seen = seen
         self.rows: dict[Table, Rows] = {}

@@ -20,9 +20,9 @@ from perdure.log.table import Row
 from perdure.model.instants import duration_us
 from perdure.model.limits import PAGE_MAX_ROWS, check_name, check_page
 from perdure.model.records.emitted import EventRecord
-from perdure.planes.audit.feed import BEGINNING, Sieve, end_of, events_after, store_of
-from perdure.planes.audit.feed import Q as FEED
 from perdure.planes.conversation.emitted import check_kind
+from perdure.planes.conversation.feed import BEGINNING, Sieve, end_of, events_after, store_of
+from perdure.planes.conversation.feed import Q as FEED
 from perdure.planes.reading.durations import Duration
 from perdure.planes.tables import SUBSCRIPTIONS
 from perdure.stores.statements import Statements

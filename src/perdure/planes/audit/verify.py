@@ -30,9 +30,10 @@ from perdure.log.change import Change, Op, Stream
 from perdure.log.event import GENESIS, Body, Event
 from perdure.log.table import Table, TableClass
 from perdure.model.records.integrity import Aside, Counts, Problem, ProblemKind, Report, Unverifiable
-from perdure.planes.audit import immutability, imported, quarantine, tenant_names
+from perdure.planes.audit import immutability, quarantine, tenant_names
 from perdure.planes.audit.rebuild import Rebuild, RowDifference
 from perdure.planes.audit.verify_blobs import BlobProblem, Outside, SeenBlobs, check_blobs, check_outside
+from perdure.planes.execution import imported
 from perdure.planes.reading.body_reading import doc_of
 from perdure.planes.tables import ANCHORS
 from perdure.stores.core import Core, Reader

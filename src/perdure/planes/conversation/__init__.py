@@ -1,1 +1,1 @@
-"""The conversation: sessions, turns, summaries, transcripts, emitted events, artifacts."""
+"""The conversation: sessions, turns, summaries, transcripts, emitted events, artifacts, the feed."""

@@ -31,8 +31,8 @@ from perdure.model.limits import (
 from perdure.model.records.artifacts import ArtifactRecord
 from perdure.model.refs import Ref
 from perdure.planes import subjects
-from perdure.planes.audit.lineage import MAX_SEQ, segments, touching
 from perdure.planes.reading.durations import between
+from perdure.planes.reading.lineage import MAX_SEQ, segments, touching
 from perdure.planes.reading.paging import Page, decode_cursor, encode_cursor
 from perdure.planes.reading.row_reading import stored_address, stored_instant
 from perdure.planes.tables import ARTIFACTS, BLOB_PINS

@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 from perdure.log.change import Stream
 from perdure.log.table import Table
-from perdure.planes.audit.lineage import MAX_SEQ
+from perdure.planes.reading.lineage import MAX_SEQ
 from perdure.planes.tables import CALLS, TURNS
+from perdure.stores.batch import HISTORY
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads
-from perdure.stores.tx import HISTORY
 
 Q = Statements("perdure.planes.conversation", "sessions.sql")
 

@@ -25,16 +25,17 @@ from perdure.model.limits import check_name, check_page
 from perdure.model.records.emitted import EventContent, EventRecord, FoldState, kept
 from perdure.model.refs import Ref
 from perdure.planes import subjects
-from perdure.planes.audit.lineage import MAX_SEQ, Segment, segments
-from perdure.planes.audit.snapshots import one_state
 from perdure.planes.reading.body_reading import body_of, inline_body, stored_value
 from perdure.planes.reading.durations import between
+from perdure.planes.reading.lineage import MAX_SEQ, Segment, segments
 from perdure.planes.reading.origins import to_refs
 from perdure.planes.reading.paging import Page, decode_cursor, encode_cursor, read_rows, seq_or_cursor
+from perdure.planes.reading.snapshots import one_state
 from perdure.planes.tables import FOLD_SNAPSHOTS
+from perdure.stores.batch import EVENTS
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads, event_of
-from perdure.stores.tx import EVENTS, LOG, Tx
+from perdure.stores.tx import LOG, Tx
 
 Q = Statements("perdure.planes.conversation", "emitted.sql")
 S = TypeVar("S")

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from perdure.log.change import Stream
 from perdure.model.records.conversation import Pending, PendingKind, Role, Turn
-from perdure.planes.audit.lineage import MAX_SEQ, segments
-from perdure.planes.audit.snapshots import one_state
 from perdure.planes.conversation.calls import maker_of
 from perdure.planes.conversation.turns import above, refuse_gone, turns_back, unanswered
+from perdure.planes.reading.lineage import MAX_SEQ, segments
+from perdure.planes.reading.snapshots import one_state
 from perdure.stores.past_store import PastReader
 from perdure.stores.store import Reads
 

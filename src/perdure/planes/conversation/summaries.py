@@ -26,15 +26,15 @@ from perdure.model.limits import PAGE_MAX_ROWS, check_name, check_page, check_te
 from perdure.model.records.conversation import Cover, Due, Role, Turn
 from perdure.model.values import encode
 from perdure.planes import subjects
-from perdure.planes.audit.lineage import MAX_SEQ, Segment, segments, touching
-from perdure.planes.audit.snapshots import one_state
 from perdure.planes.conversation.calls import maker_of
 from perdure.planes.conversation.pending import pending_among_left
 from perdure.planes.conversation.transcript import Item, Transcript, as_text, format_of, render
 from perdure.planes.conversation.turns import refuse_gone, turns_back, turns_on
 from perdure.planes.reading.body_reading import doc_of
+from perdure.planes.reading.lineage import MAX_SEQ, Segment, segments, touching
 from perdure.planes.reading.origins import check_seq, home
 from perdure.planes.reading.row_reading import stored_as, stored_instant
+from perdure.planes.reading.snapshots import one_state
 from perdure.planes.tables import CALLS, COVERS, TURNS
 from perdure.stores.past_store import PastReader
 from perdure.stores.statements import Statements

@@ -21,16 +21,17 @@ from perdure.model.records.conversation import Call, Native, Role, Turn
 from perdure.model.refs import Ref
 from perdure.model.values import digest, to_plain
 from perdure.planes import subjects
-from perdure.planes.audit.lineage import MAX_SEQ, Segment, segments, touching
 from perdure.planes.conversation.calls import call_of, line_touches, maker_of
 from perdure.planes.reading.body_reading import body_of, stored_value
+from perdure.planes.reading.lineage import MAX_SEQ, Segment, segments, touching
 from perdure.planes.reading.origins import check_seq, home, to_refs
 from perdure.planes.reading.paging import Page, page_by_seq, seq_or_cursor
 from perdure.planes.reading.row_reading import stored_as, stored_fields, stored_instant, stored_state
 from perdure.planes.tables import TURNS
+from perdure.stores.batch import EVENTS
 from perdure.stores.statements import Statement, Statements
 from perdure.stores.store import Reads
-from perdure.stores.tx import EVENTS, LOG, Tx
+from perdure.stores.tx import LOG, Tx
 
 Q = Statements("perdure.planes.conversation", "sessions.sql")
 

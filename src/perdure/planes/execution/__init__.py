@@ -1,1 +1,1 @@
-"""The execution: runs, their steps and waits, decisions, tasks, workers."""
+"""The execution: runs, their leases, steps and waits, decisions, tasks, workers, and copies of what ran elsewhere."""

@@ -17,6 +17,7 @@ import msgspec
 
 from perdure.errors import Conflict, Invalid, NotFound
 from perdure.log.change import Change, Op, Stream
+from perdure.log.derive import REFS
 from perdure.model.filters import DecisionFilters, SessionDecisionFilters
 from perdure.model.instants import to_datetime
 from perdure.model.limits import check_page, check_text
@@ -37,7 +38,7 @@ from perdure.planes.reading.row_reading import (
     stored_state,
     stored_text,
 )
-from perdure.planes.tables import DECISIONS, REFS, TAGS
+from perdure.planes.tables import DECISIONS, TAGS
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads
 from perdure.stores.tx import Tx
@@ -184,7 +185,8 @@ def decisions(reads: Reads, stream: Stream, asked: SessionDecisionFilters) -> Pa
         "status_not": OPEN.value if asked.open is False else None,
     }
     touches = [(DECISIONS, stream.id), (TAGS, stream.id)]
-    return rows_of_stream(reads, Q.decisions_of_session, stream, asked, touches, _record, **only)
+    about = subjects.wanted_here(reads, stream.id, asked.about)
+    return rows_of_stream(reads, Q.decisions_of_session, stream, asked, touches, _record, about=about, **only)
 
 
 def decisions_of_store(reads: Reads, asked: DecisionFilters) -> Page[tuple[Stream, DecisionRecord]]:

@@ -19,8 +19,7 @@ from perdure.model.limits import KEY_MAX_CHARS, check_name, check_question
 from perdure.model.records.runs import ENDED, RunStatus, WaitKind, WaitRecord
 from perdure.model.values import digest, to_plain
 from perdure.planes import subjects
-from perdure.planes.audit import imported
-from perdure.planes.execution import runs, waits
+from perdure.planes.execution import imported, runs, waits
 from perdure.planes.memory import values
 from perdure.planes.reading.durations import Duration
 from perdure.planes.tables import ENTRIES, RUNS, SESSIONS, SIGNALS

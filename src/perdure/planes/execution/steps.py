@@ -21,9 +21,10 @@ from perdure.planes.reading.origins import check_seq
 from perdure.planes.reading.row_reading import stored_as, stored_fields
 from perdure.planes.recovery.checkpoints import Prepared
 from perdure.planes.tables import STEPS
+from perdure.stores.batch import EVENTS
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads
-from perdure.stores.tx import EVENTS, Tx
+from perdure.stores.tx import Tx
 
 Q = Statements("perdure.planes.execution", "steps.sql")
 T = TypeVar("T")
@@ -122,25 +123,32 @@ def _stored(reads: Reads, stream: Stream, after: int) -> list[tuple[int, Any]]:
 
 def left(reads: Reads, stream: Stream, after: int = 0) -> list[StepRecord]:
     """The steps of a run that retention has left, for people who look at it."""
-    return _made(reads, stream, [(seq, body) for seq, body in _stored(reads, stream, after) if body is not None])
+    return _made(reads, stream, [(seq, body) for seq, body in _stored(reads, stream, after) if body is not None])[0]
 
 
 def steps(reads: Reads, stream: Stream, after: int = 0) -> list[StepRecord]:
     """The steps of a run after an event, in order. NotFound when some were pruned: nothing may be replayed without them."""
+    return steps_and_retried(reads, stream, after)[0]
+
+
+def steps_and_retried(reads: Reads, stream: Stream, after: int) -> tuple[list[StepRecord], list[StepRecord]]:
+    """`steps`, and those that are done anew because they were retried."""
     return _made(reads, stream, bodies(reads, stream, after))
 
 
-def _made(reads: Reads, stream: Stream, stored: list[tuple[int, bytes]]) -> list[StepRecord]:
+def _made(reads: Reads, stream: Stream, stored: list[tuple[int, bytes]]) -> tuple[list[StepRecord], list[StepRecord]]:
     found: dict[str, StepRecord] = {}
+    retried: dict[str, StepRecord] = {}
     for seq, body in stored:
         where = f"run {stream.name} step {seq}"
         doc = stored_fields(doc_of(reads, body, where), where)
         if doc.get("again"):
-            found.pop(str(doc.get("place")), None)
+            place = str(doc.get("place"))
+            retried |= {place: found.pop(place)} if place in found else {}
         else:
             made = _step(doc, seq, where)
             found[made.place] = made
-    return [*found.values()]
+    return [*found.values()], [*retried.values()]
 
 
 class _Step(msgspec.Struct):

@@ -37,8 +37,7 @@ from perdure.model.limits import KEY_MAX_CHARS, REFS_MAX, check_name, check_page
 from perdure.model.records.tasks import TaskRecord, TaskStatus
 from perdure.model.values import digest, to_plain
 from perdure.planes import subjects
-from perdure.planes.audit import imported
-from perdure.planes.audit.snapshots import one_state
+from perdure.planes.execution import imported
 from perdure.planes.memory.checks import Thing
 from perdure.planes.memory.checks import put as put_checks
 from perdure.planes.reading.body_reading import body_of, doc_of, stored_value
@@ -55,11 +54,13 @@ from perdure.planes.reading.row_reading import (
     stored_state,
     stored_text,
 )
+from perdure.planes.reading.snapshots import one_state
 from perdure.planes.recovery import presence
 from perdure.planes.tables import HOLDERS, TAGS, TASK_NEEDS, TASKS
+from perdure.stores.batch import EVENTS
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads
-from perdure.stores.tx import EVENTS, Tx
+from perdure.stores.tx import Tx
 
 Q = Statements("perdure.planes.execution", "tasks.sql")
 
@@ -411,7 +412,9 @@ def _touched(stream: Stream) -> list[tuple[Table, int]]:
 def tasks(reads: Reads, stream: Stream, asked: SessionTaskFilters) -> Page[TaskRecord]:
     """The tasks of a session, newest first. stuck: only those that need a failed or cancelled task."""
     parent = None if asked.parent is None else check_seq(getattr(asked.parent, "id", asked.parent), "parent")
-    return rows_of_stream(reads, Q.tasks_of_session, stream, asked, _touched(stream), _record, parent=parent)
+    about = subjects.wanted_here(reads, stream.id, asked.about)
+    touches = _touched(stream)
+    return rows_of_stream(reads, Q.tasks_of_session, stream, asked, touches, _record, about=about, parent=parent)
 
 
 def tasks_of_store(reads: Reads, asked: TaskFilters) -> Page[tuple[Stream, TaskRecord]]:

@@ -3,9 +3,9 @@
     gather   reads the events after the index's position, outside the lane, and works their words out
     put      writes them and the new position, if nobody else did meanwhile
 
-The position only ever moves to where no transaction in flight can come before (as in `planes.audit.feed`); what is committed
-behind that is indexed too, and comes by again. Adding a text that is there changes nothing. The index is rebuilt when
-the store was restored or `words` gives other words. Callers: `search`.
+The position only ever moves to where no transaction in flight can come before (as in `planes.conversation.feed`); what is
+committed behind that is indexed too, and comes by again. Adding a text that is there changes nothing. The index is rebuilt
+when the store was restored or `words` gives other words. Callers: `search`.
 Keeps P8 (a search costs what was said since the last), P11, P12, P15.
 """
 
@@ -23,7 +23,7 @@ from perdure.log.event import Event, decode_body
 from perdure.log.feed import Position
 from perdure.log.upcast import upcast
 from perdure.model.words import VERSION, words
-from perdure.planes.audit import feed
+from perdure.planes.conversation import feed
 from perdure.planes.memory.texts import SHORT_MAX_CHARS, ShelfMove, TextsGone, moved_by, parts_of, past_shelf, said_by
 from perdure.planes.reading.body_reading import body_of
 from perdure.planes.tables import INDEXING, TEXTS

@@ -19,14 +19,13 @@ from perdure.errors import Conflict, Invalid, KeyReused, NotFound, TooLarge
 from perdure.log.change import Change, Op, Stream
 from perdure.log.subjects import as_column
 from perdure.model.filters import MemoryFilters, OwnMemoryFilters
-from perdure.model.instants import instant_us, to_datetime
+from perdure.model.instants import Instant, instant_us, to_datetime
 from perdure.model.limits import KEY_MAX_CHARS, REFS_MAX, check_name, check_one_of, check_text
 from perdure.model.records.memories import MemoryKind, MemoryRecord, MemoryStatus
 from perdure.model.refs import Ref
 from perdure.planes import subjects
 from perdure.planes.memory.checks import from_stored, to_stored
 from perdure.planes.reading.body_reading import body_of
-from perdure.planes.reading.durations import Instant
 from perdure.planes.reading.labels import from_labels, to_labels
 from perdure.planes.reading.listing import Listing, rows_of_stream
 from perdure.planes.reading.origins import check_seq, settled, to_ref, to_refs
@@ -284,7 +283,8 @@ def memory(reads: Reads, stream: Stream, seq: int) -> MemoryRecord:
 def memories(reads: Reads, stream: Stream, asked: OwnMemoryFilters) -> Page[MemoryRecord]:
     """The memories of one session or scope, newest first; `status=None`: also superseded and forgotten ones."""
     touches = [(MEMORIES, stream.id), (TAGS, stream.id), (MEMORY_USES, stream.id)]
-    return rows_of_stream(reads, Q.memories_of_stream, stream, asked, touches, _record)
+    about = subjects.wanted_here(reads, stream.id, asked.about)
+    return rows_of_stream(reads, Q.memories_of_stream, stream, asked, touches, _record, about=about)
 
 
 def memories_of_store(reads: Reads, asked: MemoryFilters) -> Page[tuple[Stream, MemoryRecord]]:

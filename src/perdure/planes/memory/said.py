@@ -16,9 +16,9 @@ import msgspec
 
 from perdure.log.change import Stream
 from perdure.model.words import words
-from perdure.planes.audit.lineage import ancestry
 from perdure.planes.memory.rank import K1, B, Place, RankedText, Sizes, rank, weight_of
 from perdure.planes.memory.search import Q
+from perdure.planes.reading.lineage import ancestry
 from perdure.stores.store import Reads
 
 WORDS_MAX = 16  # of one query; the rarest are taken

@@ -24,11 +24,10 @@ from perdure.log.change import Stream
 from perdure.log.event import decode_body
 from perdure.log.upcast import upcast
 from perdure.model.filters import SearchFilters
-from perdure.model.instants import instant_us, to_datetime
+from perdure.model.instants import Instant, instant_us, to_datetime
 from perdure.model.limits import check_name, check_one_of, check_page, check_text
 from perdure.model.records.memories import ByVectors, Found, MemoryKind, MemoryRecord, MemoryStatus, SearchKind, Why
 from perdure.model.words import words
-from perdure.planes.audit.lineage import MAX_SEQ, ancestry
 from perdure.planes.conversation import sessions
 from perdure.planes.memory import index, memories, vectors
 from perdure.planes.memory.embedder import Embedder, embedder_of
@@ -37,7 +36,8 @@ from perdure.planes.memory.rank import NEAR_EVENTS, Near, Place, RankedText, Sco
 from perdure.planes.memory.scopes import named_scopes, read_from
 from perdure.planes.memory.texts import kind_of, memory_shelves, parts_of, results_alone, said_by, shelves_of
 from perdure.planes.reading.body_reading import body_of
-from perdure.planes.reading.durations import Instant, between, store_now
+from perdure.planes.reading.durations import between, store_now
+from perdure.planes.reading.lineage import MAX_SEQ, ancestry
 from perdure.planes.reading.paging import DamagedRow, read_rows
 from perdure.stores import pgvector
 from perdure.stores.core import Core

@@ -27,10 +27,11 @@ from perdure.planes.reading.durations import Duration, deadline
 from perdure.planes.reading.paging import Page, read_rows
 from perdure.planes.reading.row_reading import stored_as, stored_fields, stored_instant, stored_instant_or_none
 from perdure.planes.tables import ENTRIES
+from perdure.stores.batch import EVENTS
 from perdure.stores.past_store import PastReader
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads
-from perdure.stores.tx import EVENTS, LOG, Tx
+from perdure.stores.tx import LOG, Tx
 
 Q = Statements("perdure.planes.memory", "values.sql")
 

@@ -1,1 +1,1 @@
-"""The plumbing of reading: pages, listings, durations, rows, bodies, origins, labels."""
+"""The plumbing of reading: pages, listings, durations, rows, bodies, origins, labels, snapshots, lineage."""

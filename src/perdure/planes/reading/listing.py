@@ -13,7 +13,6 @@ from perdure.log.change import Stream
 from perdure.log.table import Table
 from perdure.model.filters import ListingFilters, SpanFilters, wanted
 from perdure.model.limits import check_page
-from perdure.planes import subjects
 from perdure.planes.reading.durations import between
 from perdure.planes.reading.paging import Page, decode_cursor, encode_cursor, page_by_seq, read_rows
 from perdure.stores.statements import Statement
@@ -63,16 +62,16 @@ def rows_of_stream(
     asked: ListingFilters,
     touches: Iterable[tuple[Table, int]],
     made: Callable[[Reads, Stream, tuple[Any, ...]], T],
+    *,
+    about: str | None,
     **own: Any,
 ) -> Page[T]:
-    """One page of what is made of the rows of a stream, newest first; a row begins with its number. own: parameters besides the
-    filters.
+    """One page of what is made of the rows of a stream, newest first; a row begins with its number. about: the subject to look
+    for, as `subjects.wanted_here` gives it. own: parameters besides the filters.
     """
     count = check_page(asked.limit)
     after = None if asked.after is None else decode_cursor(asked.after, 1)[0]
-    given = {**wanted(asked), **own}
-    if asked.about is not None:
-        given["about"] = subjects.wanted_here(reads, stream.id, asked.about)
+    given = {**wanted(asked), **own, "about": about}
     rows = reads.query(statement, touches=touches, stream=stream.id, after=after, limit=count + 1, **given)
     page = page_by_seq(rows, count, lambda row: row[0])
     return read_rows(page, partial(made, reads, stream), page.next)

@@ -14,7 +14,7 @@ from perdure.log.change import Stream
 from perdure.model.ids import UID_BYTES
 from perdure.model.limits import REFS_MAX
 from perdure.model.refs import Ref
-from perdure.planes.audit.lineage import MAX_SEQ, ancestry
+from perdure.planes.reading.lineage import MAX_SEQ, ancestry
 from perdure.stores.store import Reads
 from perdure.stores.tx import LOG, Tx
 

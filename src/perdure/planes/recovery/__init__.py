@@ -1,1 +1,1 @@
-"""Recovery: checkpoints, leases, locks, presence, and runs after a restore."""
+"""Recovery: checkpoints, locks, presence, and runs after a restore."""

@@ -23,19 +23,20 @@ from perdure.model.records.checkpoints import CheckpointRecord, PruneReport
 from perdure.model.refs import Ref
 from perdure.model.values import to_plain
 from perdure.planes import subjects
-from perdure.planes.audit.lineage import MAX_SEQ, ancestry, segments, touching
-from perdure.planes.audit.snapshots import one_state
 from perdure.planes.reading.body_reading import body_of, stored_value
 from perdure.planes.reading.durations import Duration, store_now
+from perdure.planes.reading.lineage import MAX_SEQ, ancestry, segments, touching
 from perdure.planes.reading.origins import check_seq
 from perdure.planes.reading.paging import Page, page_by_seq, read_rows, seq_or_cursor
 from perdure.planes.reading.row_reading import stored_address, stored_fields, stored_instant
+from perdure.planes.reading.snapshots import one_state
 from perdure.planes.tables import CHECKPOINT_WRITES, CHECKPOINTS
+from perdure.stores.batch import EVENTS, HISTORY
 from perdure.stores.blobs import BlobRow
 from perdure.stores.past_store import PastReader
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads
-from perdure.stores.tx import EVENTS, HISTORY, LOG, Tx
+from perdure.stores.tx import LOG, Tx
 
 Q = Statements("perdure.planes.recovery", "checkpoints.sql")
 SAVED = "checkpoint.saved"

@@ -20,10 +20,10 @@ from perdure.model.limits import check_name, check_text
 from perdure.model.records.checkpoints import CheckpointRecord
 from perdure.model.values import to_plain
 from perdure.planes import subjects
-from perdure.planes.audit.lineage import segments, touching
-from perdure.planes.audit.snapshots import one_state
 from perdure.planes.reading.body_reading import body_of, doc_of, stored_value
+from perdure.planes.reading.lineage import segments, touching
 from perdure.planes.reading.row_reading import stored_address, stored_as, stored_numbers
+from perdure.planes.reading.snapshots import one_state
 from perdure.planes.recovery.checkpoints import SAVED, Prepared, standing, take_away
 from perdure.planes.tables import CHECKPOINT_WRITES, CHECKPOINTS
 from perdure.stores.blobs import BlobRow

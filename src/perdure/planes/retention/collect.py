@@ -26,9 +26,9 @@ from perdure.artifacts import tree
 from perdure.errors import Damaged, Invalid
 from perdure.model.instants import SECOND_US, duration_us, system_clock
 from perdure.model.records.artifacts import CollectReport
-from perdure.planes.audit.snapshots import one_state
 from perdure.planes.reading.durations import Duration
 from perdure.planes.reading.row_reading import stored_address
+from perdure.planes.reading.snapshots import one_state
 from perdure.planes.tables import BLOB_PINS
 from perdure.stores.blobs import Blobs
 from perdure.stores.statements import Statements

@@ -14,8 +14,8 @@ from itertools import islice
 from typing import NamedTuple
 
 from perdure.model.records.conversation import Role
-from perdure.planes.audit.lineage import MAX_SEQ
 from perdure.planes.conversation.pending import PENDING_LOOKBACK_TURNS
+from perdure.planes.reading.lineage import MAX_SEQ
 
 
 class CoveredTurn(NamedTuple):

@@ -27,23 +27,24 @@ from perdure.model.instants import duration_us
 from perdure.model.kinds import is_reserved
 from perdure.model.limits import check_name
 from perdure.model.records.retention import Retained, Retention
-from perdure.planes.audit import imported
-from perdure.planes.audit.lineage import MAX_SEQ
-from perdure.planes.audit.snapshots import one_state
 from perdure.planes.audit.verify import PRUNED, emptied_by
 from perdure.planes.conversation import sessions
+from perdure.planes.execution import imported
 from perdure.planes.reading.body_reading import doc_of, inline_body
 from perdure.planes.reading.durations import store_now
 from perdure.planes.reading.labels import from_labels
+from perdure.planes.reading.lineage import MAX_SEQ
 from perdure.planes.reading.row_reading import stored_address
+from perdure.planes.reading.snapshots import one_state
 from perdure.planes.recovery import checkpoints
 from perdure.planes.retention.prunable import CoveredTurn, Covering, free_to_go, whole
 from perdure.planes.tables import CALLS, CHECKPOINTS, COVERS, ENTRIES, TURNS
 from perdure.stores import schema_upgrade
+from perdure.stores.batch import EVENTS
 from perdure.stores.core import Core
 from perdure.stores.statements import Statements
 from perdure.stores.store import Reads, event_of
-from perdure.stores.tx import EVENTS, LOG, Tx
+from perdure.stores.tx import LOG, Tx
 
 Q = Statements("perdure.planes.retention", "retain.sql")
 

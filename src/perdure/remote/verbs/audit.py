@@ -13,7 +13,8 @@ from perdure.model.records.emitted import EventRecord
 from perdure.model.records.integrity import Report
 from perdure.model.records.subjects import SubjectRecord
 from perdure.planes import actors, subjects
-from perdure.planes.audit import feed, subscriptions, verify
+from perdure.planes.audit import subscriptions, verify
+from perdure.planes.conversation import feed
 from perdure.planes.reading.paging import Page
 from perdure.remote.asking import Asking, RouteRequest, address, answers, get, post, put, span
 from perdure.remote.elsewhere import elsewhere

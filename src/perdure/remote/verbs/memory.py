@@ -18,7 +18,7 @@ from perdure.model.limits import check_name
 from perdure.model.records.memories import Found, MemoryRecord, Why
 from perdure.model.records.values import Entry
 from perdure.planes import subjects
-from perdure.planes.memory import making as made_of
+from perdure.planes.execution import memory_making as made_of
 from perdure.planes.memory import memories, search, values
 from perdure.planes.reading.origins import check_seq
 from perdure.planes.reading.paging import Page

@@ -12,7 +12,8 @@ from perdure.model.records.checkpoints import CheckpointRecord
 from perdure.model.records.conversation import Origin
 from perdure.model.records.differences import SessionDiff
 from perdure.planes import subjects
-from perdure.planes.audit import diff, history, lineage
+from perdure.planes.audit import diff, history
+from perdure.planes.reading import lineage
 from perdure.planes.reading.paging import Page
 from perdure.planes.reading.sides import OtherSide
 from perdure.planes.recovery import checkpoints, keyed

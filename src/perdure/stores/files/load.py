@@ -20,6 +20,7 @@ from perdure.log.written import WrittenEvent, WrittenStream, encode, event_read,
 from perdure.model.ids import Entropy
 from perdure.model.instants import system_clock
 from perdure.stores import moved_away
+from perdure.stores.batch import EVENTS, Batch
 from perdure.stores.blobs import Blobs
 from perdure.stores.clocks import Clocks
 from perdure.stores.files.journal import Entry
@@ -30,7 +31,7 @@ from perdure.stores.replay import Seen, adopt_event, meaning_of, verbatim
 from perdure.stores.sqlite import SqliteConnection
 from perdure.stores.statements import Statements
 from perdure.stores.store import Fault, FaultKind, Head
-from perdure.stores.tx import EVENTS, LOG, Batch, Tx
+from perdure.stores.tx import LOG, Tx
 
 Q = Statements("perdure.stores.files", "files.sql")
 CHUNK_LINES = 16_384
@@ -42,7 +43,7 @@ _OF_THE_LINE = frozenset({FaultKind.BROKEN, FaultKind.TAKEN, FaultKind.RACED})  
 _NOT_OURS = (Error, TypeError, ValueError, ArithmeticError, LookupError, AttributeError, struct.error)
 
 
-_IMPORTED = "tenant.imported"  # after such an event a stream may mean something else here (planes/audit/imported)
+_IMPORTED = "tenant.imported"  # after such an event a stream may mean something else here (planes/execution/imported)
 
 
 class Loader:

@@ -15,6 +15,7 @@ import msgspec
 from perdure.errors import Damaged, Invalid, NotFound
 from perdure.log.written import encode
 from perdure.model.instants import system_clock
+from perdure.model.records.integrity import WrittenBack
 from perdure.stores import schema_upgrade, url
 from perdure.stores.atomic_files import disk_errors
 from perdure.stores.files import lines_from_tables, set_aside
@@ -29,18 +30,6 @@ from perdure.stores.sqlite import SqliteConnection, SqliteEngine
 from perdure.stores.store import Writes
 
 WAIT_SECONDS = 10.0
-
-
-class WrittenBack(msgspec.Struct, frozen=True):
-    """The lines that were, or would be, written back. segments: the files of the log; behind: whether more was seen than the
-    cache has.
-    """
-
-    events: int
-    streams: int
-    segments: list[str]
-    behind: bool
-    epoch: int
 
 
 def from_cache(store_url: str, *, dry_run: bool = False) -> WrittenBack:

@@ -31,9 +31,9 @@ export function useRows(path, query, names) {
 }
 
 export function Runs({ query }) {
-  const { read, items, button } = useRows("/v1/console/runs", query, ["status", "agent", "session", "since", "errors"]);
+  const { read, items, button } = useRows("/v1/console/runs", query, ["status", "agent", "session", "version", "since", "errors"]);
   return html`<${Page} title="Runs" sub=${query.errors ? "Those that failed or are parked, the last trouble first." : "The newest first."}>
-    <${Filters} query=${query} fields=${[["status", "Status", STATES], ["agent", "Agent"], ["session", "Session"], ["since", "Since", "7d, 2h, 2026-01-31"], WRONG]} />
+    <${Filters} query=${query} fields=${[["status", "Status", STATES], ["agent", "Agent"], ["session", "Session"], ["version", "Version", "model=m1"], ["since", "Since", "7d, 2h, 2026-01-31"], WRONG]} />
     <${Loading} read=${read} />
     ${read.data && (items.length ? html`<${Table} heads=${["Status", "Agent", "Run", "Key", "Session", "Why", "Created"]}>
       ${items.map((run) => html`<tr key=${run.id}>

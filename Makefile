@@ -64,7 +64,7 @@ adapters: ## run the suites of other frameworks against our adapters, each in an
 
 demo: ## see it work: an agent is killed and goes on
 	$(call bootstrap,runtime)
-	@.venv/bin/perdure demo
+	@.venv/bin/python examples/demo
 
 bench: ## measure it on this machine
 	$(call bootstrap,dev)

@@ -1,6 +1,6 @@
 """HTTP that goes wrong on purpose: answers that are cut at a chosen byte, and a way to a server that cuts and refuses.
 
-Used by the tests of whatever speaks HTTP as a client: the tool and its probe, checks, push notifications, a store on a server.
+Used by the tests of whatever speaks HTTP as a client: the tool and its probe, checks, a store on a server.
 """
 
 from __future__ import annotations
@@ -76,12 +76,13 @@ class RawServer:
 class Fate(NamedTuple):
     """The fate of a request. upto: so many bytes of its answer come through, negative ones from the end; None: all of them.
 
-    status: the answer is this one, as if a gateway gave it.
+    status: the answer is this one, as if a gateway gave it, with this body.
     """
 
     arrives: bool = True
     upto: int | None = None
     status: int = 0
+    body: bytes = b"back"
 
 
 PASSES, IS_LOST, ANSWER_IS_LOST = Fate(), Fate(arrives=False, upto=0), Fate(upto=0)
@@ -123,7 +124,9 @@ class HostileProxy:
             fate = self.fate(self.count, request)
             answer = self._answered(request) if fate.arrives else b""
             if fate.status:
-                answer = b"HTTP/1.1 %d Gateway\r\nContent-Length: 4\r\n\r\nback" % fate.status
+                answer = b"HTTP/1.1 %d Gateway\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s" % (
+                    fate.status, len(fate.body), fate.body,
+                )  # fmt: skip
             client.sendall(answer[: fate.upto])
 
     def _answered(self, request: bytes) -> bytes:

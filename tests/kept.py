@@ -49,6 +49,11 @@ class Kept:
         while self._idle[conninfo]:
             self._idle[conninfo].pop().connection.finish()
 
+    def forget_all(self) -> None:
+        """Close those of every database."""
+        for conninfo in self._idle:
+            self.forget(conninfo)
+
     def pids(self, conninfo: str) -> list[int]:
         """The server's processes behind those of this database."""
         return [one.connection.backend_pid for one in self._idle[conninfo]]
@@ -130,7 +135,8 @@ def keeping() -> Iterator[Kept]:
 
 @contextlib.contextmanager
 def not_keeping() -> Iterator[None]:
-    """While this lasts, they get new ones, and close them."""
+    """While this lasts, they get new ones, and close them. Those that were kept until now go, and are counted by nobody."""
+    KEPT.forget_all()
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(postgres, "BoundedConnection", KeptConnection.__base__)
         yield

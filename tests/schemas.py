@@ -63,9 +63,11 @@ class Schemas:
 
         with keeping() as kept, upkeep(address) as connection:
             schemas = cls(address, connection, kept)
-            yield schemas
-            while schemas._free:
-                schemas._drop(schemas._free.pop())
+            try:
+                yield schemas
+            finally:
+                while schemas._free:
+                    schemas._drop(schemas._free.pop())
 
     @contextlib.contextmanager
     def store(self, image: Image | None = None) -> Iterator[str]:

@@ -265,3 +265,51 @@ def test_the_example_of_a_files_store_runs_and_its_branches_merge(tmp_path: Path
     for line in editing.strip().splitlines():
         assert run(tmp_path, *line.partition("#")[0].split()).returncode == 0
     assert "closed: Use approach A" in view.read_text()
+
+
+# -- decisions -------------------------------------------------------------------------------------------------------
+
+DECISIONS = ROOT / "docs" / "decisions"
+CITED = re.compile(r"decisions?[/ ](0[01]\d\d)(?:(?:,| and) (0[01]\d\d))?")
+FRAMEWORKS = ROOT / "docs" / "adapters" / "reasons.md"
+COMING = {"0140"}  # cited by runtime/places.py; its record comes with the branch that changes the numbering of places
+
+
+def known_decisions() -> set[str]:
+    """The numbers that have a record, a line of the history, or a part of the page about frameworks."""
+    files = {path.name[:4] for path in DECISIONS.glob("0*.md")}
+    lines = set(re.findall(r"^\| (\d{4}) \|", (DECISIONS / "history.md").read_text(), re.MULTILINE))
+    return files | lines | set(re.findall(r"^### .*\((\d{4})\)$", FRAMEWORKS.read_text(), re.MULTILINE))
+
+
+def cited_decisions() -> dict[str, set[str]]:
+    """number -> the files of the project that cite it."""
+    cited: dict[str, set[str]] = {}
+    paths = [path for folder in ("src", "tests", "tools", "docs") for path in (ROOT / folder).rglob("*")]
+    for path in (path for path in paths if path.suffix in (".py", ".md", ".sql") and "fixtures" not in path.parts):
+        text = path.read_text("utf-8")
+        numbers = {number for found in CITED.findall(text) for number in found if number}
+        if path.parent == DECISIONS:
+            numbers |= set(re.findall(r"\b(0[01]\d\d)\b", text))
+        for number in numbers - {"0000"}:
+            cited.setdefault(number, set()).add(path.relative_to(ROOT).as_posix())
+    return cited
+
+
+def test_every_decision_that_is_cited_is_there() -> None:
+    cited = cited_decisions()
+    assert len(cited) > 60
+    known = known_decisions() | COMING
+    assert {number: paths for number, paths in cited.items() if number not in known} == {}
+
+
+def test_decisions_are_few_and_listed_by_subject() -> None:
+    records = {path.name for path in DECISIONS.glob("0*.md")} - {"0000-template.md"}
+    listed = set(LINK.findall((DECISIONS / "README.md").read_text()))
+    assert records - listed == set()
+    assert len(records) <= 45
+
+
+def test_control_a_decision_that_is_nowhere_is_noticed() -> None:
+    [(first, second)] = CITED.findall("as in docs/decisions/0006 and " + "0199")
+    assert (first in known_decisions(), second in known_decisions()) == (True, False)

@@ -195,7 +195,7 @@ def untouched_in(loaded: set[str]) -> set[str]:
 
 
 def test_a_driven_run_loads_no_plane_that_it_does_not_touch() -> None:
-    """Each of them is paid for by every process that resumes a run (docs/decisions/0055)."""
+    """Each of them is paid for by every process that resumes a run (decision 0055)."""
     loaded = modules_of(f"exec({DRIVEN!r})")
     assert "perdure.runtime.driver" in loaded
     assert untouched_in(loaded) == set()

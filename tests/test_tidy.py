@@ -37,6 +37,7 @@ from tidy_rules import (
     file_is_short,
     files_below_a_store_are_opened_within,
     functions_are_short,
+    handles_have_one_seam,
     machine_traces,
     modules_have_names_of_their_own,
     names_say_something,
@@ -202,6 +203,14 @@ CONTROLS: dict[Rule, tuple[list[File], list[File]]] = {
             from perdure.stores.dialect import rows_page
             isinstance(error, Fault)"""),
     ),
+    handles_have_one_seam: (
+        planted("""doors/a.py> x = store._caller.core
+            testing/a.py> f(handle._stream)
+            adapters/a.py> x = (await f())._stream"""),
+        planted("""doors/a.py> x = caller_of(store).core
+            doors/a.py> x = self._caller
+            runtime/a.py> x = store._caller"""),
+    ),
     data_holds_no_code: (
         planted("""x = __import__('a')"""),
         planted("""run.exec(x)
@@ -268,8 +277,11 @@ def glossary_faults(text: str) -> list[str]:
     return late + [name for name, more in words if "," in name or more]
 
 
-def test_the_glossary_has_each_word_once_in_alphabetical_order() -> None:
-    assert glossary_faults((ROOT / "docs" / "glossary.md").read_text("utf-8")) == []
+def test_words_of_users_and_of_the_code_stand_once_in_alphabetical_order_and_those_of_users_are_few() -> None:
+    users, code = ((ROOT / page).read_text("utf-8") for page in ("docs/glossary.md", "ARCHITECTURE.md"))
+    assert [glossary_faults(text) for text in (users, code)] == [[], []]
+    words, own = ({*re.findall(r"(?m)^\| \*\*(.+?)\*\*", text)} for text in (users, code))
+    assert (50 <= len(words) <= 70, words & own) == (True, set())
 
 
 @pytest.mark.parametrize("rows", ["**b** ⏎**a** ", "**a** ⏎**a** ", "**a, b** ", "**a** of a view "])

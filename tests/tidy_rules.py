@@ -88,6 +88,9 @@ EXEMPT: dict[str, dict[str, str]] = {
         "stores/files/cache_place.py": "the key lies outside every store",
         "interchange/views/keeping.py": "closes what was opened within, and makes the folder that a user names (--to)",
     },
+    "handles_have_one_seam": {
+        "adapters/langgraph/saver.py": "its own method, which finds the stream of a thread",
+    },
     "prose_is_plain": {
         "stores/migrations/": "released files never change, comments included: SQLite keeps the text of a table",
         "planes/memory/embedder.py": "its unrelated sentences are about anybody",
@@ -156,7 +159,7 @@ def names_say_something(file: File) -> Complaints:
     for line, name in names:
         words = {word.lower().removesuffix("s") for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)}
         if (vague := words & VAGUE) and name not in FRAMEWORK_NAMES:
-            yield line, f"{name}: {', '.join(vague)} says nothing; use a word of docs/glossary.md"
+            yield line, f"{name}: {', '.join(vague)} says nothing; use a word of docs/glossary.md or ARCHITECTURE.md"
     for function in file.among(ast.FunctionDef, ast.AsyncFunctionDef):
         if function.name.strip("_") == "process":
             yield function.lineno, "process: say what it does"
@@ -311,6 +314,17 @@ def no_module_asks_which_database(file: File) -> Complaints:
 
 
 # What data, time and chance may do --------------------------------------------------------------------------
+
+
+SEAM = ("adapters/", "choosing/", "doors/", "evaluation/", "interchange/importers/", "telemetry/", "testing/")
+BEHIND = {"_caller": "caller_of", "_stream": "stream_of"}
+
+
+def handles_have_one_seam(file: File) -> Complaints:
+    """Packages that will stand beside the core reach behind a handle by `runtime.callers` alone."""
+    for node in file.among(ast.Attribute) if file.path.startswith(SEAM) else ():
+        if node.attr in BEHIND and getattr(node.value, "id", "") != "self":
+            yield node.lineno, f"{ast.unparse(node)}: {BEHIND[node.attr]}({ast.unparse(node.value)})"
 
 
 def data_holds_no_code(file: File) -> Complaints:

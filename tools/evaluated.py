@@ -3,12 +3,13 @@
     python tools/evaluated.py DIR        take DIR/scorecard.json: keep it as docs/scorecard.json, and write the table
     python tools/evaluated.py --check    change nothing; exit 1 if the table is not that of docs/scorecard.json
 
-Of the failures one for each subject, task and fault is kept; all of them are in DIR/cases.jsonl.
+The rows of the table are kept, and one failure for each subject and fault; all of them are in DIR/cases.jsonl.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import sys
 from pathlib import Path
@@ -16,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from perdure.evaluation.recovery.score import grown
-from perdure.evaluation.recovery.scorecard import Failure, Scorecard, Subjected
+from perdure.evaluation.recovery.scorecard import Failure, Scorecard, Subjected, Tally
 
 ROOT = Path(__file__).resolve().parent.parent
 README, CARD = ROOT / "README.md", ROOT / "docs" / "scorecard.json"
@@ -67,16 +68,48 @@ def _growth(subject: Subjected) -> str:
 
 
 def kept(card: Scorecard) -> Scorecard:
-    """With one failure for each subject, task and fault, and without the places of the machine that found it."""
-    some: dict[str, Failure] = {}
-    for each in card.failures:
-        some.setdefault(each.case.rpartition("/")[0], each)
-    return msgspec.structs.replace(card, failures=[_placeless(each) for each in some.values()])
+    """The rows of the table, and one failure for each subject and fault, without the places of the machine that found it."""
+    some: dict[tuple[str, str], Failure] = {}
+    for failure in card.failures:
+        subject, _, fault, _ = failure.case.rsplit("/", 3)
+        some.setdefault((subject, fault), failure)
+    subjects = {
+        name: msgspec.structs.replace(subject, cells=_shown(subject)) for name, subject in card.subjects.items()
+    }
+    failures = [_placeless(failure) for failure in some.values()]
+    return msgspec.structs.replace(card, subjects=subjects, failures=failures, controls={}, skipped={})
+
+
+def _shown(subject: Subjected) -> dict[str, dict[str, Tally]]:
+    """The cells of a subject that the table shows apart."""
+    wanted = {
+        task: {
+            fault: cell for fault, cell in cells.items() if fault == "outages" or (task, fault) == (GROWN_ON, "none")
+        }
+        for task, cells in subject.cells.items()
+    }
+    return {task: cells for task, cells in wanted.items() if cells}
 
 
 def _placeless(failure: Failure) -> Failure:
     said = [PLACE.sub("…", each) for each in failure.lives]
     return msgspec.structs.replace(failure, lives=said, replay=re.sub(r" --out \S+", " --out recovery", failure.replay))
+
+
+def laid_out(card: Scorecard) -> str:
+    """A line for each subject and each failure, so that a difference can be read."""
+    lines = []
+    for name, value in msgspec.to_builtins(card).items():
+        match value:
+            case dict() if name == "subjects":
+                lines.append(
+                    f'"{name}": {{\n' + ",\n".join(f'"{key}": {json.dumps(item)}' for key, item in value.items()) + "}"
+                )
+            case [_, *_]:
+                lines.append(f'"{name}": [\n' + ",\n".join(map(json.dumps, value)) + "]")
+            case _:
+                lines.append(f'"{name}": {json.dumps(value)}')
+    return "{\n" + ",\n".join(lines) + "}\n"
 
 
 def written(readme: str, card: Scorecard) -> str:
@@ -101,7 +134,7 @@ def main() -> int:
     text = written(README.read_text("utf-8"), card)
     if asked.check:
         return int(text != README.read_text("utf-8"))
-    CARD.write_bytes(msgspec.json.encode(kept(card)) + b"\n")
+    CARD.write_text(laid_out(kept(card)), "utf-8")
     README.write_text(text, "utf-8")
     return 0
 

@@ -28,7 +28,7 @@ def main(arguments: list[str]) -> int:
         FILE.write_text(text(), "utf-8")
         typescript_types.write()
         return 0
-    same = FILE.exists() and FILE.read_text("utf-8") == text()
+    same = FILE.exists() and json.loads(FILE.read_text("utf-8")) == json.loads(text())
     if not same:
         print("docs/openapi.json is not what the table says: run python tools/openapi.py")
     return 0 if same else 1

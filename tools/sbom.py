@@ -26,7 +26,7 @@ def bill() -> dict[str, Any]:
         "metadata": {"component": _component(found["perdure"])} if "perdure" in found else {},
         "components": [
             *(_component(each) for name, each in sorted(found.items()) if name != "perdure"),
-            *(_vendored(each) for each in PACKAGES if each.into == SHIPPED),
+            *(_vendored(each) for each in PACKAGES),
         ],
         "dependencies": [_needs(each, found) for _, each in sorted(found.items())],
     }

@@ -127,25 +127,24 @@ def lacking() -> dict[tuple[str, str], list[str]]:
 
 def planes_of(verb: Verb) -> list[Callable[..., Any]]:
     """The verbs of the planes that a method of a handle runs, as far as its text says it."""
-    written = _written(verb.function)
-    source = ast.parse(textwrap.dedent(inspect.getsource(written)))
+    source = ast.parse(textwrap.dedent(inspect.getsource(written(verb.function))))
     names = [
         ast.unparse(call.args[at])
         for call in ast.walk(source)
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in ROADS
         for at in range(min(1, len(call.args)))
     ]
-    found = [_named(name, written.__globals__) for name in names]
+    found = [_named(name, written(verb.function).__globals__) for name in names]
     return [plane for plane in found if inspect.isfunction(plane)]
 
 
-def _written(function: Any) -> Any:
+def written(function: Any) -> Any:
     """The function that stands in the source: a listing with filters keeps it in its closure."""
     inner = getattr(function, "__wrapped__", None)
     if inner is None:
         return function
     cells = [cell.cell_contents for cell in function.__closure__ or ()]
-    return _written(inner if inspect.isfunction(inner) else next(each for each in cells if inspect.isfunction(each)))
+    return written(inner if inspect.isfunction(inner) else next(each for each in cells if inspect.isfunction(each)))
 
 
 def _named(name: str, names: dict[str, Any]) -> Any:
@@ -228,9 +227,16 @@ def arguments(function: Any, *, without: tuple[str, ...] = ("self",)) -> str:
             shown.append("*")
         shown.append(parameter(name, each))
         before = each.kind
-    returns = signature.return_annotation
-    answer = "" if returns is signature.empty else f" -> {returns if isinstance(returns, str) else spelt(returns)}"
-    return f"({', '.join(shown)}){answer}"
+    answer = returned(function)
+    return f"({', '.join(shown)})" + (f" -> {answer}" if answer else "")
+
+
+def returned(function: Any) -> str:
+    """The type of an answer. A listing with filters shows the fields of its record, and keeps its answer to itself."""
+    kind = inspect.signature(function).return_annotation
+    if kind is inspect.Signature.empty and inspect.isfunction(function):
+        kind = getattr(written(function), "__annotations__", {}).get("return", kind)
+    return "" if kind is inspect.Signature.empty else kind if isinstance(kind, str) else spelt(kind)
 
 
 def fields(struct: Any, order: Callable[..., Any] = lambda field: field.encode_name) -> str:

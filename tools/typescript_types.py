@@ -3,7 +3,7 @@
     python tools/typescript_types.py            write src/api.d.ts and src/operations.js
     python tools/typescript_types.py --check    exit 1 and say which one lags
 
-The client is plain JavaScript, so that no build stands between its sources and node: see docs/decisions/0058.
+The client is plain JavaScript, so that no build stands between its sources and node: see decision 0058.
 """
 
 from __future__ import annotations
@@ -55,10 +55,15 @@ def files(spec: dict[str, Any]) -> dict[str, str]:
 
 def _table(operations: list[tuple[str, str, str, dict[str, Any]]]) -> str:
     rows = [
-        f'  {name}: ["{method}", "{path}", "{about["x-right"]}"],' for name, method, path, about in sorted(operations)
+        f'  {name}: ["{method}", "{path}", "{about["x-right"]}"{", true" if _takes_key(about) else ""}],'
+        for name, method, path, about in sorted(operations)
     ]
-    says = "/** Each operation: its method, its path, and the right that it needs. */\n"
+    says = "/** Each operation: its method, its path, the right that it needs, and whether it takes a key. */\n"
     return HEAD + says + "export const OPERATIONS = {\n" + "\n".join(rows) + "\n};\n"
+
+
+def _takes_key(about: dict[str, Any]) -> bool:
+    return any(each["name"] == "Idempotency-Key" for each in about.get("parameters", ()))
 
 
 def _types(spec: dict[str, Any], operations: list[tuple[str, str, str, dict[str, Any]]]) -> str:

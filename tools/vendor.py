@@ -19,7 +19,6 @@ from typing import NamedTuple
 
 TOP = Path(__file__).resolve().parent.parent
 SHIPPED = TOP / "src" / "perdure" / "doors" / "console" / "static" / "vendor"
-TESTS = TOP / "tests" / "doors" / "console" / "vendor"  # never shipped
 SUMS = "SHA256SUMS"
 
 
@@ -30,7 +29,6 @@ class Package(NamedTuple):
     version: str
     sha256: str
     files: dict[str, str]
-    into: Path = SHIPPED
 
 
 PACKAGES = (
@@ -58,13 +56,6 @@ PACKAGES = (
         "2425b9bee11409177bcabc7f32e319926fc6690c1701c0b257c88bdff2d5ba90",
         {"dist/htm.mjs": "htm.mjs", "LICENSE": "htm.LICENSE"},
     ),
-    Package(
-        "axe-core",
-        "4.14.0",
-        "2277b0a3ef47af9b52497faa3e71598e86e0a0e5e6eb295207a5657ede4709af",
-        {"axe.min.js": "axe.min.js", "LICENSE": "axe.LICENSE"},
-        TESTS,
-    ),
 )
 BESIDE = {
     "preact": "./preact.mjs",
@@ -80,15 +71,13 @@ def main() -> None:
     if not parser.parse_args().check:
         for package in PACKAGES:
             take(package)
-        for folder in (SHIPPED, TESTS):
-            (folder / SUMS).write_text(listed(folder), "utf-8")
-    wrong = [complaint for folder in (SHIPPED, TESTS) for complaint in changed(folder)]
+        (SHIPPED / SUMS).write_text(listed(SHIPPED), "utf-8")
+    wrong = changed(SHIPPED)
     sys.exit("\n".join(wrong) if wrong else 0)
 
 
 def take(package: Package) -> None:
     """Fetch one package and write its files, with bare imports rewritten."""
-    package.into.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         command = ["npm", "pack", "--silent", "--pack-destination", folder, f"{package.name}@{package.version}"]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
@@ -100,7 +89,7 @@ def take(package: Package) -> None:
             for path, name in package.files.items():
                 member = members.extractfile(f"package/{path}")
                 assert member is not None, path
-                (package.into / name).write_bytes(rewritten(member.read()) if name.endswith(".mjs") else member.read())
+                (SHIPPED / name).write_bytes(rewritten(member.read()) if name.endswith(".mjs") else member.read())
 
 
 def rewritten(module: bytes) -> bytes:

@@ -23,369 +23,173 @@ if _sys.platform == "win32":  # its locks, renames and syncs are not those that 
 
 from perdure.version import VERSION as __version__  # noqa: F401, N811 - Python looks for this name
 
-if _typing.TYPE_CHECKING:
-    from perdure.effects.tool import Refuse, RequireApproval, Tool, tool
+# fmt: off
+# isort: off
+if _typing.TYPE_CHECKING:  # `X as X`: a checker takes it for public
+    from perdure.effects.tool import Refuse as Refuse, RequireApproval as RequireApproval, Tool as Tool, tool as tool
     from perdure.errors import (
-        Cancelled,
-        Changed,
-        Conflict,
-        Damaged,
-        Error,
-        Failed,
-        Full,
-        Imported,
-        InDoubt,
-        Invalid,
-        KeyReused,
-        Limited,
-        NewerSchema,
-        NotFound,
-        Parked,
-        ReadOnly,
-        Refused,
-        Stale,
-        TimedOut,
-        TooLarge,
-        Unauthenticated,
-        Unavailable,
-        Waiting,
+        Cancelled as Cancelled, Changed as Changed, Conflict as Conflict, Damaged as Damaged, Error as Error,
+        Failed as Failed, Full as Full, Imported as Imported, InDoubt as InDoubt, Invalid as Invalid,
+        KeyReused as KeyReused, Limited as Limited, NewerSchema as NewerSchema, NotFound as NotFound,
+        Parked as Parked, ReadOnly as ReadOnly, Refused as Refused, Stale as Stale, TimedOut as TimedOut,
+        TooLarge as TooLarge, Unauthenticated as Unauthenticated, Unavailable as Unavailable,
+        Waiting as Waiting,
     )
-    from perdure.handles.aio.artifacts import AsyncArtifact
-    from perdure.handles.aio.decisions import AsyncDecision
-    from perdure.handles.aio.effects import AsyncEffect
-    from perdure.handles.aio.feed import AsyncBatch, AsyncSubscription
-    from perdure.handles.aio.memory import AsyncChecked, AsyncHit, AsyncMemory
-    from perdure.handles.aio.run import AsyncChild, AsyncRun
-    from perdure.handles.aio.run_handle import AsyncRunHandle
-    from perdure.handles.aio.session import AsyncScope, AsyncSession
-    from perdure.handles.aio.store import AsyncStore
-    from perdure.handles.aio.tasks import AsyncTask
-    from perdure.handles.aio.values import AsyncLock
-    from perdure.handles.atomic import Atomic
-    from perdure.handles.listing import acount, aevery, count, every
-    from perdure.handles.opening import aopen, open  # noqa: A004
-    from perdure.handles.restoring import arestore, restore
-    from perdure.handles.sync.artifacts import Artifact
-    from perdure.handles.sync.decisions import Decision
-    from perdure.handles.sync.effects import Effect
-    from perdure.handles.sync.feed import Batch, Subscription
-    from perdure.handles.sync.memory import Checked, Hit, Memory
-    from perdure.handles.sync.run import Child, Run
-    from perdure.handles.sync.run_handle import RunHandle
-    from perdure.handles.sync.session import Scope, Session
-    from perdure.handles.sync.store import Store
-    from perdure.handles.sync.tasks import Task
-    from perdure.handles.sync.values import Lock
-    from perdure.interchange.move import move
-    from perdure.log.anchor import Anchor
-    from perdure.model.records.actors import ActorRecord
-    from perdure.model.records.artifacts import ArtifactRecord, CollectReport
-    from perdure.model.records.bundles import Exported, ImportedBundle
-    from perdure.model.records.checkpoints import CheckpointRecord, PruneReport
+    from perdure.handles.aio.artifacts import AsyncArtifact as AsyncArtifact
+    from perdure.handles.aio.decisions import AsyncDecision as AsyncDecision
+    from perdure.handles.aio.effects import AsyncEffect as AsyncEffect
+    from perdure.handles.aio.feed import AsyncBatch as AsyncBatch, AsyncSubscription as AsyncSubscription
+    from perdure.handles.aio.memory import (
+        AsyncChecked as AsyncChecked, AsyncHit as AsyncHit, AsyncMemory as AsyncMemory,
+    )
+    from perdure.handles.aio.run import AsyncChild as AsyncChild, AsyncRun as AsyncRun
+    from perdure.handles.aio.run_handle import AsyncRunHandle as AsyncRunHandle
+    from perdure.handles.aio.session import AsyncScope as AsyncScope, AsyncSession as AsyncSession
+    from perdure.handles.aio.store import AsyncStore as AsyncStore
+    from perdure.handles.aio.tasks import AsyncTask as AsyncTask
+    from perdure.handles.aio.values import AsyncLock as AsyncLock
+    from perdure.handles.atomic import Atomic as Atomic
+    from perdure.handles.listing import acount as acount, aevery as aevery, count as count, every as every
+    from perdure.handles.opening import aopen as aopen, open as open  # noqa: A004
+    from perdure.handles.restoring import arestore as arestore, restore as restore
+    from perdure.handles.sync.artifacts import Artifact as Artifact
+    from perdure.handles.sync.decisions import Decision as Decision
+    from perdure.handles.sync.effects import Effect as Effect
+    from perdure.handles.sync.feed import Batch as Batch, Subscription as Subscription
+    from perdure.handles.sync.memory import Checked as Checked, Hit as Hit, Memory as Memory
+    from perdure.handles.sync.run import Child as Child, Run as Run
+    from perdure.handles.sync.run_handle import RunHandle as RunHandle
+    from perdure.handles.sync.session import Scope as Scope, Session as Session
+    from perdure.handles.sync.store import Store as Store
+    from perdure.handles.sync.tasks import Task as Task
+    from perdure.handles.sync.values import Lock as Lock
+    from perdure.interchange.move import move as move
+    from perdure.log.anchor import Anchor as Anchor
+    from perdure.model.records.actors import ActorRecord as ActorRecord
+    from perdure.model.records.artifacts import ArtifactRecord as ArtifactRecord, CollectReport as CollectReport
+    from perdure.model.records.bundles import Exported as Exported, ImportedBundle as ImportedBundle
+    from perdure.model.records.checkpoints import CheckpointRecord as CheckpointRecord, PruneReport as PruneReport
     from perdure.model.records.checks import (
-        Age,
-        AtCommit,
-        CheckResult,
-        ClaimerAlive,
-        Command,
-        FileHash,
-        GitRef,
-        ModelOffered,
-        UrlEtag,
-        ValueIs,
+        Age as Age, AtCommit as AtCommit, CheckResult as CheckResult, ClaimerAlive as ClaimerAlive,
+        Command as Command, FileHash as FileHash, GitRef as GitRef, ModelOffered as ModelOffered,
+        UrlEtag as UrlEtag, ValueIs as ValueIs,
     )
     from perdure.model.records.conversation import (
-        Call,
-        Cover,
-        Due,
-        Native,
-        Origin,
-        Pending,
-        PendingKind,
-        Pins,
-        Role,
-        SessionHeader,
-        SessionRecord,
-        Status,
-        Turn,
+        Call as Call, Cover as Cover, Due as Due, Native as Native, Origin as Origin, Pending as Pending,
+        PendingKind as PendingKind, Pins as Pins, Role as Role, SessionHeader as SessionHeader,
+        SessionRecord as SessionRecord, Status as Status, Turn as Turn,
     )
-    from perdure.model.records.decisions import DecisionRecord, DecisionStatus, Reference
-    from perdure.model.records.differences import Difference, How, SessionDiff
+    from perdure.model.records.decisions import (
+        DecisionRecord as DecisionRecord, DecisionStatus as DecisionStatus, Reference as Reference,
+    )
+    from perdure.model.records.differences import Difference as Difference, How as How, SessionDiff as SessionDiff
     from perdure.model.records.effects import (
-        Absent,
-        Answer,
-        Declined,
-        EffectError,
-        EffectRecord,
-        EffectState,
-        Happened,
-        Reply,
-        ToolKind,
-        Unknown,
+        Absent as Absent, Answer as Answer, Declined as Declined, EffectError as EffectError,
+        EffectRecord as EffectRecord, EffectState as EffectState, Happened as Happened, Reply as Reply,
+        ToolKind as ToolKind, Unknown as Unknown,
     )
-    from perdure.model.records.emitted import EventRecord
-    from perdure.model.records.envelope import Envelope, PendingEffect, RunVerdict, Standing
-    from perdure.model.records.integrity import Backup, Problem, Report, Restored
+    from perdure.model.records.emitted import EventRecord as EventRecord
+    from perdure.model.records.envelope import (
+        Envelope as Envelope, PendingEffect as PendingEffect, RunVerdict as RunVerdict, Standing as Standing,
+    )
+    from perdure.model.records.integrity import (
+        Backup as Backup, Problem as Problem, Report as Report, Restored as Restored,
+    )
     from perdure.model.records.memories import (
-        Found,
-        MemoryKind,
-        MemoryRecord,
-        MemoryStatus,
-        SearchKind,
-        Validity,
-        Why,
+        Found as Found, MemoryKind as MemoryKind, MemoryRecord as MemoryRecord, MemoryStatus as MemoryStatus,
+        SearchKind as SearchKind, Validity as Validity, Why as Why,
     )
-    from perdure.model.records.moves import Moved
-    from perdure.model.records.recovery import Recovered
-    from perdure.model.records.retention import Retained, RetainReport, Retention
-    from perdure.model.records.runs import RunRecord, RunStatus, StepRecord, WaitKind, WaitRecord, WaitState, WhatIf
-    from perdure.model.records.subjects import SubjectRecord
-    from perdure.model.records.tasks import TaskRecord, TaskStatus
-    from perdure.model.records.timeline import TimelineRecord
-    from perdure.model.records.values import Entry
-    from perdure.model.refs import Ref
-    from perdure.model.registered_types import Unregistered, registered
-    from perdure.planes.conversation.transcript import Transcript
-    from perdure.planes.memory.search import Results
-    from perdure.planes.reading.paging import Page
-    from perdure.runtime.agent import Agent, agent
+    from perdure.model.records.moves import Moved as Moved
+    from perdure.model.records.recovery import Recovered as Recovered
+    from perdure.model.records.retention import (
+        RetainReport as RetainReport, Retained as Retained, Retention as Retention,
+    )
+    from perdure.model.records.runs import (
+        RunRecord as RunRecord, RunStatus as RunStatus, StepRecord as StepRecord, WaitKind as WaitKind,
+        WaitRecord as WaitRecord, WaitState as WaitState, WhatIf as WhatIf,
+    )
+    from perdure.model.records.subjects import SubjectRecord as SubjectRecord
+    from perdure.model.records.tasks import TaskRecord as TaskRecord, TaskStatus as TaskStatus
+    from perdure.model.records.timeline import TimelineRecord as TimelineRecord
+    from perdure.model.records.values import Entry as Entry
+    from perdure.model.refs import Ref as Ref
+    from perdure.model.registered_types import Unregistered as Unregistered, registered as registered
+    from perdure.planes.conversation.transcript import Transcript as Transcript
+    from perdure.planes.memory.search import Results as Results
+    from perdure.planes.reading.paging import Page as Page
+    from perdure.runtime.agent import Agent as Agent, agent as agent
+# fmt: on
+# isort: on
 
+# module -> the names of this one that it has
 _HOMES = {
-    "perdure.errors": (
-        "Cancelled", "Changed", "Failed", "Parked", "Waiting",
-        "Conflict", "Damaged", "Error", "Full", "Imported", "InDoubt", "Invalid", "KeyReused", "Limited",
-        "NewerSchema", "NotFound", "ReadOnly", "Refused", "Stale", "TimedOut", "TooLarge", "Unauthenticated", "Unavailable",
-    ),
-    "perdure.handles.aio.artifacts": ("AsyncArtifact",),
-    "perdure.handles.aio.decisions": ("AsyncDecision",),
-    "perdure.handles.aio.feed": ("AsyncBatch", "AsyncSubscription"),
-    "perdure.handles.aio.memory": ("AsyncChecked", "AsyncHit", "AsyncMemory"),
-    "perdure.handles.aio.session": ("AsyncScope", "AsyncSession"),
-    "perdure.handles.aio.store": ("AsyncStore",),
-    "perdure.handles.aio.values": ("AsyncLock",),
-    "perdure.handles.aio.tasks": ("AsyncTask",),
-    "perdure.handles.atomic": ("Atomic",),
-    "perdure.handles.listing": ("acount", "aevery", "count", "every"),
-    "perdure.handles.opening": ("aopen", "open"),
-    "perdure.handles.restoring": ("arestore", "restore"),
-    "perdure.handles.sync.artifacts": ("Artifact",),
-    "perdure.handles.sync.decisions": ("Decision",),
-    "perdure.handles.sync.feed": ("Batch", "Subscription"),
-    "perdure.handles.sync.memory": ("Checked", "Hit", "Memory"),
-    "perdure.handles.sync.session": ("Scope", "Session"),
-    "perdure.handles.sync.store": ("Store",),
-    "perdure.handles.sync.values": ("Lock",),
-    "perdure.handles.sync.tasks": ("Task",),
-    "perdure.interchange.move": ("move",),
-    "perdure.log.anchor": ("Anchor",),
-    "perdure.model.records.actors": ("ActorRecord",),
-    "perdure.model.records.artifacts": ("ArtifactRecord", "CollectReport"),
-    "perdure.model.records.bundles": ("Exported", "ImportedBundle"),
-    "perdure.model.records.checkpoints": ("CheckpointRecord", "PruneReport"),
-    "perdure.model.records.checks": (
-        "Age", "AtCommit", "CheckResult", "ClaimerAlive", "Command", "FileHash", "GitRef", "ModelOffered", "UrlEtag", "ValueIs",
-    ),
-    "perdure.model.records.conversation": (
-        "Call", "Cover", "Due", "Native", "Origin", "Pending", "PendingKind", "Pins", "Role", "SessionHeader", "SessionRecord",
-        "Status", "Turn",
-    ),
-    "perdure.model.records.decisions": ("DecisionRecord", "DecisionStatus", "Reference"),
-    "perdure.model.records.differences": ("Difference", "How", "SessionDiff"),
-    "perdure.model.records.envelope": ("Envelope", "PendingEffect", "RunVerdict", "Standing"),
-    "perdure.model.records.emitted": ("EventRecord",),
-    "perdure.model.records.memories": (
-        "Found", "MemoryKind", "MemoryRecord", "MemoryStatus", "SearchKind", "Validity", "Why",
-    ),
-    "perdure.model.records.moves": ("Moved",),
-    "perdure.model.records.recovery": ("Recovered",),
-    "perdure.model.records.retention": ("RetainReport", "Retained", "Retention"),
-    "perdure.model.records.timeline": ("TimelineRecord",),
-    "perdure.model.records.integrity": ("Backup", "Problem", "Report", "Restored"),
-    "perdure.model.records.values": ("Entry",),
-    "perdure.model.records.subjects": ("SubjectRecord",),
-    "perdure.model.records.tasks": ("TaskRecord", "TaskStatus"),
-    "perdure.model.refs": ("Ref",),
-    "perdure.model.registered_types": ("Unregistered", "registered"),
-    "perdure.planes.memory.search": ("Results",),
-    "perdure.planes.reading.paging": ("Page",),
-    "perdure.planes.conversation.transcript": ("Transcript",),
-    "perdure.effects.tool": ("Refuse", "RequireApproval", "Tool", "tool",),
-    "perdure.handles.aio.effects": ("AsyncEffect",),
-    "perdure.handles.sync.effects": ("Effect",),
-    "perdure.handles.aio.run": ("AsyncChild", "AsyncRun",),
-    "perdure.handles.sync.run": ("Child", "Run",),
-    "perdure.handles.aio.run_handle": ("AsyncRunHandle",),
-    "perdure.handles.sync.run_handle": ("RunHandle",),
-    "perdure.model.records.effects": (
-        "Absent", "Answer", "Declined", "EffectError", "EffectRecord", "EffectState", "Happened", "Reply", "ToolKind",
-        "Unknown",
-    ),
-    "perdure.model.records.runs": ("RunRecord", "RunStatus", "StepRecord", "WaitKind", "WaitRecord", "WaitState", "WhatIf",),
-    "perdure.runtime.agent": ("Agent", "agent",),
+    "perdure.effects.tool": "Refuse RequireApproval Tool tool",
+    "perdure.errors":
+        "Cancelled Changed Conflict Damaged Error Failed Full Imported InDoubt Invalid KeyReused Limited "
+        "NewerSchema NotFound Parked ReadOnly Refused Stale TimedOut TooLarge Unauthenticated Unavailable Waiting",
+    "perdure.handles.aio.artifacts": "AsyncArtifact",
+    "perdure.handles.aio.decisions": "AsyncDecision",
+    "perdure.handles.aio.effects": "AsyncEffect",
+    "perdure.handles.aio.feed": "AsyncBatch AsyncSubscription",
+    "perdure.handles.aio.memory": "AsyncChecked AsyncHit AsyncMemory",
+    "perdure.handles.aio.run": "AsyncChild AsyncRun",
+    "perdure.handles.aio.run_handle": "AsyncRunHandle",
+    "perdure.handles.aio.session": "AsyncScope AsyncSession",
+    "perdure.handles.aio.store": "AsyncStore",
+    "perdure.handles.aio.tasks": "AsyncTask",
+    "perdure.handles.aio.values": "AsyncLock",
+    "perdure.handles.atomic": "Atomic",
+    "perdure.handles.listing": "acount aevery count every",
+    "perdure.handles.opening": "aopen open",
+    "perdure.handles.restoring": "arestore restore",
+    "perdure.handles.sync.artifacts": "Artifact",
+    "perdure.handles.sync.decisions": "Decision",
+    "perdure.handles.sync.effects": "Effect",
+    "perdure.handles.sync.feed": "Batch Subscription",
+    "perdure.handles.sync.memory": "Checked Hit Memory",
+    "perdure.handles.sync.run": "Child Run",
+    "perdure.handles.sync.run_handle": "RunHandle",
+    "perdure.handles.sync.session": "Scope Session",
+    "perdure.handles.sync.store": "Store",
+    "perdure.handles.sync.tasks": "Task",
+    "perdure.handles.sync.values": "Lock",
+    "perdure.interchange.move": "move",
+    "perdure.log.anchor": "Anchor",
+    "perdure.model.records.actors": "ActorRecord",
+    "perdure.model.records.artifacts": "ArtifactRecord CollectReport",
+    "perdure.model.records.bundles": "Exported ImportedBundle",
+    "perdure.model.records.checkpoints": "CheckpointRecord PruneReport",
+    "perdure.model.records.checks":
+        "Age AtCommit CheckResult ClaimerAlive Command FileHash GitRef ModelOffered UrlEtag ValueIs",
+    "perdure.model.records.conversation":
+        "Call Cover Due Native Origin Pending PendingKind Pins Role SessionHeader SessionRecord Status Turn",
+    "perdure.model.records.decisions": "DecisionRecord DecisionStatus Reference",
+    "perdure.model.records.differences": "Difference How SessionDiff",
+    "perdure.model.records.effects":
+        "Absent Answer Declined EffectError EffectRecord EffectState Happened Reply ToolKind Unknown",
+    "perdure.model.records.emitted": "EventRecord",
+    "perdure.model.records.envelope": "Envelope PendingEffect RunVerdict Standing",
+    "perdure.model.records.integrity": "Backup Problem Report Restored",
+    "perdure.model.records.memories": "Found MemoryKind MemoryRecord MemoryStatus SearchKind Validity Why",
+    "perdure.model.records.moves": "Moved",
+    "perdure.model.records.recovery": "Recovered",
+    "perdure.model.records.retention": "RetainReport Retained Retention",
+    "perdure.model.records.runs": "RunRecord RunStatus StepRecord WaitKind WaitRecord WaitState WhatIf",
+    "perdure.model.records.subjects": "SubjectRecord",
+    "perdure.model.records.tasks": "TaskRecord TaskStatus",
+    "perdure.model.records.timeline": "TimelineRecord",
+    "perdure.model.records.values": "Entry",
+    "perdure.model.refs": "Ref",
+    "perdure.model.registered_types": "Unregistered registered",
+    "perdure.planes.conversation.transcript": "Transcript",
+    "perdure.planes.memory.search": "Results",
+    "perdure.planes.reading.paging": "Page",
+    "perdure.runtime.agent": "Agent agent",
 }  # fmt: skip
-_HOME = {name: home for home, names in _HOMES.items() for name in names}
-
-__all__ = [
-    "Absent",
-    "ActorRecord",
-    "Age",
-    "Agent",
-    "Anchor",
-    "Answer",
-    "Artifact",
-    "ArtifactRecord",
-    "AsyncArtifact",
-    "AsyncBatch",
-    "AsyncChecked",
-    "AsyncChild",
-    "AsyncDecision",
-    "AsyncEffect",
-    "AsyncHit",
-    "AsyncLock",
-    "AsyncMemory",
-    "AsyncRun",
-    "AsyncRunHandle",
-    "AsyncScope",
-    "AsyncSession",
-    "AsyncStore",
-    "AsyncSubscription",
-    "AsyncTask",
-    "AtCommit",
-    "Atomic",
-    "Backup",
-    "Batch",
-    "Call",
-    "Cancelled",
-    "Changed",
-    "CheckResult",
-    "Checked",
-    "CheckpointRecord",
-    "Child",
-    "ClaimerAlive",
-    "CollectReport",
-    "Command",
-    "Conflict",
-    "Cover",
-    "Damaged",
-    "Decision",
-    "DecisionRecord",
-    "DecisionStatus",
-    "Declined",
-    "Difference",
-    "Due",
-    "Effect",
-    "EffectError",
-    "EffectRecord",
-    "EffectState",
-    "Entry",
-    "Envelope",
-    "Error",
-    "EventRecord",
-    "Exported",
-    "Failed",
-    "FileHash",
-    "Found",
-    "Full",
-    "GitRef",
-    "Happened",
-    "Hit",
-    "How",
-    "Imported",
-    "ImportedBundle",
-    "InDoubt",
-    "Invalid",
-    "KeyReused",
-    "Limited",
-    "Lock",
-    "Memory",
-    "MemoryKind",
-    "MemoryRecord",
-    "MemoryStatus",
-    "ModelOffered",
-    "Moved",
-    "Native",
-    "NewerSchema",
-    "NotFound",
-    "Origin",
-    "Page",
-    "Parked",
-    "Pending",
-    "PendingEffect",
-    "PendingKind",
-    "Pins",
-    "Problem",
-    "PruneReport",
-    "ReadOnly",
-    "Recovered",
-    "Ref",
-    "Reference",
-    "Refuse",
-    "Refused",
-    "Reply",
-    "Report",
-    "RequireApproval",
-    "Restored",
-    "Results",
-    "RetainReport",
-    "Retained",
-    "Retention",
-    "Role",
-    "Run",
-    "RunHandle",
-    "RunRecord",
-    "RunStatus",
-    "RunVerdict",
-    "Scope",
-    "SearchKind",
-    "Session",
-    "SessionDiff",
-    "SessionHeader",
-    "SessionRecord",
-    "Stale",
-    "Standing",
-    "Status",
-    "StepRecord",
-    "Store",
-    "SubjectRecord",
-    "Subscription",
-    "Task",
-    "TaskRecord",
-    "TaskStatus",
-    "TimedOut",
-    "TimelineRecord",
-    "TooLarge",
-    "Tool",
-    "ToolKind",
-    "Transcript",
-    "Turn",
-    "Unauthenticated",
-    "Unavailable",
-    "Unknown",
-    "Unregistered",
-    "UrlEtag",
-    "Validity",
-    "ValueIs",
-    "WaitKind",
-    "WaitRecord",
-    "WaitState",
-    "Waiting",
-    "WhatIf",
-    "Why",
-    "acount",
-    "aevery",
-    "agent",
-    "aopen",
-    "arestore",
-    "count",
-    "every",
-    "move",
-    "open",
-    "registered",
-    "restore",
-    "tool",
-]
+_HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 if not _typing.TYPE_CHECKING:  # a checker sees the imports above, and so finds a name that is misspelt
+    __all__ = list(_HOME)
 
     def __getattr__(name: str) -> _typing.Any:
         home = _HOME.get(name)
@@ -397,4 +201,4 @@ if not _typing.TYPE_CHECKING:  # a checker sees the imports above, and so finds 
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, "__version__"])
+    return sorted([*_HOME, "__version__"])

@@ -34,10 +34,14 @@ from typing import Any, ClassVar
 
 
 class Error(Exception):
-    """The base class: `except perdure.Error` catches every error that Perdure raises on purpose."""
+    """The base class: `except perdure.Error` catches every error that Perdure raises on purpose.
+
+    key: of a write that may have been carried out, though nobody answered it: repeated under it, it is done once.
+    """
 
     exit_code: ClassVar[int] = 1
     http_status: ClassVar[int] = 500
+    key: str | None = None
 
     def __init__(self, message: str, *, path: str = "", hint: str = "", **facts: Any) -> None:
         super().__init__(message)
@@ -45,11 +49,6 @@ class Error(Exception):
         self.path = path
         self.hint = hint
         self.facts = facts
-
-    @property
-    def key(self) -> str | None:
-        """The key of a write that may have been carried out, though nobody answered it: repeated under it, it is done once."""
-        return self.facts.get("key")
 
     def __str__(self) -> str:
         where = f"{self.path}: " if self.path else ""
@@ -165,7 +164,7 @@ class Cancelled(Error):
     """The run was cancelled before it was done. `code` is a short name for it.
 
     Raised where a run is driven or its result is awaited. Inside an agent a cancel is no Exception at all
-    (docs/decisions/0029).
+    (decision 0029).
     """
 
     exit_code = 10

@@ -9,12 +9,13 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from perdure.doors.cli.main import cli
-from perdure.evaluation.conformance.program import ConformancePlan, conform
+from perdure.evaluation.conformance.program import ConformancePlan, _Conformance, conform
 
 ROOT = Path(__file__).resolve().parents[2]
 CLIENT = ROOT / "clients" / "typescript"
@@ -46,6 +47,25 @@ def test_the_typescript_worker_loses_nothing_and_does_nothing_twice(tmp_path) ->
     assert found.conforms, found
     assert found.kills + found.pauses >= FAULTS
     assert found.calls > FAULTS
+
+
+@needs_node
+def test_a_run_that_changes_its_status_between_two_listings_is_waited_for(tmp_path, monkeypatch) -> None:
+    """It stands in none of them: it was ready when those that wait were listed, and waits when those that are ready are."""
+    assert NODE is not None
+    listed, missed = _Conformance._open_runs, []
+
+    def misses(conformance: _Conformance) -> list[Any]:
+        runs = listed(conformance)
+        if runs and conformance._faults.done and not missed:
+            missed.extend(runs)
+            return []
+        return runs
+
+    monkeypatch.setattr(_Conformance, "_open_runs", misses)
+    report = conform([NODE, str(WORKER)], ConformancePlan(faults=1, workers=1), print, tmp_path)
+    assert missed
+    assert report.conforms, report
 
 
 WRONG = {"replays": 3} | ({"forgets": 20, "unfenced": 60} if MANY else {})  # with so many kills and pauses

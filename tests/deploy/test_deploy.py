@@ -64,6 +64,23 @@ def parsed(words: list[str]) -> dict[str, Any]:
         return made.params
 
 
+def test_every_server_and_worker_has_a_place_for_its_mark_that_it_may_write_to() -> None:
+    """A container had no home, and a server's root is read-only: no mark was ever written, and nobody was told."""
+    image = (DEPLOY / "Dockerfile").read_text()
+    (place,) = re.findall(r"^ENV XDG_STATE_HOME=(\S+)$", image, re.MULTILINE)
+    (user,) = re.findall(r"^USER (\S+)$", image, re.MULTILINE)
+    assert re.search(rf"install -d -o {user} -m 700 {place}$", image, re.MULTILINE)
+    for name in ("server", "worker"):
+        (volume,) = [each for each in COMPOSE["services"][name]["volumes"] if each.endswith(f":{place}")]
+        assert volume.partition(":")[0] in COMPOSE["volumes"]
+    for name, spec, container in pods():
+        if name != "perdure-migrate":
+            (mount,) = [each for each in container["volumeMounts"] if each["mountPath"] == place]
+            assert mount["name"] in [each["name"] for each in spec["volumes"]]
+    for unit in UNITS:
+        assert {"StateDirectory=perdure", "Environment=XDG_STATE_HOME=%S/perdure"} <= {*unit.read_text().splitlines()}
+
+
 @pytest.mark.parametrize("name", commands())
 def test_every_command_exists_with_its_options(name: str) -> None:
     assert parsed(commands()[name]) is not None

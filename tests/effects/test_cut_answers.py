@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hostile_http import ENDS, WHOLE, RawServer, cuts
+from hostile_http import ENDS, JSON, WHOLE, RawServer, cuts
 from perdure.effects.ready.http_tool import http_probe, http_request
 from perdure.errors import Error
 from perdure.model.records.effects import Absent, Happened, Unknown, Verdict
@@ -89,3 +89,15 @@ def test_a_body_that_lasts_until_the_end_has_an_unknown_length(server: RawServer
             assert result == "Failed", answer
         else:
             assert (result["status"], result["length_unknown"]) == (200, True), answer
+
+
+ODD = {
+    "two lengths": b"HTTP/1.1 404 No\r\nContent-Length: 0\r\nContent-Length: 4\r\n\r\nnone",
+    "a coding that is not read here": b"HTTP/1.1 404 No\r\nTransfer-Encoding: gzip, chunked\r\nContent-Length: 4\r\n\r\nnone",
+    "a part": b'HTTP/1.1 206 Part\r\n%sContent-Range: bytes 0-6/9\r\nContent-Length: 7\r\n\r\n{"n":1}' % JSON,
+}
+
+
+@pytest.mark.parametrize("kind", ODD)
+def test_an_answer_that_may_be_a_part_tells_a_probe_nothing(server: RawServer, kind: str) -> None:
+    assert isinstance(probed(server, ODD[kind], found=not_called), Unknown)

@@ -10,29 +10,9 @@ import pytest
 from perdure.evaluation import peers
 
 NAME = "tiny"
-PROGRAM = """
-from pathlib import Path
-import sys
-
-from perdure.evaluation.bench.floor import Rate
-from perdure.evaluation.bench.peers import main
-
-def turns(folder: Path, count: int) -> Rate:
-    import tiny_peer
-    (folder / "kept").write_bytes(b"x" * count)
-    return Rate(float(tiny_peer.VERSION), 1.0)
-
-def broken(folder: Path, count: int) -> Rate:
-    raise SystemExit("it does not work today")
-
-if __name__ == "__main__":
-    main(turns=turns, broken=broken)
-"""
 FILES = {
     "tiny_peer.py": "VERSION = 7\n",
     "click.py": "OF = 'the peer'\n",  # a package that we have too
-    "tiny_programs/__init__.py": "",
-    "tiny_programs/tiny.py": PROGRAM,
     "tiny_peer-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: tiny-peer\nVersion: 1.0\n",
     "tiny_peer-1.0.dist-info/WHEEL": "Wheel-Version: 1.0\nGenerator: here\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
 }

@@ -20,6 +20,7 @@ from typing import Any
 
 import perdure
 from perdure.handles.sync import store as loaded_once  # noqa: F401 - not in every child
+from perdure.runtime.callers import caller_of
 from perdure.stores.url import parse
 
 try:
@@ -60,7 +61,7 @@ def sqlite_prepared(store: Any) -> None:
 
 def counting(store: Any) -> None:
     store.atomic(lambda tx: None)  # connects
-    store._caller.core.lane._connection.raw.exec_trace = Countdown.tick
+    caller_of(store).core.lane._connection.raw.exec_trace = Countdown.tick
 
 
 def sqlite_together(store: Any, order: int) -> None:
@@ -90,12 +91,12 @@ if psycopg is not None:
 
 
 def connected(store: Any) -> Any:
-    core = store._caller.core
+    core = caller_of(store).core
     return Counted.connect(parse(core.engine.url).conninfo, options=f"-c search_path={core.engine.schema}_own")
 
 
 def postgres_prepared(store: Any) -> None:
-    own = f"{store._caller.core.engine.schema}_own"
+    own = f"{caller_of(store).core.engine.schema}_own"
     with connected(store) as connection:
         connection.execute(f"CREATE SCHEMA {own}")
         connection.execute("CREATE TABLE bookings (number bigint NOT NULL)")
@@ -163,7 +164,7 @@ def after(url: str, work: Book, order: int) -> list[list[int]]:
 
 
 def seen(store: Any, order: int) -> list[int]:
-    rows = globals()[f"{kind(store._caller.core.engine.url)}_rows"](store, order)
+    rows = globals()[f"{kind(caller_of(store).core.engine.url)}_rows"](store, order)
     return [rows, sum(each.key == f"book-{order}" for each in store.effects(state="committed", limit=1000))]
 
 
@@ -171,7 +172,7 @@ def verified(url: str) -> bool:
     with perdure.open(url) as store:
         if kind(url) == "postgres":
             with connected(store) as connection:
-                connection.execute(f"DROP SCHEMA {store._caller.core.engine.schema}_own CASCADE")
+                connection.execute(f"DROP SCHEMA {caller_of(store).core.engine.schema}_own CASCADE")
         return store.verify().ok
 
 

@@ -22,13 +22,14 @@ from typing import Any
 import pytest
 
 import perdure
-from conftest import quick_folder
 from faults import errands
 from faults.taking_back import Recovery, Rewinding, Standby, SynchronousStandby, taking_back
+from perdure.runtime.callers import caller_of
 from perdure.stores.continuity import Continuity
 from perdure.stores.rollback_guard import RollbackGuard
 from perdure.testing.postgres import PostgresServer
 from perdure.testing.witness import Witness
+from shared_fixtures import quick_folder
 
 pytest.importorskip("psycopg")
 log = logging.getLogger(__name__)
@@ -105,7 +106,7 @@ class Round:
             with closing(errands.opened(taken.url)) as last:
                 errands.drive(last, self.order_of)
                 assert last.verify().ok
-                return last._caller.core.epoch
+                return caller_of(last).core.epoch
 
     def _go_on(self, url: str, idle: Any, driver: Driver) -> None:
         if "killed" in self.lives:
@@ -191,7 +192,7 @@ def put_back_while_nothing_runs(server: PostgresServer, copy: Path) -> int:
     server.restart()
     with perdure.open(url) as store:
         assert len(store.session("s").turns()) == 1
-        return store._caller.core.epoch
+        return caller_of(store).core.epoch
 
 
 @pytest.mark.parametrize(("marks", "epoch"), [(True, 2), (False, 1)], ids=["noticed", "control: without a mark"])

@@ -20,6 +20,7 @@ from faults.forks import Life, Order, Report
 from faults.sweeps import FULL, Ground, Outcome, Point, counted, every_point, remade, sampled, verified, wrong
 from perdure.effects import outcomes
 from perdure.log.event import Event, decode_body
+from perdure.runtime.callers import caller_of, stream_of
 from perdure.stores.files.layout import Layout
 from perdure.stores.store import event_of
 from perdure.stores.tx import LOG
@@ -127,12 +128,12 @@ def stale_writes(order: Order) -> list[str]:
         found = [
             run for run in store.runs(limit=1000) if order.case in (str(run.record.key), *map(str, run.record.args))
         ]
-        return [each for run in found for each in stale_in(events_of(store, run._stream))]
+        return [each for run in found for each in stale_in(events_of(store, stream_of(run)))]
 
 
 def events_of(store: Any, stream: Any) -> list[Event]:
     """Those of a stream, with actors as they were given: headers name them at random."""
-    core = store._caller.core
+    core = caller_of(store).core
     page = {"stream": stream.id, "after": 0, "upto": 2**62, "limit": 100_000}
     names = {each.actor: each.name for each in store.actors()}
     rows = core.read(lambda reads: reads.query(LOG.events_page, **page), tenant=stream.tenant)

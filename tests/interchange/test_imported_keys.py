@@ -89,7 +89,7 @@ def test_a_copy_answers_nobody_and_names_both_ways(store, bundle):
 
 def test_a_dry_run_names_the_keys(store, bundle):
     found = store.import_(bundle, dry_run=True)
-    assert {key for each in found.streams for key in each.keys} >= {"tonight", "bill", "mail", "report"}
+    assert {key for each in found.streams for key in each.keys} >= {"tonight", "bill", "mail", "report", "ordered"}
     held = store.import_(bundle, keys_apart=True, dry_run=True)
     assert [each.keys for each in held.streams] == [()] * len(held.streams)
 
@@ -119,6 +119,7 @@ def test_a_copy_without_its_keys_lets_work_be_done_here(store, bundle, when):
     assert store.drive(nightly, key="tonight") == "paid 5"
     assert store.session("work").act(pay, 7, key="bill") == "paid 7"
     assert store.session("work").task("send the report", key="report")
+    assert [store.session("work").once("ordered", lambda tx: "order 2") for _ in range(2)] == ["order 2", "order 2"]
     assert sorted(DONE) == ["pay 5", "pay 7"]
     assert sorted(each.record.copy for each in store.runs()) == [False, True]
     assert store.verify().ok, store.verify().problems
@@ -140,6 +141,7 @@ def test_a_copy_that_is_deleted_gives_its_keys_up(store, bundle):
     store.session("work").close()
     store.delete("work", dry_run=False)
     assert store.drive(nightly, key="tonight", session="other") == "paid 5"
+    assert store.session("work").once("ordered", lambda tx: "order 2") == "order 2"
     assert DONE == ["pay 5"]
     assert store.verify().ok
 

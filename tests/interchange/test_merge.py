@@ -18,6 +18,7 @@ from perdure.interchange.move import move, take_back
 from perdure.model import crash_points
 from perdure.model.limits import NAME_MAX_CHARS
 from perdure.model.records.retention import Retention
+from perdure.runtime.callers import caller_of
 from perdure.stores.core import engine_for
 from perdure.stores.files.engine import FilesEngine
 from perdure.stores.files.journal import LineLog
@@ -324,7 +325,7 @@ def test_names_that_are_as_long_as_they_may_be_can_still_be_opened(tmp_path):
 
 def test_the_epoch_rises_over_both(folder):
     with perdure.open(url(folder)) as store:
-        before = store._caller.core.epoch
+        before = caller_of(store).core.epoch
     done = merge(url(folder), "other")
     assert done.epoch > before
 
@@ -436,7 +437,7 @@ def test_what_is_no_other_side_is_said(folder):
 
 def test_a_merge_that_is_cut_off_right_after_its_commit_has_raised_the_epoch(folder):
     with perdure.open(url(folder)) as store:
-        before = store._caller.core.epoch
+        before = caller_of(store).core.epoch
     log = folder / "log" / "000001.jsonl"
 
     def stop() -> None:
@@ -449,7 +450,7 @@ def test_a_merge_that_is_cut_off_right_after_its_commit_has_raised_the_epoch(fol
     disarm()
     check(folder, "other")
     with perdure.open(url(folder)) as store:
-        assert store._caller.core.epoch > before
+        assert caller_of(store).core.epoch > before
     rebuilt.check(folder)
 
 

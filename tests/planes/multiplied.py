@@ -56,19 +56,19 @@ LENGTHENED = ("turns", "calls", "covers", "tasks", "task_needs", "tags", "decisi
               "checkpoints")  # fmt: skip
 
 
-@perdure.agent(name="multiplied broken")
+@perdure.agent(name="sized broken")
 def broken(run: perdure.Run, number: int) -> None:
     """A run that fails."""
     raise ValueError(number)
 
 
-@perdure.agent(name="multiplied parent")
+@perdure.agent(name="sized parent")
 def parent(run: perdure.Run, number: int) -> Any:
     """A run that waits for another."""
     return run.start(child, number).result()
 
 
-@perdure.agent(name="multiplied child")
+@perdure.agent(name="sized child", pins={"model": "m1"})
 def child(run: perdure.Run, number: int) -> Any:
     """A run that waits for a person."""
     return run.ask(f"Go on with {number}?", choices=["yes", "no"])

@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import apsw
@@ -35,11 +36,13 @@ PAGE = 5
 RATIO_MAX = {
     "sqlite": 1.2,
     "postgres": 2.0,
-}  # the index of a large store is a level deeper, and small tables are read whole
+}  # the index of a large store is a level deeper, and tables of some hundred blocks are read whole: their rows say nothing
 FLOOR = {"sqlite": 2_000, "postgres": 150}  # a page has so many steps, or blocks, whatever it lists
 Query = tuple[Statement, dict[str, Any]]
 
-OF_ONE = ("session ", "blobs", "asks session")  # no copy has a part in the answer
+# No copy has a part in the answer.
+OF_ONE = ("session ", "blobs", "asks session", "runs parent", "events run", "effects in_doubt")
+PARENT = "the last run of the agent `parent`"  # its name, which is random
 
 # Grow by their nature, each with its reason.
 COUNTED = {
@@ -51,15 +54,15 @@ COUNTED = {
 VALUES: dict[str, dict[str, list[Any]]] = {
     "sessions": {"status": ["active", "waiting", "crashed", "completed", "failed"], "label": ["prod"], "expired": [True],
                  "creator": ["me"], "archived": [True]},
-    "runs": {"status": ["ready", "waiting", "completed", "failed"], "agent": ["child"], "session": ["main"], "parent": [],
-             "errors": [True]},
-    "effects": {"in_doubt": [], "state": ["committed", "failed", "dispatched"], "tool": ["_open_pr"], "errors": [True],
+    "runs": {"status": ["ready", "waiting", "completed", "failed"], "agent": ["sized child"], "session": ["main"],
+             "parent": [PARENT], "version": ["model=m1"], "errors": [True]},
+    "effects": {"in_doubt": [True], "state": ["committed", "failed", "dispatched"], "tool": ["_open_pr"], "errors": [True],
                 "what_if": [True]},
     "decisions": {"status": ["open", "closed", "superseded"], "actor": ["me"], "tag": ["auth"]},
     "tasks": {"status": ["todo", "doing", "done", "failed", "blocked"], "label": ["test"], "actor": ["me"], "stuck": [True]},
     "memories": {"kind": ["workflow"], "status": ["live", "superseded", "forgotten"], "unread": [True], "tag": ["ci"],
                  "actor": ["me"]},
-    "events": {"kind": ["turn.said", "deploy.*"], "actor": ["me"], "session": ["main"], "run": [], "emitted": [True]},
+    "events": {"kind": ["turn.said", "deploy.*"], "actor": ["me"], "session": ["main"], "run": [PARENT], "emitted": [True]},
     "artifacts": {"name": ["build.log"], "media_type": ["text/plain"], "actor": ["me"]},
     "asks": {"state": ["open"], "session": ["asked"]},
 }  # fmt: skip
@@ -81,10 +84,7 @@ def listings() -> Iterator[tuple[str, Callable[[Store], Any]]]:
         known = VALUES[name] | COMMON
         for word in filters.filters_of(record):
             for value in known[word]:  # a new filter needs a value
-                yield (
-                    f"{name} {word} {value}",
-                    lambda store, name=name, word=word, value=value: getattr(store, name)(limit=PAGE, **{word: value}),
-                )
+                yield f"{name} {word} {value}", partial(filtered, name=name, word=word, value=value)
     for name in (
         "decisions",
         "tasks",
@@ -96,15 +96,25 @@ def listings() -> Iterator[tuple[str, Callable[[Store], Any]]]:
         "checkpoints",
         "artifacts",
         "covers",
+        "ready",
     ):
         yield f"session {name}", lambda store, name=name: getattr(store.session("main"), name)()
     yield "subjects", lambda store: store.subjects(limit=PAGE)
     yield "feed", lambda store: store.feed(limit=PAGE)
     yield (
         "a worker's look",
-        lambda store: store._caller.read(workers.look, workers.drivable(["child"], ["p"]), PAGE, bool, "me").takeable,
+        lambda store: (
+            store._caller.read(workers.look, workers.drivable(["sized child"], ["p"]), PAGE, bool, "me").takeable
+        ),
     )
     yield "blobs that are named", lambda store: store._caller.read(named_blobs)
+
+
+def filtered(store: Store, name: str, word: str, value: Any) -> Any:
+    """A page of a listing with one filter."""
+    if value is PARENT:
+        value = store.runs(agent="parent", limit=1)[0].id
+    return getattr(store, name)(limit=PAGE, **{word: value})
 
 
 def named_blobs(reads: Any) -> list[Any]:

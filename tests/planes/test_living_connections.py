@@ -3,15 +3,18 @@
 A server that has planned a prepared statement five times may keep one plan for all parameters. In a store with one long and many
 short sessions that plan can read the long one again for each row. So statements that give a page are planned for each use
 (docs/decisions/0158-pages-are-planned-for-each-use.md). Here each statement runs as the product runs it, and the server says how
-many blocks it took.
+many blocks it took. `PERDURE_BASE=ff295087 pytest …` compares them with the statements of a commit, in a store of PERDURE_COPIES.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +22,7 @@ import pytest
 import perdure
 from perdure.planes.recovery import checkpoints
 from perdure.planes.tables import RECORDED
+from perdure.stores import statements
 from perdure.stores.dialect import rows_page
 from perdure.stores.postgres import PostgresConnection, PostgresEngine
 from perdure.stores.statements import Statement, Statements
@@ -30,12 +34,21 @@ USES = 12  # the driver prepares after 5 uses, and the server may change to one 
 RATIO_MAX = 1.5
 NAMED_RATIO_MAX = 4.0
 FEW_BLOCKS = 16  # so many may be the difference between two plans that both look up a few rows
-COPIES, LONG = 40, 50
+COPIES, LONG = int(os.environ.get("PERDURE_COPIES", "40")), 50
 
 NEIGHBOURS = "knowing the parameters, the server prefers blocks that lie beside each other to fewer of them"
 KEPT = "looked up often and by keys alone: planning it for each use would cost more than the worse plan"
+WHOLE = "reads a whole stream, and is prepared: the plan for one of average length goes to each row by the index"
 NAMED = {
+    "event_hashes": WHOLE,
+    "turns_own": WHOLE,
+    "rowless_own": WHOLE,
+    "stream_size": WHOLE,
     "events_shown": NEIGHBOURS,
+    "events_of_stream kind": NEIGHBOURS,
+    "events_of_stream low high": NEIGHBOURS,
+    "events_of_stream_back kind": NEIGHBOURS,
+    "events_of_stream_back low high": NEIGHBOURS,
     "feed_after stream": NEIGHBOURS,
     "memories_of_stream about": NEIGHBOURS,
     "tasks_of_session about": NEIGHBOURS,
@@ -45,11 +58,16 @@ NAMED = {
     "texts_tagged since": NEIGHBOURS,
     "texts_tagged until": NEIGHBOURS,
     "values_own": NEIGHBOURS,
+    "runs_gone_wrong about": "runs that failed and runs that are parked are looked up apart, a page of each",
     "turn_by_key forked": KEPT,
     "tenants_recorded": KEPT,
     "quarantined": KEPT,
 }
-ELSEWHERE = {"files.sql", "foreign_sqlite.sql"}  # of databases that are no PostgreSQL; so are those of importers
+ELSEWHERE = {
+    "files.sql",
+    "foreign_sqlite.sql",
+    "spilled.sql",
+}  # of databases that are no PostgreSQL; so are those of importers
 ONLY_SQLITE = {"database_size", "schema_objects", "page_faults", "key_faults"}
 NEVER = {
     "call_makers",
@@ -136,16 +154,17 @@ def given_for(raw: Any, stream: int) -> dict[str, Any]:
                for part, value in (("at", now), ("stream", stream), ("seq", middle), ("pos", pos))}  # fmt: skip
     words = {"name": "main", "kind": "turn.said", "key": "m1", "call": "c1", "status": "completed", "status_not": "open",
              "state": "committed", "tool": "deploy", "creator": "me", "actor": "me", "label": "prod", "tag": "ci",
-             "agent": "child", "about": "customer:7", "session": "main", "parent": parent, "holder": "h", "me": "h",
-             "agents": '["child", "parent"]', "programs": "|p|", "dead": "|h|", "prefix": "m", "prefix_end": "n", "low": "turn.",
+              "agent": "sized child", "version": "model=m1", "about": "customer:7", "session": "main", "parent": parent,
+              "holder": "h", "me": "h", "agents": '["sized child", "sized parent"]',
+              "programs": "|p|", "dead": "|h|", "prefix": "m", "prefix_end": "n", "low": "turn.",
              "high": "turn/", "media_type": "text/plain", "address": "a", "digest": "d", "base": "a", "checkpoint": "b",
              "reducer": "count", "of": "run", "thing": "memory", "shelf": "turn", "term": "turn", "sha256": "s",
              "schema": "perdure", "search_path": "perdure", "lock_timeout": "1000", "control": "control",
-             "scope": "s", "mark": "m", "below": "user:", "beyond": "user;"}  # fmt: skip
+             "scope": "s", "mark": "m", "below": "user:", "beyond": "user;", "reason": "deaths"}  # fmt: skip
     lists = {"addresses": "[]", "seqs": f"[{middle}, {last}]", "kinds": '["turn.*"]', "words": '["turn"]',
              "shelves": '["turn"]', "weights": '[["turn", 1.0]]', "streams": f"[{stream}]", "results": '["call"]',
              "places": place, "stretches": f"[[{stream}, {middle}, {last}]]"}  # fmt: skip
-    others = {"tenant": tenant, "uid": uid, "target": uid, "average": 10.0}
+    others = {"tenant": tenant, "uid": uid, "target": uid, "hash": bytes(32), "average": 10.0}
     return streams | numbers | instants | cursors | words | lists | others
 
 
@@ -216,9 +235,52 @@ def is_of_a_session(statement: Statement) -> bool:
 
 def test_no_statement_is_dearer_on_a_connection_that_lives(living):
     connection, (full, bare) = living
-    for given, statements in ((full, read_statements()), (bare, filter(is_of_a_session, read_statements()))):
-        wrong = worse(connection, statements, given)
+    for given, looked_at in ((full, read_statements()), (bare, filter(is_of_a_session, read_statements()))):
+        wrong = worse(connection, looked_at, given)
         assert not wrong, "\n".join(f"{label} {plans}" for label, plans in wrong.items())
+
+
+class OfCommit(Statements):
+    """The statements of a file as they were in a commit."""
+
+    def __init__(self, path: str) -> None:
+        self.file = path
+        self._by_name: dict[str, Statement] = {}
+        show = ["git", "show", f"{BASE}:src/perdure/{path}"]
+        self._parse(subprocess.run(show, check=False, capture_output=True, text=True, cwd=Path(__file__).parent).stdout)
+
+
+BASE = os.environ.get("PERDURE_BASE", "")
+THEN = {"runs_takeable": {"agents": "|child|parent|"}}  # whose parameters had another form
+
+
+@pytest.mark.skipif(not BASE, reason="a sweep of its own: PERDURE_BASE names the commit to compare with")
+def test_no_statement_is_dearer_than_the_better_plan_of_a_commit(living, monkeypatch):
+    connection, sessions = living
+    paths = ["/".join((*package.split(".")[1:], file)) for package, file in sql_files()]
+    then = {statement.name: statement for path in paths for statement in OfCommit(path)}
+    words = {statement.name: statement for statement in OfCommit("stores/about_words.sql")}
+    wrong, compared = {}, 0
+
+    def better(statement: Statement, params: dict[str, Any]) -> int:
+        with monkeypatch.context() as patch:
+            patch.setattr(statements, "_about_words", lambda: words)
+            return min(
+                connection.blocks(statement, params, mode=f"force_{which}_plan") for which in ("generic", "custom")
+            )
+
+    for given in sessions:
+        for statement in read_statements():
+            before = then.get(statement.name)
+            known = {} if before is None else cases(before, given)
+            for label in known.keys() & (asked := cases(statement, given)).keys():
+                compared += 1
+                least = better(before, known[label] | THEN.get(statement.name, {}))
+                lived = connection.blocks(statement, asked[label], uses=USES)
+                if lived > (NAMED_RATIO_MAX if label in NAMED else RATIO_MAX) * max(least, FEW_BLOCKS):
+                    wrong[label] = f"{lived} blocks, and {least} then"
+    assert compared > 400
+    assert not wrong, "\n".join(f"{label}: {blocks}" for label, blocks in wrong.items())
 
 
 def test_control_a_page_that_is_prepared_is_found(living, monkeypatch):

@@ -51,7 +51,7 @@ def test_the_anchor_covers_what_it_says_about_tenants(url):
 
 
 def test_without_any_anchor_two_names_that_were_swapped_show(url):
-    """Each tenant's own stream says what it is called, from its first event on (docs/decisions/0036)."""
+    """Each tenant's own stream says what it is called, from its first event on (decision 0036)."""
     with perdure.open(url, tenant="a") as store:
         assert store.verify().ok
         assert store.verify().unnamed == []

@@ -15,6 +15,7 @@ from perdure.model.records.runs import WaitKind
 from perdure.planes.execution import leases, requests, runs, steps, waits
 from perdure.planes.execution.leases import Lease
 from perdure.planes.execution.runs import RunRequest
+from perdure.runtime.callers import caller_of
 from proof.machines import Plane, refuses
 
 TTL_US = 60_000_000
@@ -173,7 +174,7 @@ class Runs(Plane):
 
     def __init__(self) -> None:
         super().__init__()
-        self.stream, _ = self.store._caller.write(runs.start, RunRequest("agent", [], {}, "k"), 1)
+        self.stream, _ = caller_of(self.store).write(runs.start, RunRequest("agent", [], {}, "k"), 1)
         self.status, self.token, self.holder, self.until_us = "ready", 0, "", 0
         self.leases: dict[str, Lease] = {}
         self.cancelling = False
@@ -181,7 +182,7 @@ class Runs(Plane):
         self.signals = self.taken = 0
 
     def write(self, verb: Any, *args: Any, **kwargs: Any) -> Any:
-        return self.store._caller.write(verb, self.stream, *args, **kwargs)
+        return caller_of(self.store).write(verb, self.stream, *args, **kwargs)
 
     @initialize()
     def set_out(self):
@@ -196,7 +197,7 @@ class Runs(Plane):
     def under_lease(self, holder: str, verb: Any, *args: Any, **kwargs: Any) -> Any:
         """As a driver writes: refused when its lease was lost."""
         lease = self.leases[holder]
-        call = lambda: self.store._caller.write(leases.fenced, lease, verb, *args, **kwargs)  # noqa: E731 - called once
+        call = lambda: caller_of(self.store).write(leases.fenced, lease, verb, *args, **kwargs)  # noqa: E731 - called once
         if not (self.status == "running" and self.holder == holder and self.token == lease.token):
             refuses(call, perdure.Stale)
             return None
@@ -321,12 +322,12 @@ class Runs(Plane):
         if holder in self.leases:
             mine = self.holder == holder and self.token == self.leases[holder].token and self.status == "running"
             good = mine and self.until_us > self.clock.now_us
-            assert self.store._caller.read(leases.holds, self.leases[holder]) == good
+            assert caller_of(self.store).read(leases.holds, self.leases[holder]) == good
 
     @invariant()
     def agrees(self):
-        found = self.store._caller.read(runs.run, self.stream)
+        found = caller_of(self.store).read(runs.run, self.stream)
         assert found.status.value == self.status
         for seq, state in self.waits.items():
-            wait = self.store._caller.read(waits.wait, self.stream, seq)
+            wait = caller_of(self.store).read(waits.wait, self.stream, seq)
             assert wait.state == {"open": "open", "over": "withdrawn"}.get(state, "met")

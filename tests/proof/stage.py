@@ -13,6 +13,7 @@ from typing import Any
 
 import perdure
 from perdure.model.limits import LEASE_TTL_SECONDS
+from perdure.runtime.callers import caller_of
 from perdure.testing.simulation import Machine, Process, Rates, Scheduler, World
 from perdure.testing.simulation.scheduler import SimulatedThread
 
@@ -94,7 +95,7 @@ class Stage:
         self.seen.clear()  # what came after the backup is forgotten, and may come otherwise
 
     def process_of(self, holder: str | None) -> Process | None:
-        return next((each for each in self.machine.processes if each.store._caller.core.holder == holder), None)
+        return next((each for each in self.machine.processes if caller_of(each.store).core.holder == holder), None)
 
     # -- what is noticed -----------------------------------------------------------------------------------------------------
 

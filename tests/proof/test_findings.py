@@ -9,6 +9,7 @@ import pytest
 import perdure
 from perdure.planes.execution import leases, runs, steps
 from perdure.planes.execution.runs import RunRequest
+from perdure.runtime.callers import caller_of
 from perdure.testing.clock import FakeClock
 
 ARRIVED: list[str] = []
@@ -36,7 +37,7 @@ def test_who_only_reads_sees_one_state(postgres_store):
 def test_a_lease_that_was_given_up_writes_no_more():
     """A thread of a sync agent that goes on after its trunk ended records steps in a run that is over (P7)."""
     with perdure.open("memory:", clock=FakeClock()) as store:
-        write = store._caller.write
+        write = caller_of(store).write
         stream, _ = write(runs.start, RunRequest("agent", [], {}), 1)
         lease = write(leases.claim, stream, holder="h", program="p", epoch=1)
         assert lease is not None
@@ -49,7 +50,7 @@ def test_a_suspect_is_taken_back_by_who_lost_sight_of_it():
     """Two deaths, then its holder only lapsed: it must get the run again (P13)."""
     clock = FakeClock()
     with perdure.open("memory:", clock=clock) as store:
-        write = store._caller.write
+        write = caller_of(store).write
         stream, _ = write(runs.start, RunRequest("agent", [], {}), 1)
         for holder in ("a", "b", "c", "d"):
             assert write(leases.claim, stream, holder=holder, program="p", epoch=1) is not None

@@ -12,6 +12,7 @@ from perdure.effects.ledger import ARROWS
 from perdure.effects.outcomes import LATE
 from perdure.log.event import Body, Event, decode_body
 from perdure.model.records.effects import EffectState
+from perdure.runtime.callers import caller_of, stream_of
 from perdure.stores.store import event_of
 from perdure.stores.tx import LOG
 from proof.stage import LEASE_US, Stage
@@ -86,7 +87,9 @@ def _undone_in_order(stage: Stage) -> Iterator[str]:
 def _log(stage: Stage, store: perdure.Store) -> Iterator[str]:
     died = {process.name: process.died_at_us for process in stage.machine.processes}
     for run in store.runs(limit=1_000):
-        events = [(event, decode_body(event.body)) for event in _events(store, run._stream) if event.body is not None]
+        events = [
+            (event, decode_body(event.body)) for event in _events(store, stream_of(run)) if event.body is not None
+        ]
         yield from _moves(events)
         yield from _leased(events, died)
 
@@ -94,7 +97,7 @@ def _log(stage: Stage, store: perdure.Store) -> Iterator[str]:
 def _events(store: perdure.Store, stream: Any) -> list[Event]:
     """Those of a stream, with actors as they were given: headers name them at random, and no process is called that."""
     page = {"stream": stream.id, "after": 0, "upto": 2**62, "limit": 100_000}
-    core = store._caller.core
+    core = caller_of(store).core
     names = {each.actor: each.name for each in store.actors()}
     rows = core.read(lambda reads: reads.query(LOG.events_page, **page), tenant=stream.tenant)
     return [msgspec.structs.replace(event, actor=names[event.actor]) for event in map(event_of, rows)]

@@ -36,6 +36,7 @@ SEED = int(os.environ.get("PERDURE_SEED", "0"))
 WRITES = 100 * ROUNDS or 24
 CALLS = 20 * ROUNDS or 25
 WRITES_PER_SERVER = 199 if ROUNDS else 24  # in the middle of them it is killed
+PATIENCE_SECONDS = 0.25  # of the first attempt: it is to be given up often
 STEP_BYTES = 37  # between two cuts: a prime, so that each byte has its turn
 
 
@@ -100,7 +101,10 @@ KINDS = (*KEYED, *KEYED, *KEYLESS)
 
 
 class Client:
-    """Writes until it is acknowledged: a verb with a key by the key of the error, any other counting its repetitions."""
+    """Writes until it is acknowledged: a verb with a key by the key of the error, any other counting its repetitions.
+
+    Each attempt has twice the time of the one before: a slow machine may answer nothing in the time of the first.
+    """
 
     def __init__(self, store: perdure.Store) -> None:
         self.store, self.session = store, store.session("s")
@@ -114,9 +118,10 @@ class Client:
             try:
                 (KEYED.get(kind) or KEYLESS[kind])(self, text, **key)
             except Unavailable as error:
-                self.repeated["with the key" if kind in KEYED else "without a key"] += 1
+                self._try_again("with the key" if kind in KEYED else "without a key")
                 key = {"key": error.key} if kind in KEYED else {}
             else:
+                self.patience_seconds = PATIENCE_SECONDS
                 return self.acknowledged.append((kind, text))
 
     def look(self, number: int) -> None:
@@ -139,9 +144,24 @@ class Client:
     def _until_answered(self, verb: Callable[[perdure.Session], Any]) -> Any:
         while True:
             try:
-                return verb(self.session)
+                answer = verb(self.session)
             except Unavailable:
-                self.repeated["safe to repeat"] += 1
+                self._try_again("safe to repeat")
+            else:
+                self.patience_seconds = PATIENCE_SECONDS
+                return answer
+
+    def _try_again(self, how: str) -> None:
+        self.repeated[how] += 1
+        self.patience_seconds *= 2
+
+    @property
+    def patience_seconds(self) -> float:
+        return self.store._caller.core._connections._timeout_seconds
+
+    @patience_seconds.setter
+    def patience_seconds(self, seconds: float) -> None:
+        self.store._caller.core._connections._timeout_seconds = seconds
 
 
 def test_every_acknowledged_write_is_there_once(tmp_path: Path) -> None:
@@ -153,7 +173,7 @@ def test_every_acknowledged_write_is_there_once(tmp_path: Path) -> None:
         with served.way as way, perdure.open(way.url, token=token) as store:
             client = Client(store)
             is_hostile = True
-            store._caller.core._connections._timeout_seconds = 0.25
+            client.patience_seconds = PATIENCE_SECONDS
             for number in range(WRITES):
                 dying = threading.Thread(
                     target=served.restart if number % WRITES_PER_SERVER == WRITES_PER_SERVER // 2 else lambda: None

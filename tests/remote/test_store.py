@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import socket
 from collections.abc import Iterator
 
@@ -17,8 +16,6 @@ from perdure.errors import Conflict, Invalid, NotFound, Refused, Unauthenticated
 from perdure.model.ids import new_uid
 from perdure.model.records.effects import Declined
 from perdure.remote import asking, connection
-from perdure.remote import core as _core  # noqa: F401 - its modules enter what they answer
-from perdure.remote.asking import ANSWERED
 
 
 def port_of(server: LiveServer) -> int:
@@ -191,22 +188,6 @@ def test_a_server_that_does_not_answer(url) -> None:
         port = taken.getsockname()[1]
     with pytest.raises(Unavailable, match="does not answer"):
         perdure.open(f"http://127.0.0.1:{port}", token="pdr_x", timeout=0.1)
-
-
-def test_every_answered_verb_is_one_of_a_plane() -> None:
-    assert len(ANSWERED) > 100
-    assert all(verb.__module__.startswith("perdure.") for verb in ANSWERED)
-
-
-@pytest.mark.parametrize("verb", ANSWERED, ids=lambda verb: f"{verb.__module__.rpartition('.')[2]}.{verb.__name__}")
-def test_a_verb_is_answered_with_the_arguments_that_it_takes(verb) -> None:
-    """The function that answers a verb takes whatever the verb must be given, but for its transaction."""
-    wanted = [each for each in inspect.signature(verb).parameters.values() if each.default is each.empty]
-    if wanted and wanted[0].name in ("tx", "reads"):
-        wanted = wanted[1:]
-    named = {each.name: None for each in wanted if each.kind is each.KEYWORD_ONLY}
-    given = [None for each in wanted if each.kind is each.POSITIONAL_OR_KEYWORD]
-    inspect.signature(ANSWERED[verb]).bind(*given, **named)
 
 
 # -- what a body says --------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 
 import perdure
 from hostile_http import ANSWER_IS_LOST, PASSES, Fate, HostileProxy
-from perdure.errors import Damaged, NotFound, Unavailable
+from perdure.errors import Damaged, Full, Imported, Limited, NotFound, TimedOut, Unauthenticated, Unavailable
 from remote.test_store import kinds, make_token, port_of, server, url
 
 __all__ = ["server", "url"]
@@ -92,6 +92,33 @@ def test_an_error_that_says_what_was_done_tells_no_key(url, server) -> None:
         with pytest.raises(NotFound) as raised:
             session.say("user", "x", parent=99)
         assert raised.value.key is None
+
+
+@pytest.mark.parametrize("first", [ANSWER_IS_LOST, PASSES], ids=["after a lost answer", "control"])
+@pytest.mark.parametrize("kind", [Limited, TimedOut, Full, Unauthenticated])
+def test_a_refusal_after_a_lost_answer_leaves_the_write_unknown(url, server, kind, first) -> None:
+    """The refusal is about the second attempt alone: taken for the whole, a caller writes again under another key."""
+    fates = [first] if first is ANSWER_IS_LOST else []
+    problem = b'{"title": "%s", "status": %d, "detail": "no"}' % (kind.__name__.encode(), kind.http_status)
+    refused = Fate(arrives=False, status=kind.http_status, body=problem)
+    is_on = False
+
+    def fate(_: int, request: bytes) -> Fate:
+        return PASSES if not is_on or b"/turns" not in request else fates.pop() if fates else refused
+
+    with HostileProxy(port_of(server), fate) as way, perdure.open(way.url, token=make_token(url)) as store:
+        session = store.session("s")
+        is_on, store._caller.core._connections._timeout_seconds = True, 0.3
+        with pytest.raises(kind) as raised:
+            session.say("user", "x")
+        is_on, key = False, raised.value.key
+        assert (key is not None, "may have been carried out" in str(raised.value)) == (first is not PASSES,) * 2
+        session.say("user", "x", **({"key": key} if key else {}))
+        assert kinds(url).count("turn.said") == 1
+
+
+def test_a_key_that_a_copy_holds_is_no_key_to_repeat_with() -> None:
+    assert Imported("held", key="k").key is None
 
 
 def test_another_program_that_answers_a_write_leaves_it_unknown(url, server) -> None:

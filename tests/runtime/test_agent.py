@@ -32,6 +32,7 @@ def generator(run):
         (plain, {"pins": 5}, "pins"),
         (plain, {"pins": [("a", 1)]}, "pins"),
         (plain, {"pins": {"a": object()}}, "pins.a"),
+        (plain, {"on_change": "stop"}, "on_change"),
         (plain, {"nope": 1}, "nope"),
     ],
 )
@@ -42,7 +43,7 @@ def test_what_does_not_fit_is_refused_at_import(fn, declared, path):
 
 
 def test_an_unknown_option_is_told_those_that_there_are():
-    with pytest.raises(Invalid, match=r"there is no option 'nope'.*checkpoint, hold, limit, name, pins"):
+    with pytest.raises(Invalid, match=r"there is no option 'nope'.*checkpoint, hold, limit, name, on_change, pins"):
         agent(nope=1)(plain)
 
 

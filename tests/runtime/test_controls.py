@@ -229,7 +229,7 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
         "test_what_follows_from_something_found_out_anew_is_asked_about", {"kind": "keyed", "batch": False},
     ),
     "a child may have been started before a restore": (
-        waits, "is_known", lambda *_: True, AsyncRestoredContract, "test_a_child_is_as_wary_as_its_parent", {},
+        runs, "is_known", lambda *_: True, AsyncRestoredContract, "test_a_child_is_as_wary_as_its_parent", {},
     ),
     "what a stopped task did more of is not missed": (
         Journal, "forget_in", lambda *_: None, AsyncForgottenContract, "test_what_nobody_waits_for_is_not_missed", {},

@@ -130,7 +130,7 @@ def test_an_effect_too_and_it_is_settled_before_the_run_ends(url, way):
 
 
 def test_control_a_journal_that_does_not_know_goes_another_way(url, monkeypatch):
-    monkeypatch.setattr(Journal, "was_interrupted", lambda *_: False)
+    monkeypatch.setattr(Journal, "interruption", lambda *_: None)
     with pytest.raises(AssertionError, match="the program does not do what this run did"):
         told(url, Slow(), "step", "in a task")
 

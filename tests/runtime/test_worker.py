@@ -120,7 +120,7 @@ class Desk:
         ready = [each for each in self.ready if f'"{each.agent}"' in wanted.agents][:limit]
         return Look(ready, list(self.suspects), None, introduced=self.about is not None)
 
-    async def claim(self, stream, *, holder, program, epoch, dead, company):
+    async def claim(self, stream, *, holder, program, epoch, dead, company, **_versions):
         await asyncio.sleep(0)
         wanted = [each for each in (*self.ready, *self.suspects) if each.stream == stream]
         if not wanted:

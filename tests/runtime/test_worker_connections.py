@@ -73,13 +73,23 @@ def test_control_a_worker_that_looks_on_a_reader_holds_three(postgres_store):
     assert len(asyncio.run(_idle(postgres_store, Reading))) == 3
 
 
-def test_a_reader_that_nobody_uses_is_closed(postgres_store):
+def test_readers_that_nobody_uses_are_closed_though_nothing_happens_any_more(postgres_store, monkeypatch):
+    """A program, or a server, that read once and then did nothing kept them for good."""
+    monkeypatch.setattr(cores, "READER_IDLE_SECONDS", 0.05)
     with opened(postgres_store) as store:
+        for _ in range(2):  # again after a time in which nothing was read
+            store.write(lambda _: None)
+            store.read(lambda _: store.read(lambda _: None))
+            until(lambda: len(connections(postgres_store)) == 1)
         store.read(lambda _: None)
+
+
+def test_control_a_reader_is_kept_for_who_reads_next(postgres_store):
+    with opened(postgres_store) as store:
         store.write(lambda _: None)
-        assert len(connections(postgres_store)) == 2
-        store.core.close_idle(0.0)
-        assert len(connections(postgres_store)) == 1
+        for _ in range(3):
+            store.read(lambda _: None)
+        assert connections(postgres_store).count("reader") == 1
 
 
 def test_reads_at_work_have_a_bound_and_the_others_wait(postgres_store):

@@ -1,4 +1,4 @@
-"""Behind a pooler: the right store or none, whatever it drops of what was asked for (P1, P3, P9). docs/decisions/0037."""
+"""Behind a pooler: the right store or none, whatever it drops of what was asked for (P1, P3, P9). decision 0037."""
 
 from __future__ import annotations
 

@@ -17,11 +17,11 @@ ARGUMENTS = ROOT / "docs" / "surface" / "arguments.txt"
 
 def load() -> ModuleType:
     """The tool, which is no part of the package."""
-    spec = importlib.util.spec_from_file_location("surface", Path(ROOT, "tools", "surface.py"))
+    spec = importlib.util.spec_from_file_location("surface_tool", Path(ROOT, "tools", "surface.py"))
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules["surface"] = module
+    sys.modules["surface_tool"] = module
     spec.loader.exec_module(module)
     return module
 

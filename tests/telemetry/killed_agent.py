@@ -17,6 +17,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
 
 import perdure
+from perdure.runtime.callers import caller_of
 from perdure.telemetry import traces
 
 FOLDER, KILLS = Path(sys.argv[1]), int(sys.argv[2])
@@ -68,7 +69,7 @@ def drive() -> None:
     provider.add_span_processor(SimpleSpanProcessor(ToFile()))
     with perdure.open(f"sqlite:///{FOLDER}/a.db") as store:
         if sys.argv[3:] != ["untold"]:
-            traces.observe(store._caller.core, provider)
+            traces.observe(caller_of(store).core, provider)
         store.drive(killed, key="k")
         traces.teller().drain(60)
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import perdure
+from perdure.runtime.callers import caller_of
 from perdure.telemetry import exporting, names
 
 pytest.importorskip("opentelemetry.sdk", reason="needs opentelemetry-sdk: `make setup` installs it")
@@ -68,7 +69,7 @@ def drive_on(store: perdure.Store) -> None:
 
 
 def follower(store: perdure.Store, exporter: SpanExporter, sampler=None) -> following.Follower:
-    made = following.Follower(store._caller, TracerProvider(sampler=sampler), exporter)
+    made = following.Follower(caller_of(store), TracerProvider(sampler=sampler), exporter)
     made.begin("beginning")
     return made
 
@@ -185,7 +186,7 @@ def test_processes_that_work_leave_it_to_the_follower(store, followed):
     own, other = InMemorySpanExporter(), InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(own))
-    traces.observe(store._caller.core, provider)
+    traces.observe(caller_of(store).core, provider)
     one = follower(store, other) if followed else None
     drive_first(store)
     drive_on(store)

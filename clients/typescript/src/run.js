@@ -13,6 +13,7 @@ const LOOK_MS = 2;
 const SWIFT_TURNS = 8; // without a pause, in which the branches beside come as far as their records lead them
 const HOLD_MS = 300_000;
 const NEVER = new Promise(() => {});
+const IN_HAND = new Set(["record_step", "tell_outcome"]); // what they say is known to this process alone
 
 /** A digest that is equal for equal values, whatever the order of keys. */
 export function digestOf(value) {
@@ -40,8 +41,9 @@ export function tool(declared, fn) {
 
 /** What all branches of one driven run share. */
 export class Drive {
-  constructor(client, holder, claim, leaseMs, { holdMs = HOLD_MS, log = () => {} } = {}) {
+  constructor(client, holder, claim, leaseMs, { keepMs, holdMs = HOLD_MS, log = () => {} } = {}) {
     this.client = client;
+    this.keepMs = keepMs;
     this.holdMs = holdMs;
     this.log = log;
     this.holder = holder;
@@ -99,6 +101,7 @@ export class Drive {
       const answer = await this.client.call(name, {
         path: { run: this.claim.run, ...path },
         body: { holder: this.holder, token: this.token, ...body },
+        ...(IN_HAND.has(name) ? { patienceMs: this.keepMs } : {}),
       });
       this.confirmedAt = Math.max(this.confirmedAt, began);
       if (answer.cancelling) this.cancelling = true;

@@ -7,24 +7,33 @@ import { Ending, Failed, Problem, Stopped, Unreachable } from "./errors.js";
 import { digestOf, Drive, Run } from "./run.js";
 
 const WAIT_SECONDS = 20;
+const KEEP_MS = 600_000;
 
-/** Declare an agent: an async function that gets a run and its arguments. version: of the program; by default its text's. */
-export function agent(name, fn, { version } = {}) {
-  return Object.freeze({ name, fn, program: version ?? digestOf(fn.toString()).slice(0, 16) });
+/**
+ * Declare an agent: an async function that gets a run and its arguments. version: of the program; by default its text's. pins:
+ * versions of the model, the prompt and the tools; onChange: what is done with a run that had others.
+ */
+export function agent(name, fn, { version, pins, onChange } = {}) {
+  return Object.freeze({ name, fn, program: version ?? digestOf(fn.toString()).slice(0, 16), pins, onChange });
 }
 
 /** Takes and drives runs until it is told to stop. */
 export class Worker {
   /**
    * @param {{url: string, token: string, agents: ReturnType<typeof agent>[], concurrency?: number, waitSeconds?: number,
-   *   log?: (line: string, about?: object) => void, run?: typeof Run, patienceMs?: number, holdMs?: number}} options
+   *   log?: (line: string, about?: object) => void, run?: typeof Run, patienceMs?: number, keepMs?: number, holdMs?: number}} options
+   * keepMs: for how long a result that only this process has is kept while the server is away.
+   * holdMs: for how long a new verb waits for what is recorded in other branches.
    */
-  constructor({ url, token, agents, concurrency = 10, waitSeconds = WAIT_SECONDS, log = () => {}, run = Run, patienceMs, holdMs }) {
+  constructor({
+    url, token, agents, concurrency = 10, waitSeconds = WAIT_SECONDS, log = () => {}, run = Run, patienceMs, keepMs = KEEP_MS, holdMs,
+  }) {
     this.client = new Client(url, { token, patienceMs });
     this.agents = new Map(agents.map((each) => [each.name, each]));
     this.concurrency = concurrency;
     this.holder = randomBytes(12).toString("hex"); // of this process alone: never used again
     this.log = log;
+    this.keepMs = keepMs;
     this._run = run;
     this._holdMs = holdMs; // for how long a new verb waits for records of other branches
     this._waitSeconds = waitSeconds;
@@ -53,9 +62,11 @@ export class Worker {
 
   async _claim() {
     const held = [...this._drives.keys()];
-    const agents = Object.fromEntries([...this.agents.values()].map((each) => [each.name, each.program]));
+    const by = (field) => Object.fromEntries([...this.agents.values()].filter((each) => each[field]).map((each) => [each.name, each[field]]));
+    const [agents, pins, on_change] = [by("program"), by("pins"), by("onChange")];
+    const versions = { ...(Object.keys(pins).length && { pins }), ...(Object.keys(on_change).length && { on_change }) };
     const wait = held.length ? 1 : this._waitSeconds; // what it drives may end, and make room, meanwhile
-    const body = { holder: this.holder, agents, held, concurrency: this.concurrency, wait };
+    const body = { holder: this.holder, agents, held, concurrency: this.concurrency, wait, ...versions };
     try {
       const claim = await this.client.call("claim_work", { body, waitMs: wait * 1000 });
       if (claim) this._begin(claim);
@@ -68,7 +79,8 @@ export class Worker {
   _begin(claim) {
     this._leaseMs = claim.lease_seconds * 1000;
     this._drives.get(claim.run)?.drive.stop(new Stopped("it was given again under a new token"));
-    const drive = new Drive(this.client, this.holder, claim, this._leaseMs, { holdMs: this._holdMs, log: this.log });
+    const options = { keepMs: this.keepMs, holdMs: this._holdMs, log: this.log };
+    const drive = new Drive(this.client, this.holder, claim, this._leaseMs, options);
     const done = this._drive(drive).finally(() => {
       if (this._drives.get(claim.run)?.drive === drive) this._drives.delete(claim.run);
     });

@@ -39,14 +39,61 @@ test("a lost answer is asked for again only where that is safe", async () => {
   });
   await serving(() => null, async (url, seen) => {
     const client = new Client(url, { token: "t" });
-    await assert.rejects(client.start("fix", [1]), Unreachable);
-    assert.equal(seen.length, 1); // without a key it might begin twice
+    await assert.rejects(client.call("revoke_token", { path: { token: "x" } }), Unreachable);
+    assert.equal(seen.length, 1); // it takes no key
   });
   await serving((_m, _p, _b, number) => (number < 3 ? null : [201, { id: "r" }]), async (url, seen) => {
     const client = new Client(url, { token: "t" });
     assert.deepEqual(await client.start("fix", [1], { key: "k" }), { id: "r" });
     assert.ok(seen.every((each) => each.headers["idempotency-key"] === "k"));
   });
+});
+
+test("a write has a key of its own, which its error tells when it may have been carried out", async () => {
+  const start = (url, patienceMs = 200) => new Client(url, { token: "t", patienceMs }).start("fix", [1]);
+  const keys = (seen) => [...new Set(seen.map((each) => each.headers["idempotency-key"]))];
+  await serving((_m, _p, _b, number) => (number < 3 ? null : [201, { id: "r" }]), async (url, seen) => {
+    assert.deepEqual(await start(url, 60_000), { id: "r" });
+    assert.deepEqual([seen.length, keys(seen).length, keys(seen)[0].length], [3, 1, 36]);
+  });
+  const refused = (title, status) => [status, { title, status, detail: "no" }];
+  for (const [told, is_told] of [
+    [[null], true],
+    [[[502, { x: 1 }]], true],
+    [[null, refused("Limited", 429)], true],
+    [[null, refused("Unauthenticated", 401)], true],
+    [[refused("Limited", 429)], false],
+    [[null, refused("Conflict", 409)], false],
+    [[refused("NotFound", 404)], false],
+  ]) {
+    await serving((_m, _p, _b, number) => told[Math.min(number, told.length) - 1], async (url, seen) => {
+      const error = await start(url).catch((raised) => raised);
+      assert.deepEqual([error.key], is_told ? keys(seen) : [undefined], JSON.stringify(told));
+      if (is_told) assert.ok(error.message.includes(error.key));
+    });
+  }
+});
+
+test("a success that is no JSON is no answer", async () => {
+  const answers = ["", '{"id": "r', '{"id": "r"}'];
+  const server = createServer((_request, response) => {
+    response.writeHead(200, { "content-type": "application/json" });
+    response.end(answers.shift());
+  });
+  await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const client = new Client(`http://127.0.0.1:${server.address().port}`, { token: "t" });
+  assert.deepEqual(await client.run("r"), { id: "r" });
+  server.closeAllConnections();
+  server.close();
+});
+
+test("a result in hand is kept for longer than any other request", async () => {
+  let lost = 0;
+  const program = async (run, n) => run.step(double, n);
+  const seen = await driven(program, claimed(), { steps: (body) => ((lost += 1) < 4 ? null : { next: "given", step: { value: body.value } }) }, {
+    patienceMs: 1, keepMs: 20_000,
+  });
+  assert.deepEqual([lost, seen.at(-1)[0]], [4, "finish"]);
 });
 
 test("a problem has the path of what is wrong and the way out", async () => {
@@ -64,18 +111,20 @@ const claimed = (journal = [], more = {}) => ({
 });
 
 /** Drive one claimed run; gives the requests about it. */
-async function driven(program, claim, answers = {}) {
+async function driven(program, claim, answers = {}, options = {}) {
   let worker;
   const answer = (_method, path, body) => {
     if (path === "/v1/work/claim") return worker.claimed ? [204] : ((worker.claimed = true), [200, claim]);
     if (path.startsWith("/v1/work/")) return [200, { runs: [], draining: false, lease_seconds: 60 }];
     const verb = path.replace("/v1/runs/r1/", "");
     if (/^(finish|fail|park|rest|release)$/.test(verb)) worker.stop();
-    const found = answers[verb]?.(body) ?? { next: "given", cancelling: false, awaited: [], step: { value: body.value } };
+    const given = answers[verb]?.(body);
+    if (given === null) return null;
+    const found = given ?? { next: "given", cancelling: false, awaited: [], step: { value: body.value } };
     return Array.isArray(found) ? found : [200, found];
   };
   return serving(answer, async (url, seen) => {
-    worker = new Worker({ url, token: "t", agents: [agent("fix", program)], waitSeconds: 0, holdMs: 20 });
+    worker = new Worker({ url, token: "t", agents: [agent("fix", program)], waitSeconds: 0, holdMs: 20, ...options });
     await worker.work();
     return seen.filter((each) => each.path.startsWith("/v1/runs/")).map((each) => [each.path.replace("/v1/runs/r1/", ""), each.body]);
   });

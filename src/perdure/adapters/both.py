@@ -15,7 +15,7 @@ from perdure.handles.sync.store import Store
 from perdure.log.change import Stream
 from perdure.planes.conversation import sessions
 from perdure.planes.memory import values
-from perdure.runtime.callers import AsyncCaller, Caller
+from perdure.runtime.callers import AsyncCaller, Caller, caller_of
 
 T = TypeVar("T")
 
@@ -40,8 +40,8 @@ class Both:
 
     def __init__(self, store: Any) -> None:
         self._opened = SharedStore(store)
-        self._sync: Caller = self._opened.sync._caller
-        self._async: AsyncCaller = self._opened.aio._caller
+        self._sync: Caller = caller_of(self._opened.sync)
+        self._async: AsyncCaller = caller_of(self._opened.aio)
 
     @property
     def store(self) -> Store:

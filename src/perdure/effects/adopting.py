@@ -22,12 +22,13 @@ from perdure.errors import Conflict, Damaged, Invalid, NotFound, Refused
 from perdure.log.change import Change, Op, Stream
 from perdure.log.table import Table
 from perdure.model.limits import KEY_MAX_CHARS, check_name, check_text
+from perdure.model.pins import versions_of
 from perdure.model.records.effects import EffectState, ToolKind
 from perdure.model.records.envelope import Document, EffectPart, Envelope, RunPart, SignalPart, StepPart, WaitPart
 from perdure.model.records.runs import ENDED, RunStatus, WaitKind, WaitState
 from perdure.model.refs import Ref
 from perdure.planes.conversation import sessions
-from perdure.planes.execution import parked_runs, runs, steps, waits
+from perdure.planes.execution import parked_runs, pin_columns, runs, steps, waits
 from perdure.planes.tables import CHECKPOINTS, EFFECTS, RUNS, SIGNALS, STEPS, WAITS
 from perdure.stores.blobs import BlobRow
 from perdure.stores.store import Reads
@@ -142,10 +143,21 @@ def _check_run(run: RunPart) -> None:
     if run.key is not None:
         check_name(run.key, "envelope.run.key", KEY_MAX_CHARS)
     _check_texts(run, "envelope.run", "digest", "program", "reason")
+    _check_pins(run)
     if (run.ended_at is not None) != (run.status in ENDED):
         raise Invalid(
             f"a run that is {run.status} has an end if it is over, and none if not", path="envelope.run.ended_at"
         )
+
+
+def _check_pins(run: RunPart) -> None:
+    versions_of(run.pins, "envelope.run.pins")
+    sessions.check_pins(run.session_pins, "envelope.run.session_pins")
+    for name, pair in {} if run.pins_change is None else run.pins_change.moved.items():
+        if len(pair) != 2:
+            raise Invalid("expected a version before and one after", path=f"envelope.run.pins_change.moved.{name}")
+        for text in pair:
+            versions_of({name: text}, "envelope.run.pins_change.moved")
 
 
 def _check_effect(effect: EffectPart) -> None:
@@ -261,8 +273,8 @@ class _Adoption:
     def _begin_run(self, run: RunPart) -> None:
         tx, envelope = self._tx, self._envelope
         status = run.status if run.status in (*ENDED, RunStatus.PARKED) else RunStatus.READY
-        if run.session is not None:
-            sessions.open_session(tx, run.session)
+        if run.session is not None and sessions.find_session(tx, run.session) is None:
+            sessions.pin_as(tx, sessions.open_session(tx, run.session)[0], run.session_pins)
         columns = {
             "name": run.name, "agent": run.agent, "key": run.key, "digest": run.digest, "status": status.value,
             "session": run.session, "parent": self._parent(run), "creator": run.creator, "created_at": run.created_at,
@@ -270,7 +282,8 @@ class _Adoption:
             "token": run.token + 1, "claimed_seq": 0, "deaths": 0, "suspect": 0, "cancelling": int(run.cancelling),
             "cuts": envelope.cursor.cut, "cut_seq": 0, "program": run.program, "pinned": int(run.pinned),
             "epoch": self._epoch, "reason": run.reason if status is RunStatus.PARKED else None,
-            "known_seq": 0 if run.restored else None,
+            "known_seq": 0 if run.restored else None, "pins": pin_columns.to_column(run.pins), "on_change": run.on_change,
+            "pins_change": pin_columns.change_to_column(run.pins_change),
         }  # fmt: skip
         origin = {
             "store": envelope.store,

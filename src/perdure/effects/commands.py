@@ -1,4 +1,4 @@
-"""Commands: everything that the engine of effects and runs asks of the world around it (docs/decisions/0022 and 0031).
+"""Commands: everything that the engine of effects and runs asks of the world around it (decisions 0022 and 0031).
 
 The engine (`sending`, `acting` and `responding` here, the driving of runs in `runtime/`) is written once, as generators that
 yield commands and receive their results. It has no colour: a shell (`runtime/shells.py`) carries the commands out, from sync or
@@ -134,12 +134,12 @@ class StopBranches(NamedTuple):
     tasks: Sequence[Any]
 
 
-class IsStopped(NamedTuple):
-    """Whether the caller of this run is being cancelled, so that a cancellation does not come from its program."""
-
-
 class AwaitCancellation(NamedTuple):
-    """Wait until the program cancels this."""
+    """Wait for some seconds, or until the program cancels this. Gives whether no task of the program can move by itself; those
+    that wait so count as standing.
+    """
+
+    seconds: float
 
 
 class StandBy(NamedTuple):
@@ -166,7 +166,6 @@ Command: TypeAlias = (
     | CallProgram
     | DriveRun
     | StopBranches
-    | IsStopped
     | AwaitCancellation
     | StandBy
     | StopProgram

@@ -38,7 +38,8 @@ from perdure.model.records.envelope import (
 )
 from perdure.model.records.runs import ENDED, RunRecord, RunStatus, WaitKind, WaitState
 from perdure.planes import subjects
-from perdure.planes.execution import parked_runs, runs, waits
+from perdure.planes.conversation import sessions
+from perdure.planes.execution import parked_runs, pin_columns, runs, waits
 from perdure.planes.execution.steps import bodies
 from perdure.planes.reading.body_reading import doc_of, inline_body
 from perdure.planes.reading.durations import store_now
@@ -127,8 +128,9 @@ def _envelope(reads: Reads, stream: Stream, witness: EnvelopeWitness, *, sealed:
     made = Envelope(
         store=witness.store, epoch=witness.epoch, made_at=now_us, sealed=sealed, run=run,
         cursor=_cursor(reads, stream, row, steps, len(steps) + len(effects) + len(found)),
-        verdict=_verdict(runs.run(reads, stream), pending, found, judged), pending=tuple(pending), pins=_pins(reads, steps),
-        workspace=_workspace(reads, checkpoint), checkpoint=checkpoint, steps=tuple(steps), effects=tuple(effects),
+        verdict=_verdict(runs.run(reads, stream), pending, found, judged), pending=tuple(pending),
+        pins=run.pins | _pins(reads, steps) or None, workspace=_workspace(reads, checkpoint), checkpoint=checkpoint,
+        steps=tuple(steps), effects=tuple(effects),
         waits=tuple(found), signals=tuple(signals), children=tuple(children),
     )  # fmt: skip
     return msgspec.structs.replace(made, artifacts=tuple(sorted(set(_named(made)))))
@@ -223,7 +225,10 @@ def _run(reads: Reads, stream: Stream, row: Row, epoch: int) -> RunPart:
         "name", "agent", "status", "digest", "creator", "created_at", "token", "program", "key", "session", "parent",
         "ended_at", "timeout_at", "reason",
     )  # fmt: skip
+    pins, change = pin_columns.of_row(row)
+    pinned = None if row["session"] is None else sessions.pins_by_name(reads, row["session"])
     fields = {name: row[name] for name in kept} | {
+        "pins": pins, "pins_change": change, "on_change": row["on_change"], "session_pins": pin_columns.as_document(pinned),
         "cancelling": bool(row["cancelling"]), "pinned": bool(row["pinned"]),
         "restored": row["known_seq"] is not None or row["epoch"] != epoch,
     }  # fmt: skip
@@ -260,13 +265,13 @@ def _said(reads: Reads, document: Document) -> dict[str, Any]:
     return stored_fields(doc_of(reads, body), "document")
 
 
-def _pins(reads: Reads, steps: list[StepPart]) -> Any:
+def _pins(reads: Reads, steps: list[StepPart]) -> dict[str, Any]:
     """The pins of the newest step that called a model; its answer may be long, and lie elsewhere."""
     for step in reversed(steps):
         notes = _said(reads, step.meant).get("notes")
-        if isinstance(notes, dict) and notes.get("model"):
+        if isinstance(notes, dict) and isinstance(notes.get("model"), dict) and notes["model"]:
             return notes["model"]
-    return None
+    return {}
 
 
 def _workspace(reads: Reads, checkpoint: CheckpointPart | None) -> Any:

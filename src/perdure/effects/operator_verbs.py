@@ -192,11 +192,15 @@ def _undo_anew(tx: Tx, stream: Stream, failed: int | None) -> None:
 def retry(tx: Tx, stream: Stream) -> None:
     """The verb behind `retry`: the effect or step by whose failure it ended is done anew, and approved anew if need be.
 
-    So is the run that it had started, if it ended by that one's failure; those that were cancelled with it, too.
+    So is the run that it had started, if it ended by that one's failure; those that were cancelled with it, too. Interruptions
+    that it waits to repeat are taken back.
     Conflict when it undid what it did: that is not done anew.
     """
     blamed, since = runs.blamed(tx, stream), runs.run(tx, stream).cut_seq
+    interrupted = runs.interrupted(tx, stream)
     runs.retry(tx, stream)
+    if interrupted:
+        steps.redo_interrupted(tx, stream, since, interrupted)
     _ask_anew(tx, stream, since)
     if isinstance(blamed, str):
         steps.redo(tx, stream, blamed)

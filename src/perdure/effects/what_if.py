@@ -1,4 +1,4 @@
-"""Supposing another result: a run that continues from a place of another one, as if that had given it (docs/decisions/0015).
+"""Supposing another result: a run that continues from a place of another one, as if that had given it (decision 0015).
 
 Recorded work of the run is copied with its results, and is not done again; the result at the place is replaced. An effect under
 way stays the other run's. From there on the new run is driven like any other, but a person must approve of each external call,

@@ -1,1 +1,1 @@
-"""Proof: benchmarks, the recovery protocol, and the rules of choosing."""
+"""Proof: benchmarks, and the recovery protocol."""

@@ -1,6 +1,6 @@
-"""Peers: other people's frameworks that are measured beside us, each installed on demand into an environment of its own.
+"""Peers: other people's frameworks that are evaluated beside us, each installed on demand into an environment of its own.
 
-Callers: the evaluation and the benchmarks, which start programs in a peer's interpreter, and their doors. Nothing is installed
+Callers: the evaluation, which lives its lives in a peer's interpreter, and its door. Nothing is installed
 beside Perdure. An environment is named by its pins and its interpreter, so new pins are a new one; what a peer brings comes first
 on its path, and ours, by PERDURE_OWN_PATH, last: only what it lacks is taken from us. A peer that is not there is skipped with
 the command that gets it, never passed.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from perdure.errors import Refused
 from perdure.log.change import Stream
@@ -29,6 +29,28 @@ if TYPE_CHECKING:
     from perdure.boot import stale
 
 M = TypeVar("M", bound="MemoryFacts")
+T = TypeVar("T")
+
+
+class Fact:
+    """A fact that a handle shows as its record has it, under the same name."""
+
+    def __init__(self, about: str) -> None:
+        self.__doc__ = about
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, handle: Any, owner: type) -> Any:
+        return self if handle is None else getattr(handle._record, self._name)
+
+    def __set__(self, handle: object, value: object) -> NoReturn:
+        raise AttributeError(f"{self._name} is read from the store, and cannot be set")
+
+
+def fact(about: str) -> Any:
+    """Declare a fact, as `seq: int = fact("Its number.")`: for a checker it is an attribute, so handles fit protocols."""
+    return Fact(about)
 
 
 class StreamFacts:
@@ -70,105 +92,28 @@ class TaskFacts:
         """Everything that was last read, as plain data."""
         return self._record
 
-    @property
-    def id(self) -> int:
-        """Its number in its session."""
-        return self._record.id
-
-    @property
-    def session(self) -> str:
-        """The name of its session."""
-        return self._record.session
-
-    @property
-    def title(self) -> str:
-        """The task in words."""
-        return self._record.title
-
-    @property
-    def detail(self) -> Any:
-        """More about it, as it was given."""
-        return self._record.detail
-
-    @property
-    def status(self) -> TaskStatus:
-        """todo, doing, blocked, done, failed or cancelled."""
-        return self._record.status
-
-    @property
-    def note(self) -> str | None:
-        """The note of its last move."""
-        return self._record.note
-
-    @property
-    def priority(self) -> int:
-        """Higher comes first."""
-        return self._record.priority
-
-    @property
-    def parent(self) -> int | None:
-        """The number of the task that it is a part of."""
-        return self._record.parent
-
-    @property
-    def needs(self) -> tuple[int, ...]:
-        """The numbers of the tasks that must be done before."""
-        return self._record.needs
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """Its labels, sorted."""
-        return self._record.labels
-
-    @property
-    def actor(self) -> str:
-        """The actor that wrote it down."""
-        return self._record.actor
-
-    @property
-    def at(self) -> datetime:
-        """When it was written down."""
-        return self._record.at
-
-    @property
-    def changed_at(self) -> datetime:
-        """When it was last changed."""
-        return self._record.changed_at
-
-    @property
-    def closed_at(self) -> datetime | None:
-        """When it was done, failed or cancelled; None for one that is not, or that an older Perdure closed."""
-        return self._record.closed_at
-
-    @property
-    def claimed_by(self) -> str | None:
-        """The actor that claimed it."""
-        return self._record.claimed_by
-
-    @property
-    def claim_expires_at(self) -> datetime | None:
-        """When the claim ends by itself, if it was given a time."""
-        return self._record.claim_expires_at
-
-    @property
-    def token(self) -> int:
-        """Grows with every claim: pass it on to what must be protected from an earlier claimer."""
-        return self._record.token
-
-    @property
-    def abandoned(self) -> bool:
-        """Whether the claim is void: its time is over, or its holder has died."""
-        return self._record.abandoned
-
-    @property
-    def key(self) -> str | None:
-        """The key under which it was written down, if it was given one."""
-        return self._record.key
-
-    @property
-    def ref(self) -> Ref:
-        """The reference by which others name it."""
-        return self._record.ref
+    id: int = fact("Its number in its session.")
+    session: str = fact("The name of its session.")
+    title: str = fact("The task in words.")
+    detail: Any = fact("More about it, as it was given.")
+    status: TaskStatus = fact("todo, doing, blocked, done, failed or cancelled.")
+    note: str | None = fact("The note of its last move.")
+    priority: int = fact("Higher comes first.")
+    parent: int | None = fact("The number of the task that it is a part of.")
+    needs: tuple[int, ...] = fact("The numbers of the tasks that must be done before.")
+    labels: tuple[str, ...] = fact("Its labels, sorted.")
+    actor: str = fact("The actor that wrote it down.")
+    at: datetime = fact("When it was written down.")
+    changed_at: datetime = fact("When it was last changed.")
+    closed_at: datetime | None = fact(
+        "When it was done, failed or cancelled; None if it was not, or by an older Perdure."
+    )
+    claimed_by: str | None = fact("The actor that claimed it.")
+    claim_expires_at: datetime | None = fact("When the claim ends by itself, if it was given a time.")
+    token: int = fact("Grows with every claim: pass it on to what must be protected from an earlier claimer.")
+    abandoned: bool = fact("Whether the claim is void: its time is over, or its holder has died.")
+    key: str | None = fact("The key under which it was written down, if it was given one.")
+    ref: Ref = fact("The reference by which others name it.")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.session!r}, {self.id}, {self.title!r}, {self.status.value})"
@@ -185,90 +130,25 @@ class DecisionFacts:
         """Everything that was last read, as plain data."""
         return self._record
 
-    @property
-    def seq(self) -> int:
-        """Its number in its session."""
-        return self._record.seq
-
-    @property
-    def session(self) -> str:
-        """The name of its session."""
-        return self._record.session
-
-    @property
-    def text(self) -> str:
-        """The decision in words."""
-        return self._record.text
-
-    @property
-    def because(self) -> str:
-        """The reason."""
-        return self._record.because
-
-    @property
-    def then(self) -> str | None:
-        """The step that is to follow."""
-        return self._record.then
-
-    @property
-    def status(self) -> DecisionStatus:
-        """open, closed or superseded."""
-        return self._record.status
-
-    @property
-    def outcome(self) -> str | None:
-        """The outcome, once it is closed."""
-        return self._record.outcome
-
-    @property
-    def note(self) -> str | None:
-        """The note of its closing."""
-        return self._record.note
-
-    @property
-    def tags(self) -> tuple[str, ...]:
-        """Its tags, sorted."""
-        return self._record.tags
-
-    @property
-    def actor(self) -> str:
-        """The actor that decided."""
-        return self._record.actor
-
-    @property
-    def at(self) -> datetime:
-        """When it was decided."""
-        return self._record.at
-
-    @property
-    def changed_at(self) -> datetime:
-        """When it was last changed."""
-        return self._record.changed_at
-
-    @property
-    def closed_at(self) -> datetime | None:
-        """When it ceased to be open; None for one that is open, or that an older Perdure closed."""
-        return self._record.closed_at
-
-    @property
-    def supersedes(self) -> int | None:
-        """The number of the decision that this one replaced."""
-        return self._record.supersedes
-
-    @property
-    def superseded_by(self) -> int | None:
-        """The number of the decision that replaced this one."""
-        return self._record.superseded_by
-
-    @property
-    def refs(self) -> tuple[Ref, ...]:
-        """The things that it refers to."""
-        return self._record.refs
-
-    @property
-    def ref(self) -> Ref:
-        """The reference by which others name it."""
-        return self._record.ref
+    seq: int = fact("Its number in its session.")
+    session: str = fact("The name of its session.")
+    text: str = fact("The decision in words.")
+    because: str = fact("The reason.")
+    then: str | None = fact("The step that is to follow.")
+    status: DecisionStatus = fact("open, closed or superseded.")
+    outcome: str | None = fact("The outcome, once it is closed.")
+    note: str | None = fact("The note of its closing.")
+    tags: tuple[str, ...] = fact("Its tags, sorted.")
+    actor: str = fact("The actor that decided.")
+    at: datetime = fact("When it was decided.")
+    changed_at: datetime = fact("When it was last changed.")
+    closed_at: datetime | None = fact(
+        "When it ceased to be open; None for one that is open, or that an older Perdure closed."
+    )
+    supersedes: int | None = fact("The number of the decision that this one replaced.")
+    superseded_by: int | None = fact("The number of the decision that replaced this one.")
+    refs: tuple[Ref, ...] = fact("The things that it refers to.")
+    ref: Ref = fact("The reference by which others name it.")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.session!r}, {self.seq}, {self.text[:60]!r}, {self.status.value})"
@@ -285,60 +165,17 @@ class MemoryFacts:
         """Everything that was last read, as plain data."""
         return self._record
 
-    @property
-    def seq(self) -> int:
-        """Its number in its session or scope."""
-        return self._record.seq
-
-    @property
-    def scope(self) -> str:
-        """The name of the session or scope that holds it."""
-        return self._record.scope
-
-    @property
-    def text(self) -> str:
-        """The text of the memory."""
-        return self._record.text
-
-    @property
-    def kind(self) -> MemoryKind:
-        """fact, preference, rule …"""
-        return self._record.kind
-
-    @property
-    def status(self) -> MemoryStatus:
-        """live, superseded or forgotten."""
-        return self._record.status
-
-    @property
-    def tags(self) -> tuple[str, ...]:
-        """Its tags, sorted."""
-        return self._record.tags
-
-    @property
-    def about(self) -> tuple[str, ...]:
-        """The subjects that it names, sorted."""
-        return self._record.about
-
-    @property
-    def at(self) -> datetime:
-        """When it was written down."""
-        return self._record.at
-
-    @property
-    def superseded_by(self) -> int | None:
-        """The number of the memory that replaced this one."""
-        return self._record.superseded_by
-
-    @property
-    def refs(self) -> tuple[Ref, ...]:
-        """The turns, decisions and events that it came from."""
-        return self._record.refs
-
-    @property
-    def ref(self) -> Ref:
-        """The reference by which others name it."""
-        return self._record.ref
+    seq: int = fact("Its number in its session or scope.")
+    scope: str = fact("The name of the session or scope that holds it.")
+    text: str = fact("The text of the memory.")
+    kind: MemoryKind = fact("fact, preference, rule …")
+    status: MemoryStatus = fact("live, superseded or forgotten.")
+    tags: tuple[str, ...] = fact("Its tags, sorted.")
+    about: tuple[str, ...] = fact("The subjects that it names, sorted.")
+    at: datetime = fact("When it was written down.")
+    superseded_by: int | None = fact("The number of the memory that replaced this one.")
+    refs: tuple[Ref, ...] = fact("The turns, decisions and events that it came from.")
+    ref: Ref = fact("The reference by which others name it.")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.scope!r}, {self.seq}, {self.kind.value}, {self.text[:60]!r}, {self.status.value})"
@@ -411,40 +248,15 @@ class EffectFacts:
         """Everything that was last read, as plain data."""
         return self._record
 
-    @property
-    def id(self) -> str:
-        """The name that people use: `perdure settle` takes it."""
-        return self._record.id
-
-    @property
-    def state(self) -> EffectState:
-        """planned, dispatched, in_doubt, committed, failed, withdrawn, undoing or undone."""
-        return self._record.state
-
-    @property
-    def settled(self) -> bool:
-        """Whether nothing is left to do or to find out."""
-        return self._record.settled
-
-    @property
-    def key(self) -> str:
-        """Its key in its session, as it was given."""
-        return self._record.key
-
-    @property
-    def sent_key(self) -> str:
-        """The key to send to the other side, which may deduplicate on it. No other effect anywhere has it."""
-        return self._record.sent_key
-
-    @property
-    def tool(self) -> str:
-        """The name of the tool."""
-        return self._record.tool
-
-    @property
-    def result(self) -> Any:
-        """Its result, once it is committed."""
-        return self._record.result
+    id: str = fact("The name that people use: `perdure settle` takes it.")
+    state: EffectState = fact("planned, dispatched, in_doubt, committed, failed, withdrawn, undoing or undone.")
+    settled: bool = fact("Whether nothing is left to do or to find out.")
+    key: str = fact("Its key in its session, as it was given.")
+    sent_key: str = fact(
+        "The key to send to the other side, which may deduplicate on it. No other effect anywhere has it."
+    )
+    tool: str = fact("The name of the tool.")
+    result: Any = fact("Its result, once it is committed.")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.id!r}, {self.tool!r}, {self.state.value})"
@@ -457,49 +269,18 @@ class ArtifactFacts:
     record: ArtifactRecord
 
     @property
-    def session(self) -> str:
-        """The name of the session that it was attached to."""
-        return self.record.session
+    def _record(self) -> ArtifactRecord:
+        return self.record
 
-    @property
-    def seq(self) -> int:
-        """The number of the event that attached it."""
-        return self.record.seq
-
-    @property
-    def name(self) -> str:
-        """The name under which it was attached."""
-        return self.record.name
-
-    @property
-    def media_type(self) -> str:
-        """Its media type, as given or guessed by its name."""
-        return self.record.media_type
-
-    @property
-    def size(self) -> int:
-        """Bytes of its content."""
-        return self.record.size
-
-    @property
-    def hash(self) -> str:
-        """The sha256 of its content, in hex."""
-        return self.record.hash
-
-    @property
-    def at(self) -> datetime:
-        """When it was attached."""
-        return self.record.at
-
-    @property
-    def actor(self) -> str:
-        """The actor that attached it."""
-        return self.record.actor
-
-    @property
-    def ref(self) -> Ref:
-        """The value that `refs=` of other verbs take."""
-        return self.record.ref
+    session: str = fact("The name of the session that it was attached to.")
+    seq: int = fact("The number of the event that attached it.")
+    name: str = fact("The name under which it was attached.")
+    media_type: str = fact("Its media type, as given or guessed by its name.")
+    size: int = fact("Bytes of its content.")
+    hash: str = fact("The sha256 of its content, in hex.")
+    at: datetime = fact("When it was attached.")
+    actor: str = fact("The actor that attached it.")
+    ref: Ref = fact("The value that `refs=` of other verbs take.")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ArtifactFacts) and type(other) is type(self) and self.record == other.record
@@ -523,15 +304,8 @@ class LockFacts:
         """The name of the lock."""
         return self._name
 
-    @property
-    def token(self) -> int:
-        """Grows with every holder, for ever. A caller with a smaller token held the lock before."""
-        return self._record.token
-
-    @property
-    def deadline(self) -> datetime:
-        """When the lock is free again unless it is renewed or released."""
-        return self._record.deadline
+    token: int = fact("Grows with every holder, for ever. A caller with a smaller token held the lock before.")
+    deadline: datetime = fact("When the lock is free again unless it is renewed or released.")
 
     @property
     def _record(self) -> LockRecord:

@@ -35,10 +35,10 @@ from perdure.model.records.bundles import Arrived, ImportedBundle, Listed
 from perdure.planes.audit.rebuild import Rebuild
 from perdure.planes.audit.verify import PRUNED, emptied_by
 from perdure.planes.conversation import artifacts
-from perdure.planes.execution import imported, parked_runs, runs
+from perdure.planes.execution import imported, parked_runs, requests, runs
 from perdure.planes.reading.row_reading import stored_address
 from perdure.planes.retention import retain
-from perdure.planes.tables import ANCHORS, EFFECTS, RECORDED, RUNS, SESSIONS, TASKS
+from perdure.planes.tables import ANCHORS, EFFECTS, ENTRIES, RECORDED, RUNS, SESSIONS, TASKS
 from perdure.stores.blobs import BlobRow
 from perdure.stores.core import Core
 from perdure.stores.postgres_types import type_of
@@ -196,7 +196,8 @@ def _check_rows(rebuild: Rebuild, listed: Listed) -> StreamKeys:
     run = next(((row["agent"], row["key"]) for row in rebuild.each(RUNS) if row["key"] is not None), None)
     effects = [row["key"] for row in rebuild.each(EFFECTS) if row["place"] is None]
     tasks = [row["key"] for row in rebuild.each(TASKS) if row["key"] is not None]
-    return StreamKeys(run, ((run[1],) if run else ()) + (*effects, *tasks))
+    asked = [row["name"] for row in rebuild.each(ENTRIES)] if listed.name.startswith(imported.REQUESTS) else []
+    return StreamKeys(run, ((run[1],) if run else ()) + (*effects, *tasks, *asked))
 
 
 def _is_cell(value: Any, kind: str) -> bool:
@@ -433,7 +434,7 @@ def _arrived(tx: Tx, coming: IncomingStream) -> Arrived:
     listed = coming.listed
     stream, _ = find(tx, template(listed, coming.written, coming.name))
     if coming.apart and stream is not None:
-        imported.give_keys_up(tx, stream)  # those that came before
+        requests.give_keys_up(tx, stream)  # those that came before
     row = tx.row(RUNS, stream) if stream is not None and listed.kind == "run" else None
     parked = row is not None and row["reason"] == parked_runs.IMPORTED
     added = listed.last - coming.known

@@ -3,7 +3,7 @@
 One snapshot, in the order of names, streamed: the same state gives the same bytes, and memory holds a chunk of one session.
 Content that was pruned, erased or retracted is not there to be read, and a reader sees its own tenant alone. Beside the rows,
 `FILE.lineage.jsonl` says of each row which events it was made from, its outcome and what people corrected. See
-docs/decisions/0062. Callers: the handles.
+decision 0062. Callers: the handles.
 """
 
 from __future__ import annotations

@@ -128,6 +128,10 @@ class RunFilters(SpanFilters, frozen=True, kw_only=True):
     agent: Annotated[str | None, _name("Only those of this agent.")] = None
     session: Annotated[str | None, _name("Only those of this session.")] = None
     parent: Annotated[str | None, _name("Only those that this run started.", "RUN")] = None
+    version: Annotated[
+        str | None,
+        Filter(FilterSort.OWN, "Only those that last had this version of something, such as model=m1.", metavar="NAME=VALUE"),
+    ] = None  # fmt: skip
     errors: Annotated[bool, _flag("Only those that failed or are parked, the last trouble first.")] = False
 
 

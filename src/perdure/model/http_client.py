@@ -4,8 +4,8 @@ An answer is whole when an empty line ended its headers, and its body had its Co
 has none. `http.client` ends headers wherever the connection ends, without a word: half a 404 would be a 404. A body that lasts
 until the connection ends does not show whether it is whole (`has_length`). Nothing is sent twice in hiding.
 
-Callers: the ready HTTP tool and its probe, checks of pages, push notifications of A2A (`exchange`), and stores on a server, whose
-connections live longer than one request. Keeps P4, P15.
+Callers: the ready HTTP tool and its probe, checks of pages (`exchange`), and stores on a server, whose connections live longer
+than one request. Keeps P4, P15.
 """
 
 from __future__ import annotations
@@ -100,8 +100,14 @@ def read_answer(response: Any, most_bytes: int) -> HttpAnswer:
     is_longer = len(body) > most_bytes
     if response.length and not is_longer:
         raise HalfAnswer(f"the connection ended {response.length} bytes before the answer")
-    has_length = response.chunked or response.length is not None
-    return HttpAnswer(response.status, response.headers, bytes(body[:most_bytes]), is_longer, has_length)
+    return HttpAnswer(response.status, response.headers, bytes(body[:most_bytes]), is_longer, _has_length(response))
+
+
+def _has_length(response: Any) -> bool:
+    """Whether an answer says where its body ends: once, and in a way that is read here."""
+    is_coded = response.headers.get("Transfer-Encoding") is not None
+    lengths = {length.strip() for length in response.headers.get_all("Content-Length", ())}
+    return response.chunked or (response.length is not None and not is_coded and len(lengths) <= 1)
 
 
 # -- one request -----------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Modules that are loaded when they are first used, so that a new process is back at work sooner (docs/decisions/0055).
+"""Modules that are loaded when they are first used, so that a new process is back at work sooner (decision 0055).
 
 A plane that most programs never touch is imported under TYPE_CHECKING, where checkers and `tests/test_layers.py` read it, and is
 had from here when the program runs. Callers: the handles. A worker loads all of them before it takes a run.

@@ -12,7 +12,8 @@ from perdure.log.derive import BLOB_REFS, REFS, Derived, Deriver, register
 from perdure.log.event import Body
 from perdure.log.subjects import SCOPES, SUBJECTS, as_column
 from perdure.log.table import Row, Table, TableClass, declare
-from perdure.planes.reading.row_reading import stored_names, stored_numbers
+from perdure.model.pins import ASKED_MAX_CHARS
+from perdure.planes.reading.row_reading import stored_names, stored_numbers, stored_versions
 
 _R, _D, _E = TableClass.RECORDED, TableClass.DERIVED, TableClass.EPHEMERAL
 
@@ -70,7 +71,7 @@ RUNS = Table(
     "runs", _R, (),
     ("name", "agent", "key", "digest", "status", "session", "parent", "creator", "created_at", "ended_at", "wake_at",
      "timeout_at", "holder", "token", "claimed_seq", "deaths", "suspect", "cancelling", "cuts", "cut_seq", "program",
-     "pinned", "epoch", "reason", "doc_seq", "outcome_seq", "known_seq", "about"),
+     "pinned", "epoch", "reason", "doc_seq", "outcome_seq", "known_seq", "about", "pins", "pins_change", "on_change"),
     tenant=True, owns=True, documents=("doc_seq", "outcome_seq"), announces=("status", "ready"),
     once=("name", "agent", "key", "digest", "session", "parent", "creator", "created_at"),
     yields=("key",),
@@ -159,6 +160,23 @@ def _labels(row: Row | None, column: str) -> set[str]:
     return set(stored_names(row[column], column)) if row else set()
 
 
+def _run_versions(_seq: int, _body: Body, old: Row | None, new: Row | None) -> Iterator[Derived]:
+    """Keep `tags` in step with the versions of a run, dated as the run is, so that runs are found by them."""
+    columns = [None if row is None else row.get("pins") for row in (old, new)]
+    if columns[0] == columns[1]:
+        return
+    before, after = map(_version_tags, columns)
+    identity = {"thing": "run", "id": 0, "at": (new or old or {})["created_at"], "priority": None}
+    for tag in sorted(before ^ after):
+        yield TAGS, {**identity, "tag": tag}, tag not in after
+
+
+def _version_tags(column: str | None) -> set[str]:
+    """The versions by which a run is found; what no agent can declare, which an import may bring, is not among them."""
+    found = stored_versions(column, "pins").items()
+    return {f"{name}={value}" for name, value in found if len(name) + len(value) < ASKED_MAX_CHARS}
+
+
 def _turn_calls(seq: int, body: Body, old: Row | None, new: Row | None) -> Iterator[Derived]:
     if new is not None and old is None and body.calls:
         about = as_column(body.subjects)
@@ -190,3 +208,4 @@ register(DECISIONS, _tagged("decision", "tags", "at", own_id=True))
 register(TASKS, _task)
 register(MEMORIES, _memory)
 register(TURNS, _turn_calls)
+register(RUNS, _run_versions)

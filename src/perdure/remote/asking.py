@@ -99,14 +99,25 @@ def under_a_key(request: RouteRequest) -> RouteRequest:
     return request._replace(key=key, body={**body, "key": key if body["key"] is None else body["key"]}, takes_key=True)
 
 
+def leaves_open(error: Error, *, before: bool) -> bool:
+    """Whether a request that ended with this error may have been carried out. before: an earlier attempt at it was not answered;
+    then a refusal that comes ahead of every verb is about the last attempt alone.
+    """
+    return type(error) in (Error, Unavailable, Damaged) or (before and isinstance(error, (Unavailable, Refused)))
+
+
 def unsettled(error: Error, request: RouteRequest) -> Error:
     """The error of a write that may have been carried out: it has the key, and says what to do with it."""
-    if request.method == "GET" or request.key is None or type(error) not in (Error, Unavailable, Damaged):
+    if request.method == "GET" or request.key is None:
         return error
-    key = (request.body or {}).get("key", request.key)
-    again = f"repeated with key={key!r} it is done once" if request.takes_key else f"its key was {key!r}: look first"
+    error.key = (request.body or {}).get("key", request.key)
+    again = (
+        f"repeated with key={error.key!r} it is done once"
+        if request.takes_key
+        else f"its key was {error.key!r}: look first"
+    )
     error.hint = f"{error.hint}; this write may have been carried out: {again}".removeprefix("; ")
-    error.facts["key"] = key
+    error.facts["key"] = error.key
     return error
 
 

@@ -28,7 +28,7 @@ from perdure.model.http_client import (
     read_answer,
 )
 from perdure.remote.answers import read_problem
-from perdure.remote.asking import RouteRequest, parameter
+from perdure.remote.asking import RouteRequest, leaves_open, parameter, unsettled
 
 IDLE_MAX = 64
 FIRST_PAUSE_SECONDS, LAST_PAUSE_SECONDS = 0.02, 1.0
@@ -98,24 +98,28 @@ class Connections:
     def send(self, request: RouteRequest) -> HttpAnswer:
         """Send a request until it is answered, under one key. Raises what the server says.
 
-        Unavailable when nobody answered in time: then a read was not answered, and a write may have been carried out.
+        Unavailable when nobody answered in time: then a read was not answered, and a write may have been carried out. So may one
+        that was refused, if an earlier attempt at it was not answered: the refusal is about the last attempt alone.
         """
         target, body, headers = self._written(request)
         deadline, pause = time.monotonic() + self._timeout_seconds, 0.0
+        is_open = False
         while True:
-            answer = None
             try:
                 answer = self._exchange(request.method, target, body, headers)
             except ssl.SSLCertVerificationError as error:
-                raise Refused(f"its certificate cannot be trusted: {error.verify_message}", path="store") from error
+                why = f"its certificate cannot be trusted: {error.verify_message}"
+                trouble: Error = Refused(why, path="store")
+                trouble.__cause__, is_final = error, True
             except BROKEN as error:
-                trouble: Error = self._away(error)
+                trouble, is_final = self._away(error), False
             else:
                 if 200 <= answer.status < 300:
                     return answer
-                trouble = read_problem(answer.status, answer.body)
-            if time.monotonic() + pause >= deadline or not (answer is None or answer.status in GATEWAY):
-                raise trouble
+                trouble, is_final = read_problem(answer.status, answer.body), answer.status not in GATEWAY
+            is_open = leaves_open(trouble, before=is_open)
+            if is_final or time.monotonic() + pause >= deadline:
+                raise unsettled(trouble, request) if is_open else trouble
             time.sleep(pause)  # not at all the first time: a connection that was idle for long is mostly closed
             pause = min(LAST_PAUSE_SECONDS, 2 * pause or FIRST_PAUSE_SECONDS)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 from perdure.artifacts.local import save_file
 from perdure.boot import checking
 from perdure.effects.commands import carried
-from perdure.errors import Error, ReadOnly, Refused
+from perdure.errors import Damaged, ReadOnly, Refused
 from perdure.log.change import Stream
 from perdure.model.limits import KEEP_SECONDS
 from perdure.planes.conversation import artifacts
@@ -112,12 +112,12 @@ class RemoteCore:
         if request.by:
             acts_as(request.by, self.actor)
         request = under_a_key(request)
+        found = self._connections.send(request)
+        if found.status == NO_CONTENT:
+            return None
         try:
-            found = self._connections.send(request)
-            if found.status == NO_CONTENT:
-                return None
             return found.body if request.answer is bytes else read_answer(request.answer, found.body)
-        except Error as error:
+        except Damaged as error:
             raise unsettled(error, request) from error.__cause__
 
     def read(self, verb: Callable[..., T], *args: Any, tenant: int, **kwargs: Any) -> T:  # noqa: ARG002 - the token's

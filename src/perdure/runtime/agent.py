@@ -32,8 +32,9 @@ from perdure.model.functions import (
     signature_of,
 )
 from perdure.model.instants import SECOND_US, duration_us
-from perdure.model.limits import check_name
-from perdure.model.values import digest, to_plain
+from perdure.model.limits import check_name, check_one_of
+from perdure.model.pins import OnChange, OnChangeName, versions_of
+from perdure.model.values import digest
 from perdure.planes.reading.durations import Duration
 
 DECLARED: Declared[Agent] = Declared()  # the agents with which recovery and children can be driven in this process
@@ -87,6 +88,7 @@ class Agent(Driven, Generic[P_of, R_co]):
     def __init__(
         self, fn: Callable[Concatenate[Any, P_of], R_co], name: str, policy: Policy, *, timeout: Duration | None,
         limit: int | None, workspace: str | None, pins: Mapping[str, Any], hold: Duration | None = None,
+        on_change: OnChange | None = None,
     ) -> None:  # fmt: skip
         self.fn = fn
         self.name = name
@@ -95,6 +97,8 @@ class Agent(Driven, Generic[P_of, R_co]):
         self.limit = limit
         self.workspace = workspace
         self.pins = dict(pins)
+        self.versions = versions_of(self.pins)
+        self.on_change = on_change
         self.hold_seconds = HOLD_SECONDS if hold is None else duration_us(hold, "hold") / SECOND_US
         self.is_async = inspect.iscoroutinefunction(fn)
         self.signature = signature_of(fn, "agent")
@@ -126,6 +130,7 @@ def agent(fn: Callable[Concatenate[Any, P], R], /) -> Agent[P, R]: ...
 def agent(
     *, name: str | None = None, checkpoint: str | None = None, timeout: Duration | None = None, limit: int | None = None,
     workspace: str | None = None, pins: Mapping[str, Any] | None = None, hold: Duration | None = None,
+    on_change: OnChange | OnChangeName | None = None,
 ) -> Callable[[Callable[Concatenate[Any, P], R]], Agent[P, R]]: ...  # fmt: skip
 def agent(fn: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
     """Declare a function (sync or async) as an agent: `fn(run, *args)`, which is driven by replay.
@@ -141,7 +146,10 @@ def agent(fn: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
     timeout: the time that a whole run may take.
     limit: the most runs at the same time in one worker.
     workspace: a folder whose git state is checked when a run resumes.
-    pins: versions of the model, the prompt and the tools. A change of them is noticed like a change of the code.
+    pins: versions of the model, the prompt and the tools, such as {"model": "m1", "tools": {"git": "2"}}. They are recorded
+        with each run, go before those of its session, and are compared when a run is taken.
+    on_change: what is done with a run when its versions differ from those that it last had. continue (the default): it
+        continues, and an event says so; park: it is parked until a person resumes it; ask: a person is asked.
     hold: the time that a new verb waits in a replay for what is recorded in other branches; then the run is parked as changed.
         Default: five minutes, which pass only while the program waits for something of its own.
     """
@@ -153,7 +161,7 @@ def agent(fn: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
 
 def _declare(
     fn: Any, *, name: str | None = None, checkpoint: str | None = None, timeout: Any = None, limit: int | None = None,
-    workspace: str | None = None, pins: Mapping[str, Any] | None = None, hold: Any = None,
+    workspace: str | None = None, pins: Mapping[str, Any] | None = None, hold: Any = None, on_change: Any = None,
 ) -> Agent:  # fmt: skip
     if isinstance(fn, Tool):
         hint = f"call it by run.act({fn.name}, …) in an agent, or by session.act({fn.name}, …, key=…)"
@@ -172,10 +180,13 @@ def _declare(
     if workspace is not None and (not isinstance(workspace, str) or "\0" in workspace):
         raise Invalid(f"expected the path of a folder, got {workspace!r}", path="workspace")
     pinned = named_args(pins, "pins")
-    to_plain(pinned, "pins")
+    policy_on_change = None if on_change is None else check_one_of(OnChange, on_change, "on_change")
     called = check_name(name or getattr(fn, "__name__", ""), "name")
     policy = policy_of(checkpoint)
-    made = Agent(fn, called, policy, timeout=timeout, limit=limit, workspace=workspace, pins=pinned, hold=hold)
+    made = Agent(
+        fn, called, policy, timeout=timeout, limit=limit, workspace=workspace, pins=pinned, hold=hold,
+        on_change=policy_on_change,
+    )  # fmt: skip
     DECLARED.declare(made)
     return made
 

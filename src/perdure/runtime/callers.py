@@ -10,7 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Hashable
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
 
 from perdure.errors import ReadOnly, Refused
 from perdure.log.change import Stream
@@ -259,3 +259,33 @@ class AsyncFrozenCaller(AsyncCaller):
 
 def _past() -> ReadOnly:
     return ReadOnly("the past can only be read", hint="fork the session there and continue in the fork")
+
+
+# -- the one seam -----------------------------------------------------------------------------------------------------
+
+
+C_co = TypeVar("C_co", covariant=True)
+
+
+class _Calls(Protocol[C_co]):
+    """A handle."""
+
+    @property
+    def _caller(self) -> C_co: ...
+
+
+class _OnStream(Protocol):
+    """A handle on one stream."""
+
+    @property
+    def _stream(self) -> Stream: ...
+
+
+def caller_of(handle: _Calls[C_co]) -> C_co:
+    """The caller behind a handle, for doors, adapters, importers and contracts that run verbs of their own."""
+    return handle._caller
+
+
+def stream_of(handle: _OnStream) -> Stream:
+    """The stream that a handle is on, for the same."""
+    return handle._stream

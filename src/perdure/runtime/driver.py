@@ -92,7 +92,7 @@ def _call(driving: Driving) -> Steps[Any]:
             driving.check_returned()
     except BaseException as told:  # noqa: BLE001 - what keeps a program from being over ends it, too
         error = told
-    if error is not None and not (yield from resting.ends_by(driving, error)):
+    if error is not None and not resting.ends_by(driving, error):
         raise error
     if error is not None:
         driving.check_raised()

@@ -16,7 +16,7 @@ from perdure.effects.acting import Acting
 from perdure.effects.commands import Await, Ending, StandBy, Steps
 from perdure.effects.consulting import StepFunction, as_step_function
 from perdure.effects.tool import Tool
-from perdure.errors import Error
+from perdure.errors import Error, Parked
 from perdure.model.instants import instant_us
 from perdure.model.records.effects import EffectRecord
 from perdure.model.records.runs import CALLED_OFF, RunRecord
@@ -40,7 +40,9 @@ TURN = "turn"
 class Activity:
     """The activity of the branches of a run: it rests only when none of them does anything."""
 
-    __slots__ = ("awaited", "begun", "busy", "held", "interrupted", "judge", "pruning", "released", "takers", "turns")
+    __slots__ = (
+        "awaited", "awaiting", "begun", "busy", "held", "interrupted", "judge", "pruning", "released", "takers", "turns",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.busy = self.begun = 0  # operations under way, and so many were begun
@@ -52,6 +54,8 @@ class Activity:
         self.turns = Slots()  # one wait after the other
         self.pruning = 0  # while it is, branches are being stopped here, and not by the program
         self.interrupted = False  # whether something was stopped in the middle in this drive
+        # Verbs, by place, that wait until their program cancels them, as in an earlier drive.
+        self.awaiting: dict[str, str] = {}
         self.awaited: set[int] = set()  # waits, by number, that the program was at in this drive, not over then
 
     def begin(self) -> None:
@@ -64,13 +68,16 @@ class Hold:
     """A driver's hold on a run: its lease, the steps that are not recorded yet, and whether the program may continue."""
 
     __slots__ = (
-        "_now", "_timeout_us", "activity", "ahead_us", "ending", "lease", "overdue", "refusals", "shielded", "stopped", "unsaid",
+        "_now", "_stopped", "_timeout_us", "activity", "ahead_us", "cancellation", "ending", "lease", "overdue", "refusals",
+        "shielded", "unsaid",
     )  # fmt: skip
 
     def __init__(self, lease: Lease, record: RunRecord, activity: Activity, now: Callable[[], int]) -> None:
         self.lease = lease
         self.activity = activity
-        self.stopped: BaseException | None = None  # why the program can do nothing more in this drive
+        self._stopped: BaseException | None = None
+        # Of an async drive that is cancelled from outside: the CancelledError that its program gets from then on.
+        self.cancellation: Callable[[], BaseException | None] = lambda: None
         self.ending: Ending | None = None  # the word to the program: it is cancelled, or its time is over
         self.refusals = 0  # so often
         self.shielded = 0  # while it is, cancelling waits
@@ -108,10 +115,22 @@ class Hold:
         if self.lease.leaving:
             raise Leaving
 
+    @property
+    def stopped(self) -> BaseException | None:
+        """The reason why the program can do nothing more in this drive. One is that the drive is cancelled from outside: its run
+        is given back, whatever its program makes of that.
+        """
+        self._stopped = self._stopped or self.cancellation()
+        return self._stopped
+
     def stop(self, why: BaseException) -> BaseException:
         """Let the program do nothing more in this drive, even if it catches this. Gives what stopped it first."""
-        self.stopped = self.stopped or why
-        return self.stopped
+        self._stopped = self.stopped or why
+        return self._stopped
+
+    def park(self, why: Parked) -> None:
+        """Let the program do nothing more in this drive for this reason, whatever else has stopped it."""
+        self._stopped = why
 
     def troubled(self, trouble: Error) -> Error:
         """Stop the program because the store is away, or the lease is lost. Gives the error to raise."""
@@ -260,7 +279,8 @@ class Driving:
 
     def note_interrupted(self, error: BaseException, place: str, what: str, name: str, mark: str) -> None:
         """Note that a verb was stopped in the middle. If its program did that (a deadline, a task that it cancelled) and
-        continues, it is recorded with the next write: at a replay the verb must not come to its end either.
+        continues, it is recorded with the next write: at a replay the verb must not come to its end either. The end of a
+        drive is not the program's: nothing would stop the verb again.
         """
         self.activity.interrupted = True
         hold = self.hold
@@ -307,7 +327,7 @@ class Driving:
             quiet = quiet + 1 if is_still(before) else 0
 
 
-def is_cancellation(error: BaseException) -> bool:
+def is_cancellation(error: BaseException | None) -> bool:
     """Whether a task was cancelled. Programs without tasks do not pay for asyncio."""
     asyncio = sys.modules.get("asyncio")
     return asyncio is not None and isinstance(error, asyncio.CancelledError)

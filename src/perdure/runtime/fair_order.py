@@ -1,7 +1,7 @@
 """A fair order among tenants: whose run a worker takes next. 10,000 ready runs of one tenant delay no other.
 
 The tenant with the fewest runs at work comes first, and of several the one whose last turn is longest ago. The last free place
-of a worker is for a tenant that has nothing at work. See docs/decisions/0078. Callers: `runtime.worker`. Keeps P11, P15.
+of a worker is for a tenant that has nothing at work. See decision 0078. Callers: `runtime.worker`. Keeps P11, P15.
 """
 
 from __future__ import annotations

@@ -86,7 +86,10 @@ class DrivenInPlace:
         """
         core, holder = self._core, record.holder
         gone = {holder} if holder and (holder == core.holder or core.liveness.is_dead(holder)) else ()
-        asked = {"holder": core.holder, "program": agent.program, "epoch": core.epoch, "dead": gone}
+        asked = {
+            "holder": core.holder, "program": agent.program, "epoch": core.epoch, "dead": gone, "pins": agent.versions,
+            "on_change": agent.on_change,
+        }  # fmt: skip
         try:
             return (yield Write(_in(stream, leases.claim), kwargs=asked, fenced=False))
         except Exception:

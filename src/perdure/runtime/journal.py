@@ -104,15 +104,17 @@ class Journal:
         self._left.pop(place, None)
         return entry.record
 
-    def was_interrupted(self, place: str, what: str, name: str, digest: str) -> bool:
-        """Whether the program cancelled this verb before it came to its end. Changed when it was another one."""
+    def interruption(self, place: str, what: str, name: str, digest: str) -> StepRecord | None:
+        """The record that the program cancelled this verb before it came to its end; None if it did not. Changed when it was
+        another verb.
+        """
         found = self.interrupted.get(place)
         if found is None:
-            return False
+            return None
         before, now = _entry_of_step(found), JournalEntry(what, name, digest, None)
         if not now.is_verb(before):
             raise _changed(place, f"{before}, and cancelled it", str(now))
-        return True
+        return found
 
     @property
     def replaying(self) -> bool:

@@ -29,8 +29,9 @@ from perdure.planes.reading.durations import Duration
 from perdure.runtime import run_replay
 from perdure.runtime.driving import Driving
 from perdure.runtime.holding import hold_back, is_held
+from perdure.runtime.interrupted import stay_interrupted
 from perdure.runtime.places import Branch
-from perdure.runtime.placing import check_real, hold_up, stay_interrupted, step, take
+from perdure.runtime.placing import check_real, hold_up, step, take
 from perdure.runtime.waiting import suspend, until_over
 
 DOUBT, LANDING = "doubt", "landing"  # a run's reason to wait: somebody must say, or a sent call must have had its time

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NoReturn
 
-from perdure.effects.commands import AwaitCancellation, Consult, Pause, Read, Steps, Write
+from perdure.effects.commands import Consult, Pause, Read, Steps, Write
 from perdure.effects.consulting import StepFunction, consult, with_limits
 from perdure.effects.ledger import error_of
 from perdure.effects.tool import digest_of_parts
@@ -24,6 +24,7 @@ from perdure.planes.reading.durations import Duration
 from perdure.runtime import resting, run_replay
 from perdure.runtime.driving import Driving
 from perdure.runtime.holding import hold_back
+from perdure.runtime.interrupted import stay_interrupted
 from perdure.runtime.journal import shape_of
 from perdure.runtime.places import Branch
 from perdure.runtime.usage import usage_of
@@ -84,20 +85,6 @@ def take(
     except Changed as changed:
         driving.hold.stop(changed)  # nothing more is done, whatever the program makes of it
         raise
-
-
-def stay_interrupted(driving: Driving, place: str, what: str, name: str, mark: str) -> Steps[None]:
-    """Wait until the program cancels this verb, if it did so in an earlier drive. Any other verb passes at once."""
-    if not driving.agent.is_async:
-        return
-    try:
-        if not driving.replay.journal.was_interrupted(place, what, name, mark):
-            return
-    except Changed as changed:
-        driving.hold.stop(changed)
-        raise
-    log.info("waits until its program stops %s again", name, extra=driving.about | {"place": place})
-    yield AwaitCancellation()
 
 
 def check_real(driving: Driving, what: str) -> None:

@@ -117,7 +117,7 @@ class RemoteAgent(Agent):
         self.timeout = timeout
         self.limit = self.workspace = None
         self.hold_seconds = HOLD_SECONDS
-        self.pins = {}
+        self.pins, self.versions, self.on_change = {}, {}, None  # of what a remote worker starts, nothing is known
         self.is_async = False
         self.program = program
 

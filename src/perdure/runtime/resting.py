@@ -9,7 +9,7 @@ import logging
 from contextlib import suppress
 from typing import Any, NoReturn
 
-from perdure.effects.commands import IsStopped, Steps, write
+from perdure.effects.commands import Steps, write
 from perdure.effects.ending import end_run
 from perdure.effects.ledger import error_of
 from perdure.errors import Cancelled, Changed, Error, Imported, Parked, Stale
@@ -28,14 +28,14 @@ log = logging.getLogger("perdure.run")
 DECIDED = (Parked, Imported)  # a person decides about these: the run is parked
 
 
-def ends_by(driving: Driving, error: BaseException) -> Steps[bool]:
+def ends_by(driving: Driving, error: BaseException) -> bool:
     """Whether the run is over because its program raised this: it neither waits nor is parked, and continues nowhere else."""
     if driving.hold.stopped is not None or found_in(error, (Suspended, *DECIDED)) is not None:
         return False
-    return isinstance(error, Exception) or (yield from _raised(driving, error))
+    return isinstance(error, Exception) or _raised(driving, error)
 
 
-def _raised(driving: Driving, error: BaseException) -> Steps[bool]:
+def _raised(driving: Driving, error: BaseException) -> bool:
     """Whether the agent itself raised this, which is no Exception, and not something that stops the process.
 
     An agent may end a process that drives it in place, and never the process of a worker.
@@ -46,7 +46,7 @@ def _raised(driving: Driving, error: BaseException) -> Steps[bool]:
         return True
     lease = driving.hold.lease
     if driving.agent.is_async and is_cancellation(error):
-        return not (lease.leaving or (yield IsStopped()))
+        return not (lease.leaving or driving.hold.stopped is not None)
     return lease.hired
 
 
@@ -56,6 +56,10 @@ def ended_by(driving: Driving, error: BaseException) -> Steps[Drive]:
     if isinstance(hold.stopped, TROUBLES):  # the agent has not come to its end
         yield from _give_back(driving, hold.stopped)
     stopped = hold.stopped or error
+    if stopped is hold.stopped and is_cancellation(stopped):  # nor has it here, whatever it raised
+        hold.forget_unsaid()
+        yield write(runs.release)
+        raise stopped
     paused = found_in(error, (Suspended,)) or found_in(stopped, (Suspended,))
     if paused is not None:
         return (yield from _rest(driving, paused))
@@ -63,7 +67,7 @@ def ended_by(driving: Driving, error: BaseException) -> Steps[Drive]:
     parked = found_in(stopped, DECIDED) or found_in(error, DECIDED)
     if parked is not None:
         return (yield from _park(driving, parked))
-    if isinstance(error, Exception) or (yield from _raised(driving, error)):
+    if isinstance(error, Exception) or _raised(driving, error):
         return (yield from _fail(driving, error))
     yield write(runs.release)  # the process is being stopped: another one continues
     raise error
@@ -94,7 +98,9 @@ def _give_back(driving: Driving, trouble: BaseException) -> Steps[NoReturn]:
 
 
 def _park(driving: Driving, error: Parked | Imported) -> Steps[Drive]:
-    facts: dict[str, Any] = {name: str(value) for name, value in error.facts.items()}
+    facts: dict[str, Any] = {
+        name: value if isinstance(value, list) else str(value) for name, value in error.facts.items()
+    }
     changed = isinstance(error, Changed)
     said = facts.pop("reason", parked_runs.MEETS_COPY if isinstance(error, Imported) else runs.UNDO_FAILED)
     reason = run_replay.CHANGED if changed else said

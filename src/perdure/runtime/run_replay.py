@@ -5,7 +5,7 @@ Callers: the engine of runs. Keeps P8, P13.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from math import inf
 from typing import Any, NamedTuple
 
@@ -29,7 +29,7 @@ from perdure.runtime.wait_for_branches import Wraps
 from perdure.stores.store import Reads
 from perdure.stores.tx import Tx
 
-CHANGED = "changed"  # why a run is parked whose program does not do what it did
+CHANGED = parked_runs.CHANGED
 PATIENCE_US = 60 * SECOND_US  # for how long a sleep is waited for in place, if nobody says otherwise
 UNSTORABLE = "Unstorable"  # the code of a step whose value could not be kept
 UNKEPT = "unkept"  # the mark of such a step's error
@@ -273,6 +273,18 @@ def acts_unread(run: str, what: str) -> Parked:
     return Parked(
         f"it has a checkpoint and comes to {what} before it reads run.restored: it may repeat what it did before that",
         path=f"run {run}", hint=f"{BEGIN_FROM_STATE}; deploy it, then `perdure resume {run}`", reason="unread",
+    )  # fmt: skip
+
+
+def waits_to_be_stopped(run: str, place: str, awaiting: Mapping[str, str]) -> Parked:
+    """The error of a program that cancelled a verb in an earlier drive, and does not do so again. awaiting: all such verbs, by
+    place: `retry` takes their interruptions back.
+    """
+    return Parked(
+        f"its program cancelled {awaiting[place]} at {place} in an earlier drive, and does not again: nothing of it moves",
+        path=f"run {run}", reason=parked_runs.INTERRUPTED, interrupted=[*awaiting],
+        hint=f"`perdure retry {run}` does that anew: right if that drive was itself cancelled from outside (Ctrl-C, a deadline "
+        f"around `drive`); `perdure resume {run}` waits once more",
     )  # fmt: skip
 
 

@@ -26,7 +26,6 @@ from perdure.effects.commands import (
     Command,
     Consult,
     DriveRun,
-    IsStopped,
     Pause,
     Read,
     StandBy,
@@ -35,15 +34,16 @@ from perdure.effects.commands import (
     StopProgram,
     Work,
     Write,
+    write,
 )
 from perdure.effects.kept_results import KeptResult
-from perdure.errors import Stale, Unavailable
+from perdure.errors import Error, Stale, Unavailable
 from perdure.log.change import Stream
 from perdure.model.lazily import lazily
 from perdure.model.records.runs import RunRecord
 from perdure.planes.execution import leases, runs
 from perdure.planes.execution.leases import Lease
-from perdure.runtime import driver, invoking, places
+from perdure.runtime import driver, invoking, log_context, places
 from perdure.runtime.agent import Agent
 from perdure.runtime.callers import AsyncCaller, Caller, Check
 from perdure.runtime.driving import Driving
@@ -170,8 +170,6 @@ class Shell:
         DriveRun: lambda self, command: drive(self.caller, *command),
         CheckLease: lambda _self, _command: None,  # a session has no lease to look at
         StopBranches: lambda _self, _command: None,  # and sync code no tasks
-        IsStopped: lambda _self, _command: False,
-        AwaitCancellation: lambda _self, _command: None,
     }
 
 
@@ -351,15 +349,13 @@ class AsyncShell:
         DriveRun: lambda self, command: adrive(self.caller, *command),
         CheckLease: _nothing,
         StopBranches: _nothing,
-        IsStopped: _nothing,
-        AwaitCancellation: _nothing,
     }
 
 
 class AsyncRunShell(AsyncShell):
     """Runs the engine of one driven run from async code, whose program may have tasks; see `RunShell`."""
 
-    __slots__ = ("_driving", "_first", "_hold", "_program", "_standing", "_stopped")
+    __slots__ = ("_awaiting", "_driving", "_first", "_hold", "_program", "_standing", "_stopped")
 
     def __init__(self, caller: AsyncCaller, driving: Driving, program: Callable[..., Any]) -> None:
         super().__init__(caller, driving.stream, staying=driving.hold.check_staying)
@@ -367,7 +363,9 @@ class AsyncRunShell(AsyncShell):
         self._hold = driving.hold
         self._program = program
         self._first: tuple[Any, Any] | None = None  # the first task of the program, and its coroutine
-        self._standing: dict[Any, TimerHandle] = {}  # tasks that wait for other branches, until they look again
+        # Tasks that wait for other branches, and those that wait until their program cancels them, until they look again.
+        self._standing: dict[Any, TimerHandle] = {}
+        self._awaiting: dict[Any, TimerHandle] = {}
         self._stopped = False  # whether the program's first task was cancelled here
 
     async def _write(self, command: Write) -> Any:
@@ -425,23 +423,31 @@ class AsyncRunShell(AsyncShell):
             self._first = None
 
     async def _stand_by(self, command: StandBy) -> bool:
+        return await self._stand(command.seconds, self._standing, [self._standing] if command.judges else [])
+
+    async def _await_cancellation(self, command: AwaitCancellation) -> bool:
+        return await self._stand(command.seconds, self._awaiting, [self._standing, self._awaiting])
+
+    async def _stand(self, seconds: float, among: dict[Any, TimerHandle], judged: list[dict[Any, TimerHandle]]) -> bool:
+        """Wait among such tasks for some seconds. Gives whether no task can move by itself, if those in `judged` cannot."""
         from asyncio import current_task, get_running_loop  # noqa: PLC0415 - as above
 
         from perdure.runtime.standstill import stands  # noqa: PLC0415 - which needs asyncio
 
         def look() -> None:  # while this task waits, too
-            judged = self._first if command.judges else None
+            first = self._first if judged else None
             if not woken.done():
-                woken.set_result(judged is not None and stands(judged, self._driving.trunk.tasks, self._standing))
+                idle = set().union(*judged)
+                woken.set_result(first is not None and stands(first, self._driving.trunk.tasks, idle))
 
         loop, task = get_running_loop(), current_task()
         woken = loop.create_future()
         # Not kept in this frame, where `stands` looks for timers of the program's own.
-        self._standing[task] = loop.call_later(command.seconds, look)
+        among[task] = loop.call_later(seconds, look)
         try:
             return await woken
         finally:
-            self._standing.pop(task).cancel()
+            among.pop(task).cancel()
 
     async def _stop_program(self, _command: StopProgram) -> None:
         from asyncio import current_task  # noqa: PLC0415 - as above
@@ -461,17 +467,6 @@ class AsyncRunShell(AsyncShell):
             task.cancel()
         await gather(*left, return_exceptions=True)
 
-    async def _is_stopped(self, _command: IsStopped) -> bool:
-        from asyncio import current_task  # noqa: PLC0415 - as above
-
-        task = current_task()
-        return task is not None and task.cancelling() > 0
-
-    async def _await_cancellation(self, _command: AwaitCancellation) -> None:
-        from asyncio import Event  # noqa: PLC0415 - as above
-
-        await Event().wait()
-
     _ways: ClassVar[CommandTable] = {
         **AsyncShell._ways,
         Write: _write,
@@ -479,7 +474,6 @@ class AsyncRunShell(AsyncShell):
         CheckLease: _check_lease,
         CallProgram: _call_program,
         StopBranches: _stop_branches,
-        IsStopped: _is_stopped,
         AwaitCancellation: _await_cancellation,
         StandBy: _stand_by,
         StopProgram: _stop_program,
@@ -546,4 +540,38 @@ async def adrive(
         lease=lease,
         record=record,
     )
-    return await AsyncRunShell(caller, driving, run_for(agent)).run(driver.drive(driving))
+    return await _apart(driving, AsyncRunShell(caller, driving, run_for(agent)))
+
+
+async def _apart(driving: Driving, shell: AsyncRunShell) -> Drive:
+    """Drive in a task of its own: a cancellation of the caller's comes from outside, and any other is the program's own."""
+    from asyncio import CancelledError, current_task, get_running_loop, wait  # noqa: PLC0415 - only async agents need it
+
+    async def drive() -> CallOutcome:
+        try:
+            return CallOutcome(await shell.run(driver.drive(driving)))
+        except BaseException as error:  # noqa: BLE001 - whatever it is, it is the caller's: a task would end the loop by some
+            return CallOutcome(None, error)
+
+    loop, caller = get_running_loop(), current_task()
+    assert caller is not None
+    before = caller.cancelling()  # a caller may drive while it is being cancelled
+    driving.hold.cancellation = lambda: CancelledError() if caller.cancelling() > before else None
+    with places.standing_in(None):  # the task is no branch of a run that its caller may be inside of
+        task = loop.create_task(drive())
+    log_context.note(task)
+    while not task.done():
+        try:
+            await wait({task})
+        except CancelledError as cancellation:
+            loop.call_soon(task.cancel, *cancellation.args)  # once it has begun
+    if task.cancelled():  # before it began, with all others of its loop
+        with suppress(Error):
+            await shell._write(write(runs.release))
+        raise CancelledError
+    came = task.result()
+    if came.error is not None:
+        raise came.error
+    if caller.cancelling() > before:  # it came when the run had come to its rest, which is recorded
+        raise CancelledError
+    return came.result

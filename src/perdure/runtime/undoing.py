@@ -152,5 +152,5 @@ def _undo(driving: Driving, branch: Branch, record: EffectRecord) -> Steps[None]
 
 def _parked(driving: Driving, record: EffectRecord, why: str, hint: str, **facts: Any) -> Parked:
     parked = Parked(f"{record.tool} could not be undone: {why}", path=record.id, hint=hint, **facts)
-    driving.hold.stopped = parked
+    driving.hold.park(parked)
     return parked

@@ -135,6 +135,8 @@ def start(
             program=agent.program,
             timeout=agent.timeout,
             about=about,
+            pins=agent.versions,
+            on_change=agent.on_change,
         )
         found = yield write(waits.start_child, wanted, driving.core.epoch, place, mark)
     return found

@@ -30,6 +30,7 @@ import msgspec
 from perdure.errors import Error, Invalid, Stale, Unavailable
 from perdure.log.change import Stream
 from perdure.model.instants import SECOND_US
+from perdure.model.pins import told
 from perdure.model.records.runs import RunStatus
 from perdure.model.records.workers import About
 from perdure.planes.execution import leases, runs, workers
@@ -130,6 +131,7 @@ class Worker:
         self._unsure = False  # whether a claim or an end was sent whose outcome nobody heard
         self._suspected: dict[bytes, float] = {}  # suspects that wait to be taken, and since when they are seen
         self._look_seconds = 0.0
+        self._fellows = FOUND_MAX  # the living workers, as the last look found them
         self._leave = leave
         self._stalls: LoopWatchdog | None = None
         self._indexing: asyncio.Task[None] | None = None
@@ -239,12 +241,13 @@ class Worker:
         room, at_work = self._room()
         open_ones = [each for each in self._agents.values() if each.limit is None or at_work[each.name] < each.limit]
         await self._tidy()
-        limit = max(FOUND_MAX // len(self._callers), room) if room and open_ones else 0
+        limit = self._found_max(room) if room and open_ones else 0
         seen = await self._look_at_all(open_ones, limit)
         if self._unsure or sum(each.held for each in seen) > len(self._running):
             await self._find_lost()
         suspects = [found for each in seen for found in each.suspects if self._can_drive(found)]
         self._look_seconds = time.monotonic() - began
+        self._fellows = max(each.workers for each in seen)
         if self._settings.suspects_only:
             return await self._take_next(suspects)
         if not await self._see_to(suspects):
@@ -255,6 +258,13 @@ class Worker:
         soon = SUSPECTED_SECONDS if suspects else self._settings.poll_seconds
         due_us = min((each.wake_left_us or math.inf for each in seen), default=math.inf)
         return min(soon, self._settings.poll_seconds, due_us / SECOND_US)
+
+    def _found_max(self, room: int) -> int:
+        """How many runs of a tenant a look finds: as many as shares are made of, and more if some may not be taken."""
+        most = FOUND_MAX // len(self._callers)
+        if all(each.limit is None for each in self._agents.values()):
+            most = min(most, room * self._fellows * workers.OVERTAKING)
+        return max(most, room)
 
     async def _look_at_all(self, open_ones: Sequence[Agent], limit: int) -> list[Look]:
         """The work for these agents in each tenant. A tenant that has forgotten this worker learns of it.
@@ -337,7 +347,7 @@ class Worker:
         try:
             lease = await self._caller_of(found.stream).write(
                 leases.claim, found.stream, holder=core.holder, program=agent.program, epoch=core.epoch, dead=gone,
-                company=company,
+                company=company, pins=agent.versions, on_change=agent.on_change,
             )  # fmt: skip
             if lease is None:
                 return None
@@ -365,6 +375,8 @@ class Worker:
         with log_context.driving(found.stream.name, found.agent, found.parent):
             log_context.note(asyncio.current_task())
             log.info("taken", extra={"token": lease.token})
+            if lease.moved:
+                log.warning("it continues under other versions", extra={"versions": told(lease.moved)})
             try:
                 drive = await adrive(self._caller_of(found.stream), agent, lease, self._run_for)
             except (Leaving, asyncio.CancelledError):

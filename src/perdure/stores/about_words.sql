@@ -1,4 +1,4 @@
--- Words of other statements: whom records are about (docs/decisions/0070). `<it>` is what stands in the brackets of the word.
+-- Words of other statements: whom records are about (decision 0070). `<it>` is what stands in the brackets of the word.
 -- Each begins with the rows of the subject `:about`, so that a rare subject costs little in a long listing (P8).
 
 -- about: the records of a table, of one tenant, that are about the subject or whose stream is: to begin a join with. A record is about

@@ -11,6 +11,7 @@ import logging
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -19,6 +20,7 @@ from perdure.artifacts.place import Place, ReadOnlyPlace
 from perdure.errors import Damaged, Error, NotFound, ReadOnly, Refused, TimedOut
 from perdure.log.change import Stream
 from perdure.log.table import Row, Table
+from perdure.model import threads
 from perdure.model.ids import new_uid
 from perdure.model.instants import SECOND_US, Clock, system_clock
 from perdure.model.limits import KEEP_SECONDS, LEASE_TTL_SECONDS
@@ -188,6 +190,8 @@ class Core:
         self.on_purge: Callable[[], None] | None = None
         self._idle: list[tuple[Connection, float]] = []  # readers, each with the time of its last use, the oldest first
         self._readers_out = 0
+        self._closer: threading.Thread | None = None  # closes readers of a server that nobody uses, while there are any
+        self._stop_closing = threading.Event()
         self._glances = Glances(engine, self._reader, time.monotonic)
         self._mutex = threading.Condition(threading.Lock())
         self._threads: ThreadPoolExecutor | None = None
@@ -274,7 +278,6 @@ class Core:
         """Read something quick where a server's lane is idle: on its connection, so that an idle process has no other."""
         if not self.engine.is_server:
             return await self.aread(verb, *args, tenant=tenant)
-        self.close_idle()
         read = lambda connection: verb(self._reader(connection, tenant), *args)  # noqa: E731
         return await self.lane.submit(Job(read, (), {}, "", tenant, reads=True))
 
@@ -346,7 +349,7 @@ class Core:
             raise
         return connection
 
-    def close_idle(self, for_seconds: float = READER_IDLE_SECONDS) -> None:
+    def close_idle(self, for_seconds: float) -> None:
         """Close the readers that nobody has used for so long."""
         oldest = time.monotonic() - for_seconds
         with self._mutex:
@@ -354,6 +357,14 @@ class Core:
             del self._idle[: len(idle)]
         for connection in idle:
             connection.close()
+
+    def keep_closing(self) -> bool:
+        """Close the readers that nobody uses any more; whether some are left. The thread that asks ends with the first no."""
+        self.close_idle(READER_IDLE_SECONDS)
+        with self._mutex:
+            if not self._idle:
+                self._closer = None
+            return bool(self._idle)
 
     def _give_back(self, connection: Connection | None) -> None:
         """Let another caller read. None: the reader was closed."""
@@ -363,9 +374,12 @@ class Core:
             if connection is not None and not self._closed:
                 self._idle.append((connection, time.monotonic()))
                 connection = None
+                if self._closer is None and self.engine.is_server:
+                    self._closer = threads.begin(
+                        _keep_closing, "perdure-readers", (weakref.ref(self), self._stop_closing)
+                    )
         if connection is not None:
             connection.close()
-        self.close_idle()
 
     # -- opening and closing ---------------------------------------------------------------------------------------------------
 
@@ -390,6 +404,7 @@ class Core:
             on_close()
         with self._mutex:
             self._closed = True
+        self._stop_closing.set()
         self.close_idle(0)
         self._glances.close()
         if self._threads is not None:
@@ -397,6 +412,14 @@ class Core:
         self.engine.close()
         self.rollback_guard.close()
         self.liveness.end()
+
+
+def _keep_closing(core: weakref.ref[Core], stop: threading.Event) -> None:
+    while not stop.wait(READER_IDLE_SECONDS):
+        alive = core()
+        if alive is None or not alive.keep_closing():
+            return
+        del alive
 
 
 def _in_snapshot(reader: Reader, verb: Callable[..., T], *args: Any, **kwargs: Any) -> T:

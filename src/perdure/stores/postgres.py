@@ -5,7 +5,7 @@ from where this process last saw them (compare-and-set, locked in order inside t
 whole flush fails and the verbs run again, this time with the heads locked first. So READ COMMITTED is serial per stream
 (docs/decisions/0003).
 
-A process that is stopped (SIGSTOP, a suspended machine) must not hold what others wait for (docs/decisions/0028). So a flush is
+A process that is stopped (SIGSTOP, a suspended machine) must not hold what others wait for (decision 0028). So a flush is
 mostly a transaction of its own. Where there must be several statements, each is sent with its own Sync, never in a pipeline:
 the server knows then that it waits in a transaction, and ends it after IDLE_MS.
 """

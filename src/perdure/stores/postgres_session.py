@@ -2,7 +2,7 @@
 
 A pooler gives each transaction another server connection. A setting that was asked for at the start is then lost, or refused, or
 is whatever the last client left behind. So every new connection is looked at once. Where it is not the server itself that
-answers, each transaction brings its own settings (docs/decisions/0037). Callers: `postgres`. Keeps P1, P3, P9.
+answers, each transaction brings its own settings (decision 0037). Callers: `postgres`. Keeps P1, P3, P9.
 """
 
 from __future__ import annotations

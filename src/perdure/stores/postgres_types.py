@@ -14,7 +14,7 @@ _INTEGERS = (
 _TEXTS = (
     "kind tbl actor name title status creator labels pin role key call tool holder claimed_by tags root media_type host "
     "reducer thing tag taker digest place error agent session program reason met_by about shelf term terms "
-    "manifest sha256 parent_key checkpoint path places subject"
+    "manifest sha256 parent_key checkpoint path places subject pins pins_change on_change"
 )
 _BYTES = "uid tx commitment hash salt body address data target state bits vector"
 

@@ -9,7 +9,8 @@
 A line that ends in `--? name` is left out unless that parameter is given (not None), and one in `--? !name` if it is: filters
 come from this closed text, never from input. `:now` is the store's clock, `named(e)` the actor of an event as people know it,
 `about(…)` and its like say what is about the subject `:about`, `copied(…)` what came by import (`about_words.sql`). Overrides
-(`@sqlite`, `@postgres`) need a reason; a test counts them.
+(`@sqlite`, `@postgres`) need a reason; a test counts them. `-- name prepared: …` marks a statement that a connection plans once
+though it spans a range: it is run so often that planning it for each use would cost more (docs/decisions/0158).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-_HEAD = re.compile(r"^-- ([a-z]\w*)(?: @(\w+))?: (\S.*)$")  # a capital letter begins a plain comment
+_HEAD = re.compile(r"^-- ([a-z]\w*)( prepared)?(?: @(\w+))?: (\S.*)$")  # a capital letter begins a plain comment
 _OPTIONAL = re.compile(r"\s*--\? ([\w !]+)$")
 _PARAM = re.compile(r"(?<![:\w]):([a-z_]\w*)")
 # `named(e)` in a statement or view: the actor of the event `e`, by the directory of its tenant (log/actors.py).
@@ -40,13 +41,14 @@ class Statement:
 
     __slots__ = ("_fixed", "_rendered", "doc", "name", "overrides", "source", "spans", "uses_now")
 
-    def __init__(self, name: str, doc: str, source: str) -> None:
+    def __init__(self, name: str, doc: str, source: str, *, prepared: bool = False) -> None:
         self.name = name
         self.doc = doc
         self.source = source
         self.overrides: dict[str, tuple[str, str]] = {}  # dialect -> (reason, text)
         self.uses_now = ":now" in source
-        self.spans = _RANGE.search(source) is not None  # how much it reads depends on its parameters
+        # Planned for each use: its parameters say how much it reads.
+        self.spans = not prepared and _RANGE.search(source) is not None
         self._rendered: dict[tuple[str, frozenset[str]], str] = {}
         self._fixed: dict[str, str] = {}  # dialect -> the text, where nothing in it is optional: most of them
 
@@ -125,11 +127,11 @@ class Statements:
                 lines.append(line)
 
     def _add(self, head: re.Match[str], source: str) -> None:
-        name, dialect, doc = head.groups()
+        name, prepared, dialect, doc = head.groups()
         if dialect:
             statement = self._by_name[name]
             statement.overrides[dialect] = (doc, source)
             statement.uses_now = statement.uses_now or ":now" in source
         else:
-            self._by_name[name] = Statement(name, doc, source)
+            self._by_name[name] = Statement(name, doc, source, prepared=prepared is not None)
             setattr(self, name, self._by_name[name])

@@ -120,12 +120,7 @@ class Tx:
         if table is not None and not table.rowless:
             done = step(table, body, seq, partial(self._find, table, stream.id, stream.tenant), pruned=pruned)
             if done is not None:
-                if (
-                    table.yields
-                    and done.old
-                    and done.new
-                    and any(done.old[each] != done.new[each] for each in table.yields)
-                ):
+                if done.old and done.new and any(done.old[each] != done.new[each] for each in table.yields):
                     self._put(table, stream, done.key, None)
                     self.relieve()
                 self._put(table, stream, done.key, done.new)
@@ -385,7 +380,7 @@ def flushed_spans(tx: Tx) -> dict[int, tuple[int, int]]:
 
 
 def introduce(tx: Tx, own: Stream, actor: str, name: str) -> None:
-    """Record in a tenant's own stream whose random name this is, and what the tenant is called (docs/decisions/0036)."""
+    """Record in a tenant's own stream whose random name this is, and what the tenant is called (decision 0036)."""
     doc = {"tenant": tx.query(LOG.tenant_name, tenant=own.tenant)[0][0]}
     tx.record(Change(NAMED, own, ACTORS, Op.INSERT, {"actor": actor}, {"name": name}, doc=doc, mark="seq"))
 

@@ -2,7 +2,7 @@
 
 Called by `store.atomic(fn, on=connection)`. The heads of the streams are locked when they are first looked at, and stay so until
 the user's transaction ends: nobody else writes there meanwhile, and nobody saw what a rollback takes back. The function runs
-behind a savepoint, so that one that raises leaves nothing (docs/decisions/0116). Nothing is acknowledged here: the user's COMMIT
+behind a savepoint, so that one that raises leaves nothing (decision 0116). Nothing is acknowledged here: the user's COMMIT
 makes it durable. Keeps P1, P3, P5, P7.
 """
 

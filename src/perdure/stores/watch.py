@@ -1,4 +1,4 @@
-"""Waiting for others to commit, at next to no cost: what idle workers do (docs/decisions/0008).
+"""Waiting for others to commit, at next to no cost: what idle workers do (decision 0008).
 
     SQLite       the kernel says that the WAL is being written; `data_version` says when that is committed
     PostgreSQL   LISTEN: the commit that makes something ready says so (`Table.announces`)

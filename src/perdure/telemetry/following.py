@@ -1,4 +1,4 @@
-"""Spans by following a store's feed: another process tells what workers did, and they pay nothing for it (docs/decisions/0082).
+"""Spans by following a store's feed: another process tells what workers did, and they pay nothing for it (decision 0082).
 
 The position is a subscription of the feed, so a follower that is killed continues where it was, and nothing is lost. It moves
 after an export succeeded: what was exported right before a kill is exported again, as the same spans, because their ids are

@@ -1,4 +1,4 @@
-"""Spans from committed events: what a run did, told once and only after it is durable (docs/decisions/0061, 0082).
+"""Spans from committed events: what a run did, told once and only after it is durable (decisions 0061, 0082).
 
 An event is the only source. A replayed step writes none, so it makes no span. An effect has one span, from its first event to
 the one that ends it, whichever process wrote that. Pure but for `Reading`, which reads what this process did not see. Nothing

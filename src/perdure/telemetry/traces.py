@@ -1,4 +1,4 @@
-"""OpenTelemetry: the spans of a store, told to whatever tracer provider the application has (docs/decisions/0061, 0082).
+"""OpenTelemetry: the spans of a store, told to whatever tracer provider the application has (decisions 0061, 0082).
 
 The lane hands each committed batch over and goes on; a thread of this module makes spans of it. So an exporter that is slow or
 dead delays no write: the thread falls behind, and beyond a bound batches are dropped and counted. Loaded by `perdure.open` only

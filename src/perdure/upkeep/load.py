@@ -187,6 +187,7 @@ def stuck(connection: Connection, advice: Remedy, tenant: int | None = None) -> 
     found = [
         *_held_still(connection, advice, tenant), *_untaken(connection, advice, tenant),
         *_stranded(connection, advice, tenant), *_meeting_copies(connection, advice, tenant),
+        *_interrupted(connection, advice, tenant),
         *_for_people(connection, advice, tenant),
     ]  # fmt: skip
     yield from found or [ok("runs", "no stalled runs")]
@@ -213,12 +214,19 @@ def _stranded(connection: Connection, advice: Remedy, tenant: int | None = None)
 
 
 def _meeting_copies(connection: Connection, advice: Remedy, tenant: int | None = None) -> Findings:
-    rows = _ask(connection, Q.runs_meeting_copies, reason=parked_runs.MEETS_COPY, limit=SHOWN, tenant=tenant)
+    rows = _ask(connection, Q.runs_parked_for, reason=parked_runs.MEETS_COPY, limit=SHOWN, tenant=tenant)
     for name, agent in rows:
         says = f"run {name!r} of {agent!r} met a key that a copy holds, which came by import"
         yield warning(
             "runs", says, f"{advice.command(f'show {shlex.quote(name)}')} names the copy; then `perdure resume`"
         )
+
+
+def _interrupted(connection: Connection, advice: Remedy, tenant: int | None = None) -> Findings:
+    rows = _ask(connection, Q.runs_parked_for, reason=parked_runs.INTERRUPTED, limit=SHOWN, tenant=tenant)
+    for name, agent in rows:
+        says = f"run {name!r} of {agent!r} cancelled a part of its work in an earlier drive, and does not again"
+        yield warning("runs", says, advice.command(f"retry {shlex.quote(name)}"))
 
 
 def _for_people(connection: Connection, advice: Remedy, tenant: int | None = None) -> Findings:

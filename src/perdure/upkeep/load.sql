@@ -55,7 +55,7 @@ WHERE r.tenant = n.id AND r.status IN ('ready', 'waiting') AND r.status IN ('rea
     WHERE w.tenant = r.tenant AND replace(w.about, '"' || r.program || '"', '') <> w.about)
 ORDER BY r.wake_at, r.stream LIMIT :limit
 
--- runs_meeting_copies: runs that are parked because a copy holds a key that they act with.
+-- runs_parked_for: runs that are parked for a reason.
 SELECT r.name, r.agent FROM tenants n CROSS JOIN runs r
 WHERE r.tenant = n.id AND r.status = 'parked' AND r.reason = :reason
   AND n.id = :tenant --? tenant

@@ -12,12 +12,14 @@ import pytest
 
 import perdure
 from doors.http.serving_kit import LiveServer, bearer, make_token
+from perdure.runtime.callers import caller_of
 
 pytest.importorskip("a2a", reason="needs the extra a2a: `make setup` installs it")
 
 import httpx
 from a2a.client import ClientConfig, create_client
 from a2a.types import a2a_pb2 as pb
+from a2a.utils.errors import PushNotificationNotSupportedError
 
 from perdure.doors.a2a.routes import routes_of
 from perdure.model.records.workers import About
@@ -144,7 +146,7 @@ def test_a_message_that_is_sent_again_begins_no_second_task(url) -> None:
 def test_a_message_that_is_sent_again_at_the_limit_of_runs_gets_its_task(url) -> None:
     """The run of its key stands: nothing new is asked for. Another message is refused."""
     with perdure.open(url, tenant=CONTROL) as store:
-        store._caller.write(limits.set_limits, "default", {"runs": 1})
+        caller_of(store).write(limits.set_limits, "default", {"runs": 1})
 
     token = make_token(url, role="writer")
 
@@ -250,6 +252,27 @@ def test_failing_cancelling_and_listing(url) -> None:
         assert [task.id for task in listed.tasks] == [name]
 
 
+def test_there_are_no_push_notifications_and_the_card_says_so(url) -> None:
+    """The SDK's client asks all the same, and is told; a message that wants them begins nothing."""
+    token = make_token(url, role="writer")
+    request = message("hi", "m1")
+    request.configuration.task_push_notification_config.url = "https://agents.example.com/told"
+
+    async def configure(client: Any) -> None:
+        await client.create_task_push_notification_config(
+            pb.TaskPushNotificationConfig(task_id="t", url="https://x.example")
+        )
+
+    with server(url) as live:
+        card = live.http.get("/a2a/echo/.well-known/agent-card.json").json()
+        assert not card["capabilities"].get("pushNotifications")
+        for ask in (lambda client: everything(client.send_message(request)), configure):
+            with pytest.raises(PushNotificationNotSupportedError):
+                talk(live, "echo", token, ask)
+    with perdure.open(url) as store:
+        assert not store.runs()
+
+
 def test_strangers_are_kept_out(url, tmp_path) -> None:
     """No token, a wrong one, a viewer who sends, a task of another agent: each refused; the card alone is for everybody."""
     viewer, writer = make_token(url, role="viewer"), make_token(url, role="writer")
@@ -276,7 +299,7 @@ def test_an_agent_that_no_worker_has_is_told_of(url) -> None:
     assert undriven(asked, ("echo", "ecko")) == []  # there is no store, and looking makes none
     with perdure.open(url) as store:
         assert undriven(asked, ("echo", "ecko")) == ["echo", "ecko"]
-        caller = store._caller
+        caller = caller_of(store)
         caller.core.liveness.begin()
         caller.write(workers.introduce, caller.core.holder, About(pid=1, agents=("echo",), concurrency=1))
         assert undriven(asked, ("echo", "ecko")) == ["ecko"]

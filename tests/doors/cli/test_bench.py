@@ -68,3 +68,11 @@ def test_an_unknown_case_and_the_list(run) -> None:
 @pytest.mark.parametrize("words", [("--scale", "0"), ("--folder", "no-such-folder")])
 def test_wrong_arguments(run, words) -> None:
     assert run("bench", *words).exit_code == 2
+
+
+@pytest.mark.parametrize("option", ["--peers", "--install-peers"])
+def test_the_speed_of_others_is_no_longer_measured_and_says_what_is(run, option: str) -> None:
+    result = run("bench", option)
+    assert result.exit_code == errors.Invalid.exit_code
+    assert "perdure evaluate --install-peers" in result.stderr
+    assert option not in run("bench", "--help").stdout

@@ -1,7 +1,10 @@
 """The demo: killed again and again, our side did each thing once; the twins on session files, the controls, did not."""
 
+# ruff: noqa: E402 - the demo is a package of the examples
+
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -15,19 +18,28 @@ from typing import Any
 
 import msgspec
 import pytest
+from click.testing import CliRunner, Result
 
 from perdure import errors
-from perdure.doors.demo.fair import RenamedFile
-from perdure.doors.demo.naive import SessionFile
-from perdure.doors.demo.proof import LedgerLine, Proof
-from perdure.doors.demo.scene import DemoTally, Scene
-from perdure.doors.demo.script import ACTIONS, answer
-from perdure.doors.demo.story import ActionKind, Round, Side, StoryEnding, StoryPart
-from perdure.doors.demo.strikes import EARLY, GIT, LATE, WORST, Strike, StrikeMoment, strikes
-from perdure.doors.demo.view import BAD, FIGURES, GOOD, NAMES, DemoLines, Screen, phrases, say_ending
+
+DEMO = Path(__file__).parents[3] / "examples" / "demo"
+sys.path.insert(0, str(DEMO.parent))
+from demo.__main__ import demo
+from demo.fair import RenamedFile
+from demo.naive import SessionFile
+from demo.proof import LedgerLine, Proof
+from demo.scene import DemoTally, Scene
+from demo.script import ACTIONS, answer
+from demo.story import ActionKind, Round, Side, StoryEnding, StoryPart
+from demo.strikes import EARLY, GIT, LATE, WORST, Strike, StrikeMoment, strikes
+from demo.view import BAD, FIGURES, GOOD, NAMES, DemoLines, Screen, phrases, say_ending
 
 ONES = ["commits", "pull requests", "comments", "changelog entries", "times a person was asked"]
 README = Path(__file__).parents[3] / "README.md"
+
+
+def played(*words: str) -> Result:
+    return CliRunner().invoke(demo, words)
 
 
 def figures(text: str) -> dict[str, tuple[int, ...]]:
@@ -37,8 +49,8 @@ def figures(text: str) -> dict[str, tuple[int, ...]]:
     return {name: tuple(map(int, counts)) for name, *counts in found}
 
 
-def test_killed_again_and_again_it_does_everything_once_and_its_twins_do_not(run) -> None:
-    result = run("demo")
+def test_killed_again_and_again_it_does_everything_once_and_its_twins_do_not() -> None:
+    result = played()
     assert result.exit_code == 0, result.output
     counted = figures(result.stdout)
     assert [counted[name][0] for name in ONES] == [1] * len(ONES)
@@ -64,7 +76,7 @@ def lines_of(name: str, text: str) -> list[str]:
 
 def test_a_life_that_asked_a_person_is_one_life_and_has_nothing_to_remember(run, tmp_path) -> None:
     url = f"sqlite:///{tmp_path}/kept.db"
-    shown = run("demo", "--no-kill", "--store", url).stdout
+    shown = played("--no-kill", "--store", url).stdout
     assert "life 1, nobody kills it\n" in shown
     did = [line for name in NAMES for line in lines_of(name, shown)]
     assert did == [f"did {' '.join(ACTIONS[:-1])} ask merge"] * 3
@@ -74,7 +86,7 @@ def test_a_life_that_asked_a_person_is_one_life_and_has_nothing_to_remember(run,
 
 def test_nobody_killed_all_do_everything_once_and_the_store_keeps_it(ask, run, tmp_path) -> None:
     url = f"sqlite:///{tmp_path}/kept.db"
-    told = ask("demo", "--no-kill", "--store", url)
+    told = json.loads(played("--no-kill", "--store", url, "--json").stdout)
     assert told["held"]
     assert (told["kills"], told["strikes"]) == (0, [])
     for side in told["counts"].values():
@@ -88,7 +100,7 @@ def test_nobody_killed_all_do_everything_once_and_the_store_keeps_it(ask, run, t
 
 def test_a_run_that_is_interrupted_leaves_nothing_behind(tmp_path) -> None:
     env = {**os.environ, "TMPDIR": str(tmp_path)}
-    demo = subprocess.Popen([sys.executable, "-m", "perdure", "demo"], stdout=subprocess.PIPE, env=env, text=True)
+    demo = subprocess.Popen([sys.executable, DEMO], stdout=subprocess.PIPE, env=env, text=True)
     assert demo.stdout is not None
     assert any(line.startswith("life 1") for line in demo.stdout)
     folder = next(tmp_path.glob("perdure-demo-*"))
@@ -110,7 +122,7 @@ def test_what_is_being_started_while_the_scene_is_left_ends_too(tmp_path, monkey
         return process
 
     found = Scene(tmp_path)
-    monkeypatch.setattr("perdure.doors.demo.scene.subprocess", SimpleNamespace(**{**vars(subprocess), "Popen": slowly}))
+    monkeypatch.setattr("demo.scene.subprocess", SimpleNamespace(**{**vars(subprocess), "Popen": slowly}))
     with ThreadPoolExecutor(2) as threads:
         starting = threads.submit(found.start, "agent")
         assert entered.wait(60)
@@ -139,8 +151,16 @@ def read(path: Path) -> str:
 
 
 @pytest.mark.parametrize("words", [("--seed", "x"), ("--store", "nonsense"), ("--store", "memory:"), ("--rounds", "3")])
-def test_wrong_arguments(run, words) -> None:
-    assert run("demo", *words).exit_code == errors.Invalid.exit_code
+def test_wrong_arguments(words) -> None:
+    said = subprocess.run([sys.executable, DEMO, *words], capture_output=True, text=True, check=False)
+    assert said.returncode == errors.Invalid.exit_code
+    assert "Traceback" not in said.stderr
+
+
+def test_the_command_that_once_was_says_where_the_demo_is(run) -> None:
+    refused = run("demo")
+    assert refused.exit_code == errors.Invalid.exit_code
+    assert "make demo" in refused.stderr
 
 
 # -- the verdict: it would notice ----------------------------------------------------------------------------------------
@@ -222,7 +242,7 @@ def test_a_renamed_one_is_never_torn(tmp_path, monkeypatch) -> None:
         if point == "lane.before_commit":
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("perdure.doors.demo.fair.reach", die)
+    monkeypatch.setattr("demo.fair.reach", die)
     with pytest.raises(KeyboardInterrupt):
         session.save([{"green": True}, {"path": "x"}])
     assert session.load() == [{"green": True}]
@@ -292,7 +312,7 @@ def test_the_screen_shows_all_agents_and_the_duplicates(capsys, monkeypatch) -> 
 
 def test_the_table_that_matters_has_the_colours(monkeypatch) -> None:
     drawn: list[Any] = []
-    monkeypatch.setattr("perdure.doors.demo.view.say_table", lambda columns, rows: drawn.append((columns, rows)))
+    monkeypatch.setattr("demo.view.say_table", lambda columns, rows: drawn.append((columns, rows)))
     twice = msgspec.structs.replace(ending().ours, asked=2)
     say_ending(ending(naive=twice))
     columns, rows = drawn[-1]

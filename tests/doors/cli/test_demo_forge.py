@@ -6,8 +6,11 @@ import json
 import subprocess
 import sys
 import urllib.request
+from pathlib import Path
 
-from perdure.doors.demo.forge import ForgeRepository
+EXAMPLES = Path(__file__).parents[3] / "examples"
+sys.path.insert(0, str(EXAMPLES))
+from demo.forge import ForgeRepository  # noqa: E402 - a package of the examples
 
 
 def test_a_key_is_known_for_pulls() -> None:
@@ -41,7 +44,7 @@ def test_what_is_not_there_cannot_be_merged() -> None:
 
 
 def test_it_serves_until_its_input_ends() -> None:
-    command = [sys.executable, "-m", "perdure.doors.demo.forge"]
+    command = [sys.executable, EXAMPLES / "demo" / "forge.py"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as forge:
         assert forge.stdin is not None
         assert forge.stdout is not None

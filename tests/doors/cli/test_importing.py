@@ -112,7 +112,7 @@ def test_the_names_are_those_of_the_formats_and_of_the_rows() -> None:
 
 def test_formats_complete() -> None:
     found = ShellComplete(cli, {}, "perdure", "_PERDURE_COMPLETE").get_completions(["import", "--from"], "c")
-    assert [each.value for each in found] == ["claude-code", "codex", "cursor"]
+    assert [each.value for each in found] == ["claude-code", "codex"]
 
 
 def test_hostile_text_reaches_no_terminal(run, tmp_path) -> None:

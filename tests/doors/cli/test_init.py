@@ -12,9 +12,8 @@ import pytest
 
 import perdure
 from perdure import errors
-from perdure.choosing.presets import PRESETS, text_of
-from perdure.choosing.rules import Scenario
 from perdure.doors.cli import settings
+from perdure.doors.cli.init import SCENARIOS, text_of
 
 
 def made(folder: Path, name: str) -> str:
@@ -65,20 +64,20 @@ def test_force_never_replaces_a_store(run, tmp_path) -> None:
     assert names(run("sessions", "--json")) == ["agent"]
 
 
-@pytest.mark.parametrize("scenario", list(Scenario))
+@pytest.mark.parametrize("scenario", list(SCENARIOS))
 def test_a_dry_run_shows_the_file_and_writes_nothing(run, tmp_path, scenario) -> None:
     shown = run("init", "--scenario", scenario, "--dry-run")
-    assert shown.stdout == text_of(scenario)
+    assert shown.stdout == text_of(scenario, SCENARIOS[scenario][0])
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("scenario", list(Scenario))
+@pytest.mark.parametrize("scenario", list(SCENARIOS))
 def test_what_is_written_can_be_read_and_every_line_is_explained(tmp_path, scenario) -> None:
-    (tmp_path / "perdure.toml").write_text(text_of(scenario))
+    (tmp_path / "perdure.toml").write_text(text_of(scenario, SCENARIOS[scenario][0]))
     found = settings.read(tmp_path / "perdure.toml")
-    assert found.store == PRESETS[scenario].store
-    assert found.worker.processes == PRESETS[scenario].processes
-    lines = text_of(scenario).splitlines()
+    assert found.store == SCENARIOS[scenario][0]
+    assert found.worker.processes == SCENARIOS[scenario][1]
+    lines = text_of(scenario, SCENARIOS[scenario][0]).splitlines()
     assert all(
         lines[at - 1].startswith("#") for at, line in enumerate(lines) if "=" in line and not line.startswith("#")
     )
@@ -151,7 +150,7 @@ def test_what_does_not_belong_into_the_file_is_refused(run, tmp_path, url, says)
 
 def test_text_in_a_url_stays_text(tmp_path) -> None:
     hostile = 'sqlite:///a"\nstore = "b\\'
-    assert tomllib.loads(text_of(Scenario.LOCAL, hostile))["store"] == hostile
+    assert tomllib.loads(text_of("local", hostile))["store"] == hostile
 
 
 def test_it_says_that_the_environment_wins(run, tmp_path) -> None:

@@ -21,7 +21,6 @@ TAKES_NO_STORE = {
     "advise",
     "bench",
     "conformance",
-    "demo",
     "evaluate",
     "completion",
     "init",

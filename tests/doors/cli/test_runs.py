@@ -296,3 +296,45 @@ def completed(word: str, url: str) -> set[str]:
 def test_errors_are_json_for_machines(run, runs_url) -> None:
     result = run("resume", "nothing", "--json", "--store", runs_url)
     assert json.loads(result.stderr)["error"] == "NotFound"
+
+
+# -- versions ------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def pinned_url(tmp_path) -> str:
+    """A run that began under one model and failed under another, and one of another agent."""
+
+    def deployed(model: str) -> None:
+        @perdure.agent(name="pinned", pins={"model": model})
+        def pinned(pinned_run: perdure.Run) -> None:
+            pinned_run.ask("Go on?")
+            raise ValueError("no")
+
+        with perdure.open(url, actor="me") as store:
+            try:
+                store.drive(pinned, key="k")
+            except perdure.Waiting:
+                store.answer(store.asks()[0].id, "yes")
+            except perdure.Failed:
+                pass
+
+    url = f"sqlite:///{tmp_path}/pinned.db"
+    for model in ("m1", "m2"):
+        deployed(model)
+    return url
+
+
+def test_versions_and_their_change_are_shown(run, ask, pinned_url) -> None:
+    (found,) = ask("runs", "--store", pinned_url, "--version", "model=m2")["items"]
+    assert (found["pins"], found["pins_change"]["moved"]) == ({"model": "m2"}, {"model": ["m1", "m2"]})
+    assert not ask("runs", "--store", pinned_url, "--version", "model=m1")["items"]
+    change = "model m1 → m2 (continued)"
+    assert change in run("runs", "--store", pinned_url).output
+    assert change in run("errors", "--store", pinned_url).output
+    shown = run("show", f"run:{found['id']}", "--store", pinned_url).output
+    assert "model=m2" in shown
+    assert change in shown
+    assert "run.versions_changed" in shown
+    (wrong,) = ask("errors", "--store", pinned_url)["items"]
+    assert wrong["versions"] == change

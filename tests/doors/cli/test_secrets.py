@@ -23,7 +23,7 @@ WORDS = {  # what commands need besides a store
     "views": ["a"], "export": ["out", "--everything"], "start": ["x:y"], "worker": ["x:y"],
     "move": ["URL", "sqlite:///b.db"],
 }  # fmt: skip
-APART = {"demo", "evaluate", "conformance", "advise", "bench"}  # they make stores of their own
+APART = {"evaluate", "conformance", "advise", "bench"}  # they make stores of their own
 
 
 def commands() -> list[str]:

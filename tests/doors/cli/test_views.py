@@ -24,11 +24,21 @@ def edited(state, old="- [ ]", new="- [x]"):
     return page
 
 
-def test_a_page_of_any_store_is_shown_in_each_form(run, ask, url):
+@pytest.mark.parametrize("form", ["yaml", "tsv"])
+def test_a_form_that_once_was_is_refused_with_a_hint(run, url, tmp_path, form):
+    result = run("views", "work", "--form", form, "--store", url)
+    assert result.exit_code == errors.Invalid.exit_code
+    assert "--json" in result.stderr
+    (tmp_path / f"work.{form}").write_text("# perdure view 1")
+    result = run("apply", tmp_path / f"work.{form}", "--store", url)
+    assert result.exit_code == errors.Invalid.exit_code
+    assert ".md" in result.stderr
+
+
+def test_a_page_of_any_store_is_shown(run, ask, url):
     name = ask("sessions", "--store", url)["items"][0]["name"]
     assert f"# {name}" in run("views", name, "--store", url).stdout
-    assert "decisions:" in run("views", name, "--form", "yaml", "--store", url).stdout
-    assert "what\tid\tstatus" in run("views", name, "--form", "tsv", "--store", url).stdout
+    assert f"# {name}" in run("views", name, "--form", "md", "--store", url).stdout
     assert ask("views", name, "--store", url)[0]["head"]["session"] == name
     assert run("views", "nobody", "--store", url).exit_code == errors.NotFound.exit_code
     assert run("views", "--store", url).exit_code == 2
@@ -49,7 +59,7 @@ def test_pages_of_any_store_are_written_and_applied(run, ask, tmp_path):
     url = f"sqlite:///{tmp_path}/a.db"
     with perdure.open(url) as store:
         store.session("work").task("First")
-    assert len(ask("views", "--to", tmp_path / "pages", "--store", url)["written"]) == 3
+    assert len(ask("views", "--to", tmp_path / "pages", "--store", url)["written"]) == 1
     page = tmp_path / "pages" / "work.md"
     page.write_text(page.read_text().replace("- [ ]", "- [x]"))
     assert ask("apply", page, "--store", url)["changes"] == ["task 2: todo → done"]

@@ -15,6 +15,7 @@ from perdure.doors.cli.agents import agents_at
 from perdure.errors import Invalid, NotFound
 from perdure.model.records.workers import About
 from perdure.planes.execution import leases, steps, workers
+from perdure.runtime.callers import caller_of, stream_of
 from perdure.runtime.supervisor import WorkerRole
 from perdure.testing.clock import FakeClock
 
@@ -169,12 +170,12 @@ def busy_url(tmp_path):
     url = f"sqlite:///{tmp_path}/busy.db"
     clock = FakeClock()
     with perdure.open(url, clock=clock) as store:
-        caller = store._caller
+        caller = caller_of(store)
         for holder, pid in (("a" * 32, 11), ("b" * 32, 12)):
             caller.write(workers.introduce, holder, About(pid, ("known",), 10, 5))
         held, _ready = store.start(known), store.start(known)
         store.start(ghost)
-        lease = caller.write(leases.claim, held._stream, holder="a" * 32, program="", epoch=0)
+        lease = caller.write(leases.claim, stream_of(held), holder="a" * 32, program="", epoch=0)
         caller.write(leases.fenced, lease, steps.done, {"place": "0//1", "name": "draft", "digest": "", "value": 1})
     return url, clock, held.id
 
@@ -218,7 +219,7 @@ def test_it_is_shown_to_people(run, busy_url, frozen):
 def test_a_run_that_is_pinned_to_a_program_that_nobody_has_is_named(run, ask, busy_url, frozen):
     url, _, _ = busy_url
     with perdure.open(url) as store:
-        caller = store._caller
+        caller = caller_of(store)
         caller.write(workers.introduce, "c" * 32, About(13, ("known",), 10, 5, programs=("1" * 16,)))
         had, lost = store.start(known), store.start(known)
         had.pin("1" * 16)

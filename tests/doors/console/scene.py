@@ -14,6 +14,7 @@ from typing import Any
 import perdure
 from perdure.model.records.workers import About
 from perdure.planes.execution import steps, workers
+from perdure.runtime.callers import caller_of, stream_of
 from perdure.testing.clock import FakeClock
 
 HOSTILE = [
@@ -216,7 +217,7 @@ def introduce_worker(store: perdure.Store) -> None:
     about = About(
         pid=4711, agents=("fix-issue", "release"), concurrency=10, supervisor=4700, programs=("9f2c1ab04d77",)
     )
-    caller = store._caller
+    caller = caller_of(store)
     caller.core.liveness.begin()
     caller.write(workers.introduce, caller.core.holder, about)
 
@@ -256,7 +257,7 @@ def fill_long(url: str, events: int = 10_000) -> str:
             for n in range(events):
                 steps.done(tx, stream, steps.document(f"x{n}", "fetch_page", "00", {"n": n}, None, {}))
 
-        store._caller.write(put, run._stream)
+        caller_of(store).write(put, stream_of(run))
         return run.id
 
 

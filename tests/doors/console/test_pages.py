@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import perdure
 from doors.console import scene
 from doors.console.conftest import served
 
-AXE = Path(__file__).parent / "vendor" / "axe.min.js"
+AXE = files("axe_playwright_python") / "axe.min.js"  # a package of the group dev
 PAGES = (
     "/",
     "/inbox",

@@ -13,6 +13,7 @@ import perdure
 from doors.console import scene
 from perdure.doors.console import run_reads
 from perdure.effects import envelope, glimpse, timeline
+from perdure.runtime.callers import caller_of, stream_of
 from perdure.runtime.places import branch_name
 from perdure.stores.tx import Tx
 
@@ -113,7 +114,7 @@ def test_a_run_that_lost_the_beginning_of_an_effect_is_folded_whole(tmp_path: Pa
     with perdure.open(url, actor="alice") as store:
         handle = store.run(run)
         first = handle.effects()[0].record.seq
-        store._caller.write(lambda tx: tx.empty(handle._stream, [first]))
+        caller_of(store).write(lambda tx: tx.empty(stream_of(handle), [first]))
     compared, differing = _differing(url)
     assert (compared > 40, differing) == (True, 0)
 
@@ -140,7 +141,7 @@ def test_a_step_of_the_scrubber_folds_what_is_shown_alone(tmp_path: Path, monkey
 
 
 def glimpse_at(store: Any, handle: Any, seq: int) -> Any:
-    return handle._read(glimpse.view, seq, store._caller.core, run_reads.LATEST, run_reads.LOOKED_AT)
+    return handle._read(glimpse.view, seq, caller_of(store).core, run_reads.LATEST, run_reads.LOOKED_AT)
 
 
 def test_a_state_is_of_its_event_though_another_comes_meanwhile(

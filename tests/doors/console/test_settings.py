@@ -20,6 +20,7 @@ from perdure.doors.http.serving import Serving
 from perdure.planes.access import limits
 from perdure.planes.access.tokens import CONTROL
 from perdure.planes.memory import values
+from perdure.runtime.callers import caller_of
 
 THEME = "() => document.documentElement.dataset.theme"
 
@@ -41,7 +42,7 @@ def team(empty: str, browser: Any) -> Iterator[Served]:
     links = Links()
     make_token(empty)
     with perdure.open(empty, tenant=CONTROL) as store:
-        store._caller.write(limits.set_limits, "default", {"runs": 1_000})
+        caller_of(store).write(limits.set_limits, "default", {"runs": 1_000})
     with LiveServer(empty, pages=lambda serving, _address: pages(serving, links)) as server:
         yield Served(empty, server, links)
 
@@ -124,7 +125,7 @@ def test_a_console_for_one_person_makes_no_tokens(tmp_path: Path) -> None:
             assert (answer.status_code, answer.json()["path"]) == (403, "path")
             assert "perdure token" in answer.json()["hint"]
     with perdure.open(url, read_only=True) as store:
-        assert store._caller.read(values.find_scope, "tokens") is None
+        assert caller_of(store).read(values.find_scope, "tokens") is None
     with client(url) as http:  # a control: a server for a team does
         assert http.post("/v1/tokens", json=wanted).status_code == 201
         assert http.get("/v1/console/settings").json()["limits"]["streams"] == 200

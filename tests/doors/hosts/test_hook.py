@@ -133,6 +133,17 @@ def test_each_turn_is_kept_once_however_often_a_hook_comes(place: Place) -> None
     assert place.turns() == ["one", "two", "three"]
 
 
+def test_a_boot_that_the_host_wrote_down_is_kept_by_name(place: Place) -> None:
+    """Else every boot would quote the one before it."""
+    with place.open() as store:
+        session = store.session(place.session)
+        session.remember("Never push to main", kind="rule")
+        boot = session.boot().text
+    place.say(f"{boot}\n\nfix the login")
+    place.keep()
+    assert place.turns() == [f'[boot of session "{place.session}", event 2]\n\n\nfix the login']
+
+
 def test_a_line_that_is_still_being_written_comes_with_the_next_hook(place: Place) -> None:
     place.say("one")
     place.say("two")

@@ -188,7 +188,7 @@ CODEX_OPTIONS = (
 )
 
 
-def check_kept(host: Host, *said: str, sessions: int = 2) -> None:
+def check_kept(host: Host, *said: str) -> None:
     """All that the host's sessions wrote down is there, each turn once; they are of this workspace. Boots are kept by name."""
     turns = host.turns()
     for text in said:
@@ -196,7 +196,7 @@ def check_kept(host: Host, *said: str, sessions: int = 2) -> None:
     assert not any("## Position" in each for each in turns)
     with host.open() as store:
         found = [each.name for each in store.sessions(label=f"workspace:{host.session}")]
-    assert len([name for name in found if name.startswith(f"{host.name}/")]) >= sessions
+    assert len([name for name in found if name.startswith(f"{host.name}/")]) >= 2
 
 
 def test_a_killed_claude_code_is_kept_by_the_next_session(tmp_path: Path) -> None:
@@ -237,7 +237,7 @@ def gemini(folder: Path) -> Host:
     return host
 
 
-def test_gemini_has_boot_in_its_first_request_and_its_turns_are_kept(tmp_path: Path) -> None:
+def test_gemini_has_boot_and_tools_in_its_first_request(tmp_path: Path) -> None:
     host = gemini(tmp_path)
     with Model(("mcp_perdure_decide", {"text": "Use C", "because": "it is small", "key": "k"})) as model:
         env = {"GEMINI_API_KEY": "x", "GOOGLE_GEMINI_BASE_URL": model.url}
@@ -249,7 +249,6 @@ def test_gemini_has_boot_in_its_first_request_and_its_turns_are_kept(tmp_path: P
     assert "mcp_perdure_boot" in first
     with host.open() as store:
         assert "Use C" in [each.text for each in store.session(host.session).decisions()]
-    check_kept(host, "fix the login", "look again")
 
 
 def opencode(folder: Path, model: Model) -> Host:
@@ -262,7 +261,7 @@ def opencode(folder: Path, model: Model) -> Host:
     return host
 
 
-def test_opencode_has_boot_in_its_first_request_and_its_turns_are_kept(tmp_path: Path) -> None:
+def test_opencode_has_boot_and_tools_in_its_first_request(tmp_path: Path) -> None:
     with Model(("perdure_decide", {"text": "Use C", "because": "it is small", "key": "k"})) as model:
         host = opencode(tmp_path, model)
         for said in ("login", "again"):
@@ -272,8 +271,6 @@ def test_opencode_has_boot_in_its_first_request_and_its_turns_are_kept(tmp_path:
     assert "Never push to main" in first
     with host.open() as store:
         assert "Use C" in [each.text for each in store.session(host.session).decisions()]
-    # Its process ends before the hook of its last answer does: that session is kept when the next one begins.
-    check_kept(host, '"login"', sessions=1)
 
 
 def test_gemini_and_opencode_connect(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from perdure.doors.http.serving import Serving
 from perdure.model.crash_points import arm
 from perdure.planes.access import tokens
 from perdure.planes.access.tokens import CONTROL, TokenRole
+from perdure.runtime.callers import caller_of
 
 SAMPLE = {
     "say": ("POST", "/v1/sessions/s/turns", {"role": "user", "content": "hello"}),
@@ -55,8 +56,8 @@ def prepared(folder: Path) -> tuple[Path, str, str]:
 
         run = store.start(perdure.agent(fix), key="r").id
     with perdure.open(url, tenant=CONTROL) as store:
-        text, made = store._caller.write(tokens.create, "default", TokenRole.ADMIN, "alice")
-        store._caller.write(tokens.note_use, made.id)
+        text, made = caller_of(store).write(tokens.create, "default", TokenRole.ADMIN, "alice")
+        caller_of(store).write(tokens.note_use, made.id)
     return folder / "first.db", text, run
 
 

@@ -22,6 +22,7 @@ from perdure.doors.http.places import url_of
 from perdure.doors.http.serving import Serving
 from perdure.planes.access import tokens
 from perdure.planes.access.tokens import CONTROL, TokenRole
+from perdure.runtime.callers import caller_of
 
 
 def make_token(
@@ -30,7 +31,7 @@ def make_token(
     with perdure.open(url_of(url, tenant), tenant=tenant):
         pass
     with perdure.open(url_of(url, CONTROL), tenant=CONTROL) as store:
-        return store._caller.write(tokens.create, tenant, TokenRole(role), actor, expires)[0]
+        return caller_of(store).write(tokens.create, tenant, TokenRole(role), actor, expires)[0]
 
 
 def bearer(text: str) -> dict[str, str]:

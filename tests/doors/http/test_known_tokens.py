@@ -13,6 +13,7 @@ from perdure.errors import Unauthenticated
 from perdure.planes.access import known_tokens, tokens
 from perdure.planes.access.known_tokens import KnownTokens
 from perdure.planes.access.tokens import CONTROL, TokenRole
+from perdure.runtime.callers import caller_of
 from perdure.stores.glances import Glances
 
 TURN = {"role": "user", "content": "hello"}
@@ -29,7 +30,7 @@ def url(request, tmp_path) -> str:
 def control(url):
     """The tenant of the tokens, opened beside the server: as another process has it."""
     with perdure.open(url_of(url, CONTROL), tenant=CONTROL) as store:
-        yield store._caller
+        yield caller_of(store)
 
 
 def revoke(url, text):
@@ -146,7 +147,7 @@ def _gone_between_two_requests(url):
         with perdure.open(url) as store:
             store.session("late")
             before = [say(http, text) for _ in range(3)]
-            writer = store._caller.core.engine.connect()
+            writer = caller_of(store).core.engine.connect()
             writer.raw.execute("UPDATE streams SET name = 'elsewhere' WHERE kind = 'session' AND name = 's'")
             writer.close()
         return made_later, say(http, text, "late"), before, say(http, text)

@@ -12,6 +12,7 @@ from doors.http.serving_kit import client
 from perdure.planes.access import limits, usage
 from perdure.planes.access.tokens import CONTROL
 from perdure.planes.recovery import presence
+from perdure.runtime.callers import caller_of
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ def url(tmp_path) -> str:
 def limited_client(url, **given):
     """A client whose tenant is limited, and the clock of the server's counts."""
     with perdure.open(url, tenant=CONTROL) as store:
-        store._caller.write(limits.set_limits, "default", given)
+        caller_of(store).write(limits.set_limits, "default", given)
     with client(url) as http:
         now = [0.0]
         http.app.state.serving.admission._clock = lambda: now[0]
@@ -121,8 +122,8 @@ def test_a_token_has_a_bounded_number_of_workers(url, monkeypatch) -> None:
 
 
 def _holders(serving):
-    core = serving._stores["default"]._caller.core
-    tenant = serving._stores["default"]._caller.tenant
+    core = caller_of(serving._stores["default"]).core
+    tenant = caller_of(serving._stores["default"]).tenant
     return core.read(
         lambda reads: reads.query(presence.Q.holders_under, tenant=tenant, prefix="remote-"), tenant=tenant
     )
@@ -139,7 +140,7 @@ def store_url(request, tmp_path) -> str:
 
 
 def counted(store, so_far=usage.NOTHING):
-    return store._caller.read(usage.count, so_far)
+    return caller_of(store).read(usage.count, so_far)
 
 
 def test_bytes_are_counted_on_from_the_last_count_and_of_one_tenant_alone(store_url, monkeypatch) -> None:

@@ -12,6 +12,7 @@ from perdure.doors.http import serving as module
 from perdure.doors.http.serving import Serving
 from perdure.errors import Unavailable
 from perdure.planes.execution import leases, runs
+from perdure.runtime.callers import caller_of, stream_of
 from perdure.upkeep import load
 
 # -- a file for each tenant ------------------------------------------------------------------------------------------
@@ -88,9 +89,9 @@ def park_one(store, name):
     @perdure.agent(name=name)
     def idle(run): ...
 
-    handle, core = store.start(idle), store._caller.core
+    handle, core = store.start(idle), caller_of(store).core
     about = {"holder": core.holder, "program": "p", "epoch": core.epoch}
-    store._caller.write(lambda tx: runs.park(tx, leases.claim(tx, handle._stream, **about).stream, "why", "so"))
+    caller_of(store).write(lambda tx: runs.park(tx, leases.claim(tx, stream_of(handle), **about).stream, "why", "so"))
 
 
 def told(http):

@@ -11,6 +11,7 @@ import perdure
 from doors.http.serving_kit import LiveServer, bearer, make_token
 from perdure.planes.access import limits
 from perdure.planes.access.tokens import CONTROL
+from perdure.runtime.callers import caller_of
 
 
 @pytest.fixture
@@ -101,7 +102,7 @@ def test_after_a_restore_a_place_of_before_is_gone(url, tmp_path) -> None:
 def test_a_tenant_has_so_many_streams_at_once(url) -> None:
     text = make_token(url, role="viewer")
     with perdure.open(url, tenant=CONTROL) as store:
-        store._caller.write(limits.set_limits, "default", {"streams": 1})
+        caller_of(store).write(limits.set_limits, "default", {"streams": 1})
     with LiveServer(url) as server:
         with server.stream("/v1/stream", bearer(text)) as response:
             found = blocks(response)

@@ -18,6 +18,7 @@ from doors.http.serving_kit import bearer, make_token
 from perdure.doors.http.app import TABLE, make_app
 from perdure.doors.http.serving import Serving
 from perdure.doors.http.table import Right
+from perdure.runtime.callers import caller_of
 
 GIVEN, SEND, PROBE, REST, END = "given", "send", "probe", "rest", "end"
 PLAIN = {"digest": "d", "name": "look"}
@@ -76,7 +77,7 @@ class Served:
 
     def lapse(self, hand: Hand) -> None:
         """The heartbeat of a worker lapses: nobody waits for that."""
-        self.store._caller.write(_lapse, hand.holder)
+        caller_of(self.store).write(_lapse, hand.holder)
 
     def hand(self, http: TestClient, holder: str = "w1", text: str = "") -> Hand:
         return Hand(http, text or self.worker, holder)
@@ -573,3 +574,78 @@ def test_a_run_whose_worker_died_is_driven_alone(local) -> None:
         new.claim(204, held=[suspect])
         new.say("finish")
         assert new.claim()["run"] != suspect
+
+
+# -- versions ------------------------------------------------------------------------------------------------------------------
+
+PINS = {"pins": {"fix": {"model": "m1", "tools": {"git": 2}}}}
+
+
+def begun_under_pins(served: Served, http: TestClient, **more: Any) -> Hand:
+    """A worker that claimed a run under versions, did something, and gave the run back."""
+    hand = served.hand(http)
+    served.start(http)
+    hand.claim(**PINS, **more)
+    hand.say("steps", place="0//1", value=1, **PLAIN)
+    hand.say("release")
+    return hand
+
+
+def record_of(served: Served, hand: Hand) -> Any:
+    return served.store.run(hand.run).record
+
+
+def test_the_versions_of_a_remote_worker_are_recorded(served: Served) -> None:
+    with served.up() as http:
+        hand = begun_under_pins(served, http)
+        assert record_of(served, hand).pins == {"model": "m1", "tools.git": "2"}
+        hand.claim(**PINS)
+        assert record_of(served, hand).pins_change is None
+        listed = http.get("/v1/runs", params={"version": "tools.git=2"}, headers=bearer(served.admin)).json()["items"]
+        assert [(each["id"], each["pins"]["model"]) for each in listed] == [(hand.run, "m1")]
+        assert not http.get("/v1/runs", params={"version": "model=m2"}, headers=bearer(served.admin)).json()["items"]
+        refused = http.get("/v1/runs", params={"version": "model"}, headers=bearer(served.admin))
+        assert (refused.status_code, refused.json()["path"]) == (422, "version")
+
+
+def test_a_remote_worker_without_versions_is_unknown_and_differs(served: Served) -> None:
+    with served.up() as http:
+        hand = begun_under_pins(served, http)
+        assert hand.claim()
+        change = record_of(served, hand).pins_change
+        assert (change.moved, change.decision) == ({"model": ["m1", None], "tools.git": ["2", None]}, "continued")
+        assert record_of(served, hand).pins == {}
+
+
+def test_the_policy_of_a_run_holds_for_a_worker_that_says_nothing(served: Served) -> None:
+    with served.up() as http:
+        hand = begun_under_pins(served, http, on_change={"fix": "park"})
+        hand.claim(204)
+        assert (record_of(served, hand).status, record_of(served, hand).reason) == ("parked", "changed")
+        served.store.run(hand.run).resume()
+        assert hand.claim()["journal"]["items"]
+
+
+def test_a_person_is_asked_for_a_remote_worker(served: Served) -> None:
+    with served.up() as http:
+        hand = begun_under_pins(served, http)
+        asking = {"pins": {"fix": {"model": "m2"}}, "on_change": {"fix": "ask"}}
+        hand.claim(204, **asking)
+        (asked,) = served.store.asks()
+        served.store.answer(asked.id, "continue", by="ann")
+        assert hand.claim(**asking)
+        assert record_of(served, hand).pins == {"model": "m2"}
+
+
+@pytest.mark.parametrize(
+    ("given", "path"),
+    [
+        ({"pins": {"fix": {"model": "a\0"}}}, "body.pins.fix.model"),
+        ({"pins": {"fix": 5}}, "body.pins"),
+        ({"on_change": {"fix": "stop"}}, "body.on_change"),
+    ],
+)  # fmt: skip
+def test_bad_versions_of_a_remote_worker_are_refused(local: Served, given: dict[str, Any], path: str) -> None:
+    with local.up() as http:
+        refused = local.hand(http).post("/v1/work/claim", 422, agents={"fix": "v1"}, **given)
+        assert refused["path"].startswith(path)

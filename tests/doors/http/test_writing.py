@@ -11,6 +11,7 @@ from doors.http.serving_kit import client
 from perdure.doors.http import inputs
 from perdure.planes.access import limits
 from perdure.planes.access.tokens import CONTROL
+from perdure.runtime.callers import caller_of
 
 
 @pytest.fixture
@@ -351,7 +352,7 @@ def test_metrics_are_bounded_and_told_as_text(http) -> None:
 
 def test_a_tenant_is_limited_and_told_when_to_come_back(url) -> None:
     with perdure.open(url, tenant=CONTROL) as store:
-        store._caller.write(limits.set_limits, "default", {"requests": 2, "runs": 1})
+        caller_of(store).write(limits.set_limits, "default", {"requests": 2, "runs": 1})
     with client(url) as http:
         now = [0.0]
         http.app.state.serving.admission._clock = lambda: now[0]

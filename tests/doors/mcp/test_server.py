@@ -23,7 +23,7 @@ from mcp_types import ElicitResult
 
 import perdure
 from doors.mcp.calls import BEFORE, READS, SESSION, WRITES
-from perdure.doors.mcp.door import Door
+from perdure.doors.mcp.door import Door, _asked
 from perdure.doors.mcp.server import TOOLS, make_server
 from perdure.doors.mcp.server import WRITES as WRITING
 from runtime.crew import until
@@ -201,6 +201,27 @@ def test_every_argument_is_part_of_a_request_and_a_default_said_aloud_is_none(tm
         )
 
     talk(tmp_path, work)
+
+
+# The arguments that each tool spelled out for its marks before they were made in one place (decision 0150).
+SPELLED = {
+    "remember": "text kind scope source tags supersedes", "goal": "text", "decide": "text because then tags supersedes",
+    "close": "decision outcome note", "task": "title needs priority detail labels", "claim": "task label ttl",
+    "move": "task to note token", "say": "role text", "set": "name value expect ttl", "ask": "question choices",
+    "effect_dispatch": "effect", "effect_commit": "effect outcome result error",
+    "effect_settle": "effect verdict result evidence",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("about", [[], ["user:ann"]], ids=["about nobody", "about somebody"])
+@pytest.mark.parametrize("name", sorted({*WRITES} - {"effect_begin"}))
+def test_a_mark_of_before_is_compared_as_each_tool_spelled_it(name: str, about: list[str]) -> None:
+    """`effect_begin` has no mark: its key is the effect's own."""
+    tool = TOOLS[name][1]
+    given = {each: f"a {each}" for each in inspect.signature(tool).parameters} | {"about": about}
+    spelled = {"tool": name, **{each: given[each] for each in SPELLED[name].split()}}
+    is_asked = about and "about" in inspect.signature(tool).parameters
+    assert _asked(tool, given).before == {**spelled, **({"about": about} if is_asked else {})}
 
 
 def test_a_refused_request_is_not_kept_under_its_key(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 import perdure
 from perdure.evaluation.recall import labelled, measured
 from perdure.planes.memory import rank
+from perdure.runtime.callers import caller_of
 
 THINGS, QUESTIONS = labelled.history(), labelled.questions()
 
@@ -47,9 +48,9 @@ def test_hybrid_is_no_worse_than_its_better_leg_and_words_beat_full_text_search(
     told: Any, hybrid: measured.Measured
 ) -> None:
     store, ids = told
-    store._caller.core.embed = False
+    caller_of(store).core.embed = False
     by_words = measured.measure(measured.searching(store, ids), QUESTIONS)
-    store._caller.core.embed = labelled.KeptVectors()
+    caller_of(store).core.embed = labelled.KeptVectors()
     by_vectors = measured.measure(measured.by_cosine(THINGS, labelled.KeptVectors()), QUESTIONS)
     default = measured.measure(measured.by_fts5(THINGS), QUESTIONS)
     assert hybrid.ndcg >= max(by_words.ndcg, by_vectors.ndcg) - 0.005

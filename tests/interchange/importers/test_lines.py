@@ -1,4 +1,4 @@
-"""Formats of JSON lines: Claude Code, Codex, MCP memory and plain messages.
+"""Formats of JSON lines: Claude Code, Codex and plain messages.
 
 Those of Claude Code and Codex are written by hand here, in the record shapes of older versions (Claude Code 2.1.37, Codex 0.65),
 with what is seldom. What the programs themselves write is in test_real_samples.py.
@@ -10,8 +10,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from interchange.importers.conftest import FOREIGN, Take
 from interchange.importers.telling import ours
+from perdure import errors
 from perdure.interchange.importers.importing import import_files
 
 CLAUDE = FOREIGN / "claude-code" / "5d1c0f7e-1111-4222-8333-444455556666.jsonl"
@@ -125,48 +128,6 @@ def test_codex_of_the_first_versions(store: Any, take: Take, tmp_path: Path) -> 
     assert session.turns()[-1].error
 
 
-def test_names_of_a_memory_are_any_text(store: Any, take: Take, tmp_path: Path) -> None:
-    """Two relations whose parts read the same when they are joined are two values; plain ones keep plain names."""
-    parts = [
-        ("a", "b", "c"),
-        ("a/b", "c", "d"),
-        ("a", "b/c", "d"),
-        ("a", "", "d"),
-        ("", "a", "d"),
-        ("x" * 300, "y/z", "w"),
-    ]
-    lines = [{"type": "relation", "from": one, "relationType": kind, "to": other} for one, kind, other in parts]
-    (tmp_path / "memory.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    assert take(tmp_path / "memory.jsonl").added == {"values": len(parts)}
-    entries = store.scope("mcp-memory").entries()
-    assert {(each.value["from"], each.value["relationType"], each.value["to"]) for each in entries} == set(parts)
-    assert "relation/a/b/c" in {each.name for each in entries}
-
-
-def test_a_memory_that_changed_is_brought_up_to_date(store: Any, take: Take, tmp_path: Path) -> None:
-    file = tmp_path / "memory.jsonl"
-    line = {"type": "entity", "name": "Ann", "entityType": "person", "observations": ["tea"]}
-    file.write_text(json.dumps(line))
-    take(file)
-    file.write_text(json.dumps(line | {"observations": ["tea", "cake"]}))
-    assert take(file).added == {"values": 1}
-    assert store.scope("mcp-memory").get("entity/Ann")["observations"] == ["tea", "cake"]
-
-
-def test_what_was_changed_here_is_not_overwritten(store: Any, take: Take, tmp_path: Path) -> None:
-    file = tmp_path / "memory.jsonl"
-    line = {"type": "entity", "name": "Ann", "entityType": "person", "observations": ["tea"]}
-    file.write_text(json.dumps(line))
-    take(file)
-    store.scope("mcp-memory").set("entity/Ann", "mine")
-    assert take(file).ok
-    file.write_text(json.dumps(line | {"observations": []}))
-    report = take(file)
-    assert not report.ok
-    assert "stays as it is" in report.left_out[0].why
-    assert store.scope("mcp-memory").get("entity/Ann") == "mine"
-
-
 OPENAI = [
     {"role": "system", "content": "Be kind."},
     {"role": "user", "content": [{"type": "text", "text": "one"}, {"type": "image_url", "image_url": {"url": "data:x"}}]},
@@ -219,7 +180,7 @@ def test_a_folder_of_session_files(store: Any, take: Take, tmp_path: Path) -> No
 def test_a_file_is_known_by_what_is_in_it(take: Take, tmp_path: Path) -> None:
     disguised = {
         "rollout-x.jsonl": CLAUDE, "session.json": CODEX, "memory.jsonl": FOREIGN / "langgraph" / "checkpoints.sqlite",
-        "checkpoints.sqlite": FOREIGN / "mcp-memory" / "memory.jsonl", "x": FOREIGN / "google-adk" / "sessions.db",
+        "x": FOREIGN / "google-adk" / "sessions.db",
     }  # fmt: skip
     for name, source in disguised.items():
         (tmp_path / name).write_bytes(source.read_bytes())
@@ -271,27 +232,8 @@ def test_a_large_turn(store: Any, take: Take, tmp_path: Path) -> None:
     assert take(tmp_path / "a.json").added == {}
 
 
-def test_two_files_that_disagree_do_not_take_turns(store: Any, take: Take, tmp_path: Path) -> None:
-    line = {"type": "entity", "name": "Ann", "entityType": "person", "observations": ["tea"]}
-    first, second = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
-    first.write_text(json.dumps(line))
-    second.write_text(json.dumps(line | {"observations": ["cake"]}))
-    assert take(first, second).added == {"values": 2}
-    assert take(first, second).added == {}
-    assert store.scope("mcp-memory").get("entity/Ann")["observations"] == ["cake"]
-    first.write_text(json.dumps(line | {"observations": []}))
-    assert take(first, second).added == {"values": 1}
-    assert store.scope("mcp-memory").get("entity/Ann")["observations"] == []
-    third = tmp_path / "c.jsonl"
-    third.write_text(first.read_text())
-    assert take(third).ok
-    assert take(third).added == {}
-
-
-def test_a_value_that_goes_back_is_followed(store: Any, take: Take, tmp_path: Path) -> None:
-    file = tmp_path / "memory.jsonl"
-    line = {"type": "entity", "name": "Ann", "entityType": "person", "observations": []}
-    for said in (["tea"], ["cake"], ["tea"]):
-        file.write_text(json.dumps(line | {"observations": said}))
-        assert take(file).added == {"values": 1}
-    assert store.scope("mcp-memory").entry("entity/Ann").version == 3
+@pytest.mark.parametrize("name", ["cursor", "gemini", "mcp-memory", "opencode"])
+def test_a_format_that_no_longer_comes_with_perdure_is_refused_with_the_way_out(take: Take, name: str) -> None:
+    with pytest.raises(errors.Invalid, match="no longer comes") as raised:
+        take(CLAUDE, format_name=name)
+    assert "perdure.importers" in raised.value.hint

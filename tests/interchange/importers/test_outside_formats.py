@@ -35,6 +35,8 @@ def read(source):
 
 
 diary = ImportFormat("diary", "diaries (JSON lines)", read, recognises)
+cursor = diary._replace(name="cursor")
+gemini = diary._replace(name="gemini")
 wrong = "no format"
 """
 

@@ -11,11 +11,10 @@ from perdure.interchange.views.apply import apply_view
 from perdure.interchange.views.gather import gather
 from perdure.interchange.views.keeping import find, write_to
 from perdure.planes.audit import history
+from perdure.runtime.callers import caller_of
 from perdure.stores.core import open_core
 from perdure.stores.files.page_digest import is_edited
 from perdure.testing.clock import FakeClock
-
-ENDINGS = ("md", "yaml", "tsv")
 
 
 class Desk:
@@ -25,20 +24,20 @@ class Desk:
         self.url = f"files:///{folder}"
         self.views = folder / "views"
 
-    def page(self, ending="md"):
-        return self.views / f"work.{ending}"
+    def page(self):
+        return self.views / "work.md"
 
-    def edit(self, *changes, ending="md"):
-        text = self.page(ending).read_text("utf-8")
+    def edit(self, *changes):
+        text = self.page().read_text("utf-8")
         for old, new in changes:
             assert text.count(old) == 1, old
             text = text.replace(old, new)
-        self.page(ending).write_text(text, "utf-8")
+        self.page().write_text(text, "utf-8")
 
-    def apply(self, ending="md", **options):
+    def apply(self, **options):
         core = open_core(self.url)
         try:
-            return apply_view(core, core.tenant_id("default"), "ann", self.page(ending), **options).changes
+            return apply_view(core, core.tenant_id("default"), "ann", self.page(), **options).changes
         finally:
             core.close()
 
@@ -64,44 +63,21 @@ def desk(tmp_path):
     return Desk(tmp_path / "state")
 
 
-EDITS = {
-    "md": [
-        ("> Make it work", "> Make it work\n> on Safari"),
-        ("- [ ] **3** First", "- [x] **3** First\n  - note: easy"),
-        ("- [ ] **4** Second", "- [!] **4** Second\n  - note: waits for a key"),
-        ("  - because: B breaks", "  - because: B breaks\n  - outcome: it held"),
-        ('- branch v1 = "fix/login"', '- branch v1 = "main"\n- new.one = {"a": 1}'),
-        ("## Values", "- [ ] Third\n  - priority: 5\n\n## Values"),
-        ("## Tasks", "- Use C\n  - because: A is slow\n  - tags: [\"speed\"]\n\n## Tasks"),
-    ],
-    "yaml": [
-        ('goal: "Make it work"', "goal: |-\n  Make it work\n  on Safari"),
-        ('status: todo\n    title: "First"', 'status: done\n    title: "First"\n    note: easy'),
-        ('status: todo\n    title: "Second"', 'status: blocked\n    title: "Second"\n    note: waits for a key'),
-        ('because: "B breaks"', 'because: "B breaks"\n    outcome: it held'),
-        ('value: "fix/login"', 'value: "main"\n  - name: new.one\n    value: {"a": 1}'),
-        ("values:", "  - title: Third\n    priority: 5\nvalues:"),
-        ("tasks:", '  - text: Use C\n    because: A is slow\n    tags: ["speed"]\ntasks:'),
-    ],
-    "tsv": [
-        ("goal\t\t\tMake it work", "goal\t\t\tMake it work\\u{a}on Safari"),
-        ("task\t3\ttodo\tFirst", "task\t3\tdone\tFirst\t\t\t\teasy"),
-        ("task\t4\ttodo\tSecond\t\t\t\t\t", "task\t\t\tThird\t\t\t\t\t5\ntask\t4\tblocked\tSecond\t\t\t\twaits for a key\t"),
-        ("\tB breaks\t\t\t", "\tB breaks\t\tit held\t"),
-        ('\t"fix/login"', '\t"main"\nvalue\tnew.one' + "\t" * 12 + '{"a": 1}'),
-        ("task\t3", 'decision\t\t\tUse C\tA is slow\t\t\t\t\t\t\t["speed"]\ntask\t3'),
-    ],
-}  # fmt: skip
+EDITS = [
+    ("> Make it work", "> Make it work\n> on Safari"),
+    ("- [ ] **3** First", "- [x] **3** First\n  - note: easy"),
+    ("- [ ] **4** Second", "- [!] **4** Second\n  - note: waits for a key"),
+    ("  - because: B breaks", "  - because: B breaks\n  - outcome: it held"),
+    ('- branch v1 = "fix/login"', '- branch v1 = "main"\n- new.one = {"a": 1}'),
+    ("## Values", "- [ ] Third\n  - priority: 5\n\n## Values"),
+    ("## Tasks", '- Use C\n  - because: A is slow\n  - tags: ["speed"]\n\n## Tasks'),
+]
 
 
-@pytest.mark.parametrize("ending", ENDINGS)
-def test_every_edit_becomes_its_verb_in_one_transaction(desk, ending):
-    edits = EDITS[ending]
-    if ending == "tsv":  # the row of the first task is matched twice: the decision goes before it, first
-        edits = [edits[-1], *edits[:-1]]
-    desk.edit(*edits, ending=ending)
-    would = desk.apply(ending, dry_run=True)
-    assert len(desk.apply(ending)) == len(would) == 8
+def test_every_edit_becomes_its_verb_in_one_transaction(desk):
+    desk.edit(*EDITS)
+    would = desk.apply(dry_run=True)
+    assert len(desk.apply()) == len(would) == 8
     store, session = desk.session()
     with store:
         assert session.goal == "Make it work\non Safari"
@@ -122,21 +98,19 @@ def test_every_edit_becomes_its_verb_in_one_transaction(desk, ending):
         assert len(new[-1].data["changes"]) == 8
         assert {each.seq for each in new[-1].refs} >= {3, 4, 5}
         assert store.verify().ok
-    assert not is_edited(desk.page(ending).read_bytes())
+    assert not is_edited(desk.page().read_bytes())
 
 
-@pytest.mark.parametrize("ending", ENDINGS)
-def test_applying_again_changes_nothing_after_a_crash_too(desk, ending):
-    edits = [EDITS["tsv"][-1], *EDITS["tsv"][:-1]] if ending == "tsv" else EDITS[ending]
-    desk.edit(*edits, ending=ending)
-    before = desk.page(ending).read_bytes()
-    assert desk.apply(ending)
+def test_applying_again_changes_nothing_after_a_crash_too(desk):
+    desk.edit(*EDITS)
+    before = desk.page().read_bytes()
+    assert desk.apply()
     at = desk.look()
-    assert desk.apply(ending) == []  # the page as it was brought up to date
-    desk.page(ending).write_bytes(before)  # a crash before that
-    assert desk.apply(ending) == []
+    assert desk.apply() == []  # the page as it was brought up to date
+    desk.page().write_bytes(before)  # a crash before that
+    assert desk.apply() == []
     assert desk.look() == at
-    assert not is_edited(desk.page(ending).read_bytes())
+    assert not is_edited(desk.page().read_bytes())
 
 
 def test_a_page_that_is_saved_again_with_more_in_it_adds_only_that(desk):
@@ -258,7 +232,7 @@ def test_a_page_of_another_history_is_a_conflict(desk):
 def test_a_page_of_no_session_here(desk, kind):
     with perdure.open(desk.url) as store:
         store.scope("shared").set("a", 1)
-        scope = store._caller.write(lambda tx: tx.find_stream("scope", "shared"))
+        scope = caller_of(store).write(lambda tx: tx.find_stream("scope", "shared"))
     text = desk.page().read_text()
     at = text.index(" uid ") + 5
     uid = scope.uid.hex() if kind == "scope" else "0" * 32
@@ -316,10 +290,10 @@ def test_the_same_event_gives_the_same_page_however_it_is_read(tmp_path):
         session.task("a").claim(ttl="1s")
         session.decide("x", because="y").close("z")
         clock.advance(3600)
-        core = store._caller.core
-        stream = find(core, "work", store._caller.tenant)
-        now = core.read(gather, stream, tenant=store._caller.tenant)
-        past = core.read(history.view, stream, now.head.seq, core, tenant=store._caller.tenant)
+        core = caller_of(store).core
+        stream = find(core, "work", caller_of(store).tenant)
+        now = core.read(gather, stream, tenant=caller_of(store).tenant)
+        past = core.read(history.view, stream, now.head.seq, core, tenant=caller_of(store).tenant)
         then = past.core.read(gather, past.stream, tenant=past.tenant)
         assert now.same_as(then)
 
@@ -327,7 +301,7 @@ def test_the_same_event_gives_the_same_page_however_it_is_read(tmp_path):
 def test_a_page_of_any_store_is_applied(tmp_path):
     with perdure.open(f"sqlite:///{tmp_path}/a.db") as store:
         store.session("work").task("First")
-        core, tenant = store._caller.core, store._caller.tenant
+        core, tenant = caller_of(store).core, caller_of(store).tenant
         write_to(core, tenant, tmp_path / "pages")
         page = tmp_path / "pages" / "work.md"
         page.write_text(page.read_text().replace("- [ ]", "- [x]"))

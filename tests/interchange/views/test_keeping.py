@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 
 import pytest
@@ -13,6 +14,7 @@ from perdure.errors import Unavailable
 from perdure.interchange.views import keeping
 from perdure.interchange.views.folder import stem
 from perdure.interchange.views.gather import gather
+from perdure.runtime.callers import caller_of
 from perdure.stores.files.page_digest import is_edited, is_untouched
 
 
@@ -90,7 +92,20 @@ def test_a_page_that_was_edited_is_left_and_told(folder, caplog):
         store.session("a").goal = "second"
     assert page.read_bytes() == mine
     assert "was edited by hand" in caplog.text
-    assert "second" in (folder / "views" / "a.yaml").read_text()
+
+
+def test_pages_of_forms_that_once_were_go_unless_somebody_edited_them(folder):
+    with work(folder) as store:
+        store.session("a", goal="first")
+    body = b"# perdure view 1 of a session\ngoal: x\n"
+    seal = hashlib.sha256(body).hexdigest()[:32].encode()
+    untouched, edited, own = (folder / "views" / name for name in ("a.yaml", "a.tsv", "notes.tsv"))
+    untouched.write_bytes(body + b"# perdure digest " + seal + b"\n")
+    edited.write_bytes(body + b"mine\n# perdure digest " + seal + b"\n")
+    own.write_text("notes of somebody")
+    with work(folder) as store:
+        store.session("a").goal = "second"
+    assert [path.exists() for path in (untouched, edited, own)] == [False, True, True]
 
 
 def test_an_older_page_that_git_brought_back_is_no_edit(folder):
@@ -182,7 +197,7 @@ def test_the_page_of_a_session_that_is_no_more_goes_unless_it_was_edited(folder)
     edited.write_text(page.read_text().replace("> first", "> second"))
     notes.write_text("mine")
     with work(folder) as store:
-        core = store._caller.core
+        core = caller_of(store).core
         kept = keeping.keep(core, core.tenant_id("default"), whole=True)
     assert (kept.removed, kept.edited) == ([gone], [edited])
     assert [each.exists() for each in (page, gone, edited, notes)] == [True, False, True, True]
@@ -218,7 +233,7 @@ def test_a_crash_between_the_pages_leaves_whole_ones(folder, monkeypatch):
     monkeypatch.undo()
     with work(folder) as store:
         store.session("b")
-    assert "second" in (folder / "views" / "a.tsv").read_text()
+    assert "second" in (folder / "views" / "a.md").read_text()
 
 
 def test_other_tenants_have_a_folder_of_their_own(folder):

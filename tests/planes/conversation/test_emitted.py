@@ -144,7 +144,6 @@ NAMED_ELSEWHERE = {
     "log.actors",
     "planes.actors",
     "planes.audit.base_events",
-    "planes.audit.imported",
     "planes.conversation.sessions",
     "planes.execution.imported",
     "planes.execution.model_inputs",

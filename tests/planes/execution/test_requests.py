@@ -90,6 +90,62 @@ def test_a_default_that_is_said_aloud_is_the_same_request(http) -> None:
     assert decided(http, key="other", then="c") != first
 
 
+@pytest.mark.parametrize("before", [False, True], ids=["marks of now", "marks of before"])
+def test_the_version_that_a_request_names_is_part_of_it(http, monkeypatch, before) -> None:
+    """If-Match is an argument like any other: it was dropped, and a write for another version got the first one's answer.
+
+    A mark of before does not have it, and is compared without.
+    """
+    request = calls.HttpCall.request
+
+    def put(value, **headers):
+        return http.put(
+            "/v1/sessions/s/values/n", json={"value": value}, headers={"Idempotency-Key": "k", **headers}
+        ).status_code
+
+    with monkeypatch.context() as old:
+        if before:
+            old.setattr(calls.HttpCall, "request", lambda *args: request(*args).before)
+        assert put(1, **{"If-None-Match": "*"}) == 200
+    again = put(1, **{"If-None-Match": "*"}), put(1, **{"If-Match": '"1"'}), put(1)
+    assert again == ((200, 200, 200) if before else (200, 422, 422))
+
+
+def test_the_head_that_a_request_names_is_part_of_it(http) -> None:
+    head = http.get("/v1/sessions/s").headers["ETag"]
+
+    def decided_at(**headers):
+        body = {"text": "A", "because": "b"}
+        return http.post("/v1/sessions/s/decisions", json=body, headers={"Idempotency-Key": "k", **headers}).status_code
+
+    assert [decided_at(**{"If-Match": head}), decided_at(**{"If-Match": head}), decided_at()] == [201, 201, 422]
+
+
+@pytest.mark.parametrize("before", [False, True], ids=["marks of now", "marks of before"])
+def test_whom_a_signal_is_about_is_part_of_it(tmp_path, monkeypatch, before) -> None:
+    @perdure.agent
+    def waits(run: perdure.Run) -> None: ...
+
+    keep = requests.keep
+    with perdure.open(f"sqlite:///{tmp_path}/a.db") as store:
+        run = store.start(waits)
+        with monkeypatch.context() as old:
+            if before:
+                old.setattr(
+                    requests, "keep", lambda tx, run, key, asked, *more: keep(tx, run, key, asked.before, *more)
+                )
+            run.signal("go", 1, key="k", about=["user:ann"])
+        run.signal("go", 1, key="k", about=["user:ann"])
+        if before:
+            run.signal("go", 1, key="k", about=["user:bob"])
+        else:
+            with pytest.raises(perdure.KeyReused):
+                run.signal("go", 1, key="k", about=["user:bob"])
+        with pytest.raises(perdure.KeyReused):
+            run.signal("go", 2, key="k", about=["user:ann"])
+        assert [each.kind for each in store.feed()].count("run.signalled") == 1
+
+
 def test_a_mark_of_before_is_compared_as_it_was_made(http, monkeypatch) -> None:
     """Such a mark holds the digest of the whole body, and no form."""
     request = calls.HttpCall.request

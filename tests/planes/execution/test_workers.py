@@ -226,12 +226,16 @@ class TestWorkers:
         assert not shown.alive
 
 
-def orders(count, workers_count, room):
-    """The first runs that each of several workers would claim of so many, all looking at the same moment."""
-    runs_found = [
+def found_runs(count):
+    return [
         workers.FoundRun("one", None, False, None, Stream(at, at.to_bytes(16), 1, "run", f"r{at}"))
         for at in range(count)
     ]
+
+
+def orders(count, workers_count, room):
+    """The first runs that each of several workers would claim of so many, all looking at the same moment."""
+    runs_found = found_runs(count)
     looks = [workers.Look(runs_found, [], None, True, 0, place, workers_count) for place in range(workers_count)]
     return [[run.stream.id for run in look.in_own_order(runs_found, room)] for look in looks]
 
@@ -244,6 +248,13 @@ class TestWhoClaimsWhat:
     def test_control_without_shares_all_claim_the_same(self):
         chosen = [order[:10] for order in orders(100, 1, room=10) * 4]
         assert len({run for runs_chosen in chosen for run in runs_chosen}) == 10
+
+    def test_workers_with_nothing_of_their_own_claim_different_runs(self):
+        """What is left is the share of a worker that takes nothing: all claimed its oldest, and waited for each other."""
+        theirs = list(orders(400, 8, room=25))[7][:50]  # the share of the last
+        left = [run for run in found_runs(400) if run.stream.id in theirs]
+        chosen = [workers.Look(left, [], None, True, 0, place, 8).in_own_order(left, 25)[:4] for place in range(7)]
+        assert len({run.stream.id for runs_chosen in chosen for run in runs_chosen}) > 18  # of 28 that were wanted
 
     def test_a_worker_with_nothing_of_its_own_takes_any(self):
         for order in orders(3, 8, room=10):
@@ -260,6 +271,12 @@ class TestWhoClaimsWhat:
             store._caller.write(workers.introduce, holder, About(1, ("one",), 1, 0, False, ()))
         assert (look().place, look().workers) == (0, 2)
         store._caller.write(presence.leave, OTHER, [])
+        assert (look().place, look().workers) == (0, 1)
+
+    def test_a_look_counts_no_worker_that_takes_suspects_only(self, store, look):
+        """A standby: what belonged to it was left for all the others to want at once."""
+        for holder, suspects in ((ME, False), (OTHER, True)):
+            store._caller.write(workers.introduce, holder, About(1, ("one",), 1, 0, suspects, ()))
         assert (look().place, look().workers) == (0, 1)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import perdure
 from perdure.model.records.retention import Retention
+from perdure.runtime.callers import caller_of
 from perdure.stores.core import open_core
 from perdure.stores.files.engine import FilesEngine
 from perdure.stores.files.journal import LineLog
@@ -54,7 +55,7 @@ def state(url: str) -> object:
         said = [
             (each.transcript(), each.turns(after=0, limit=1000), each.restore(), each.entries()) for each in sessions
         ]
-        return store._caller.core.epoch, repr([(*each[:3], [entry.value for entry in each[3]]) for each in said])
+        return caller_of(store).core.epoch, repr([(*each[:3], [entry.value for entry in each[3]]) for each in said])
 
 
 def check(url: str, folder: Path, expected: object) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 import perdure
 from perdure.artifacts.compress import zstd
+from perdure.runtime.callers import caller_of
 from perdure.stores.files import line as lines_module
 from perdure.stores.files.line import Piece
 from perdure.stores.files.load import Loader
@@ -114,15 +115,15 @@ def test_a_damaged_store_opens_goes_on_and_says_what_it_lost(lines, tmp_path, na
     (folder / "log" / "000001.jsonl").write_bytes(case.data)
     with perdure.open(f"files:///{folder}") as store:
         store.session("s0").say("user", "goes on")
-        epoch = store._caller.core.epoch
-        asides = store._caller.core.engine.asides()
+        epoch = caller_of(store).core.epoch
+        asides = caller_of(store).core.engine.asides()
         report = store.verify(blobs=False)
     assert epoch == 2  # nobody has seen this log here: it is a clone
     lost = [each for each in asides if each.lost]
     assert len([problem for problem in report.problems if problem.kind == "set-aside"]) == len(lost)
     assert len(report.problems) == len(lost)
     with perdure.open(f"files:///{folder}") as store:
-        assert store._caller.core.epoch == epoch
+        assert caller_of(store).core.epoch == epoch
         assert store.session("s0").turns(last=1)[0].content == "goes on"
 
 
@@ -144,4 +145,4 @@ def test_a_packed_last_segment_that_does_not_end_with_a_line_opens_and_goes_on(t
         store.session("b").say("user", "goes on")
     with perdure.open(f"files:///{folder}") as store:
         assert [turn.content for turn in store.session("b").turns()] == ["goes on"]
-        assert any(each.lost for each in store._caller.core.engine.asides()) == (cut > 1)
+        assert any(each.lost for each in caller_of(store).core.engine.asides()) == (cut > 1)

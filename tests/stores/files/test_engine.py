@@ -18,6 +18,7 @@ import perdure
 from forked import environment
 from perdure.artifacts import descriptors
 from perdure.model import crash_points
+from perdure.runtime.callers import caller_of
 from perdure.stores.core import Core, open_core
 from perdure.stores.files import journal
 from perdure.stores.files.connection import FilesConnection
@@ -86,7 +87,7 @@ def test_one_transaction_is_one_line_and_what_is_ephemeral_is_in_none(url, folde
             pass
         held = lines(folder)
         session.turns()
-        store._caller.core.write(lambda tx: None, actor="me", tenant=1)
+        caller_of(store).core.write(lambda tx: None, actor="me", tenant=1)
         assert lines(folder) == held
 
 

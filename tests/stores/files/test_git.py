@@ -10,6 +10,7 @@ import pytest
 import perdure
 from mailing import SENT, mailing
 from perdure.model import crash_points
+from perdure.runtime.callers import caller_of
 from perdure.stores.files import engine
 from perdure.stores.files.journal import LineLog
 from perdure.stores.files.layout import Layout
@@ -37,7 +38,7 @@ def contents(folder: Path) -> list[str]:
 
 def epoch(folder: Path) -> int:
     with perdure.open(url(folder)) as store:
-        return store._caller.core.epoch
+        return caller_of(store).core.epoch
 
 
 def say(folder: Path, *words: str) -> None:

@@ -14,6 +14,7 @@ import pytest
 import perdure
 from perdure.log.event import Event, commit_to, hash_event
 from perdure.log.written import WrittenEvent, event_read
+from perdure.runtime.callers import caller_of
 from perdure.stores.files import line as lines_module
 from perdure.stores.files.journal import START, LineLog
 from perdure.stores.files.layout import Layout
@@ -76,7 +77,7 @@ def test_ends_of_lines_that_are_set_aside_are_one_file(folder):
     path = folder / "log" / "000001.jsonl"
     path.write_bytes(b"\r\n".join([*chain(2_000), b""]))
     with perdure.open(f"files:///{folder}") as store:
-        assert len(store._caller.core.engine.asides()) == 1
+        assert len(caller_of(store).core.engine.asides()) == 1
     assert len([*(folder / ".perdure" / "set-aside").iterdir()]) == 1
 
 
@@ -99,7 +100,7 @@ def test_a_log_with_many_gaps_is_searched_once(tmp_path, monkeypatch):
 def test_a_segment_with_a_number_far_away_is_one_gap(folder):
     (folder / "log" / "999999999999.jsonl").write_bytes(b"")
     with perdure.open(f"files:///{folder}") as store:
-        gaps = [each for each in store._caller.core.engine.asides() if "missing" in each.reason]
+        gaps = [each for each in caller_of(store).core.engine.asides() if "missing" in each.reason]
         assert [(each.segment, each.reason) for each in gaps] == [(2, "the segment is missing, up to 999999999998")]
         store.session("a").say("user", "goes on")
     with perdure.open(f"files:///{folder}") as store:
@@ -161,7 +162,7 @@ def test_what_no_store_wrote_is_set_aside_and_the_store_opens(folder, name):
     rewritten(folder, CHANGES[name])
     for _ in range(2):
         with perdure.open(f"files:///{folder}") as store:
-            assert any(each.lost for each in store._caller.core.engine.asides())
+            assert any(each.lost for each in caller_of(store).core.engine.asides())
             assert not store.verify().ok
             store.session("b").say("user", "goes on")
             assert store.session("b").turns()[-1].content == "goes on"
@@ -178,14 +179,14 @@ def test_control_what_is_changed_here_would_load_otherwise(folder):
 
 def test_what_another_store_says_of_itself_is_not_about_this_one(folder):
     with perdure.open(f"files:///{folder}") as store:
-        uid = store._caller.core.uid
+        uid = caller_of(store).core.uid
         store.session("a").say("user", "x" * 50_000)
     data, _ = written(Line(1, "", 1, store=WrittenStore(UID, 7, "cd" * 16)))
     with (folder / "log" / "000001.jsonl").open("ab") as file:
         file.write(data)
     for _ in range(2):
         with perdure.open(f"files:///{folder}") as store:
-            assert store._caller.core.uid == uid
+            assert caller_of(store).core.uid == uid
             assert store.session("a").turns()[-1].content == "x" * 50_000
         Layout(folder).cache.unlink()
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import perdure
+from perdure.runtime.callers import caller_of
 from perdure.stores.files.layout import Layout
 from perdure.stores.files.line import FoundLine, Piece, check_of, lines_in, names_of
 from stores.files import corpus, rebuilt
@@ -64,7 +65,7 @@ def test_a_log_of_older_lines_loads_and_goes_on_in_the_newer_form(folder):
         with perdure.open(f"files:///{folder}") as store:
             store.session("s1").say("user", word)
             assert store.verify().ok
-            assert store._caller.core.epoch == 2  # as of a clone, once
+            assert caller_of(store).core.epoch == 2  # as of a clone, once
     forms = [raw.endswith(b"}") for raw in segment(folder).read_bytes().splitlines()]
     assert forms == sorted(forms)
     assert len(set(forms)) == 2

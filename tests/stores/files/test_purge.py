@@ -16,6 +16,7 @@ import perdure
 from perdure.artifacts.compress import zstd
 from perdure.doors.cli.main import cli
 from perdure.model import crash_points
+from perdure.runtime.callers import caller_of
 from perdure.stores.core import open_core
 from perdure.stores.files import folder_access, purge
 from perdure.stores.files.connection import FilesConnection
@@ -157,11 +158,11 @@ def test_of_a_line_after_the_mark_that_follows_a_rewritten_one_nothing_is_missin
     retained(url)
     with perdure.open(url) as store:
         store.session("a").say("user", "more")
-        kept = store._caller.core.epoch
+        kept = caller_of(store).core.epoch
     shutil.rmtree(folder / ".perdure")
     shutil.copytree(behind, folder / ".perdure")
     with perdure.open(url) as store:
-        assert store._caller.core.epoch >= kept
+        assert caller_of(store).core.epoch >= kept
         assert store.verify().ok
     rebuilt.check(folder)
 
@@ -390,7 +391,7 @@ def test_who_has_the_store_open_goes_on_and_nothing_is_lost(url, emptied, folder
         assert purged(url) == 0
         thread.join()
         assert [turn.content for turn in seen.turns(last=60)] == [f"n{n}" for n in range(60)]
-        assert store._caller.core.epoch == 1
+        assert caller_of(store).core.epoch == 1
     assert not words_in(folder, emptied)
     check(url, folder, state(url))
 

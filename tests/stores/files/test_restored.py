@@ -8,6 +8,7 @@ import pytest
 
 import perdure
 from perdure.model import crash_points
+from perdure.runtime.callers import caller_of
 from perdure.stores.files.layout import Layout
 from stores.files import rebuilt
 
@@ -43,7 +44,7 @@ def test_a_backup_becomes_a_files_store_that_goes_on(backup, tmp_path):
     assert made.epoch == 2
     for _ in range(2):
         with perdure.open(made.url) as store:
-            assert store._caller.core.epoch == 2
+            assert caller_of(store).core.epoch == 2
             assert store.verify().ok
             assert store.session("a").get("small") == "x" * 9_000
             assert store.session("a").artifacts()[0].read() == b"content" * 30_000

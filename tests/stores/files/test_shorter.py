@@ -15,6 +15,7 @@ import perdure
 from perdure.doors.cli.main import cli
 from perdure.handles import restoring
 from perdure.model import crash_points
+from perdure.runtime.callers import caller_of
 from perdure.stores.files import cache_check, cache_place, restore_from_cache
 from perdure.stores.files.engine import FilesEngine
 from perdure.stores.files.journal import LineLog
@@ -130,7 +131,7 @@ def test_what_the_cache_has_is_written_back(folder, loss):
     assert not done.behind
     with perdure.open(url(folder)) as store:
         assert store.verify().ok
-        assert store._caller.core.epoch == 1
+        assert caller_of(store).core.epoch == 1
     made, pieces = rebuilt.made_from_the_log(folder)
     assert not [piece for _, piece in pieces if piece.lost]
     assert made["events"]
@@ -172,7 +173,7 @@ def test_what_was_seen_after_the_caches_last_line_raises_the_epoch(folder):
     all_emptied(folder)
     assert restoring.from_cache(url(folder)).behind
     with perdure.open(url(folder)) as store:
-        assert store._caller.core.epoch == 2
+        assert caller_of(store).core.epoch == 2
         assert store.verify().ok
 
 
@@ -207,14 +208,14 @@ def test_whoever_removes_what_is_known_of_it_goes_on_with_what_is_there(folder):
     without_its_last_lines(folder)
     shutil.rmtree(folder / ".perdure")
     with perdure.open(url(folder)) as store:
-        assert store._caller.core.epoch == 2
+        assert caller_of(store).core.epoch == 2
 
 
 def test_a_log_that_git_put_back_is_no_damage(folder):
     (folder / ".git").mkdir()
     without_its_last_lines(folder)
     with perdure.open(url(folder)) as store:
-        assert store._caller.core.epoch == 2
+        assert caller_of(store).core.epoch == 2
 
 
 def test_the_command_says_what_it_would_do_and_does_it(folder, capsys):
@@ -288,7 +289,7 @@ def test_the_name_of_a_cache_is_known_to_nobody_else(folder, monkeypatch, tmp_pa
     assert Layout(folder).cache != ours
     assert Layout(folder).cache != Layout(folder).cache  # without a key there is none at all
     with perdure.open(url(folder)) as store:  # which makes one, and a cache under it
-        assert store._caller.core.epoch == 1  # the head knows this log
+        assert caller_of(store).core.epoch == 1  # the head knows this log
     key = tmp_path / "somebody" / "perdure" / "key"
     assert (len(key.read_bytes()), stat.S_IMODE(key.stat().st_mode)) == (32, 0o600)
     assert Layout(folder).cache.exists()

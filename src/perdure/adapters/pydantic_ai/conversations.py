@@ -42,6 +42,7 @@ from perdure.model.records.conversation import Turn
 from perdure.model.refs import Ref
 from perdure.planes.conversation import emitted, sessions
 from perdure.planes.conversation import turns as conversation
+from perdure.runtime.callers import caller_of
 from perdure.stores.store import Reads
 
 RECORDS, ENTRIES = "pydantic-ai.records", "pydantic-ai.entries"
@@ -74,7 +75,7 @@ class PerdureConversationStore(ConversationStore):
     async def read_record(self, conversation_id: str) -> ConversationRecord | None:
         """The record of a conversation; None if it is not there."""
         found = await (await self._opened.aio.scope(RECORDS)).get(conversation_id)
-        return _current(conversation_id, found, await self._opened.aio._caller.read(_said_last, conversation_id))
+        return _current(conversation_id, found, await caller_of(self._opened.aio).read(_said_last, conversation_id))
 
     async def read_records(self, *, scope: str | None = None, limit: int | None = None) -> Sequence[ConversationRecord]:
         """The records that were saved here, newest first."""
@@ -128,7 +129,7 @@ class PerdureConversationStore(ConversationStore):
 
     async def _place(self, entry_id: str) -> _Place:
         kept = await (await self._opened.aio.scope(ENTRIES)).get(entry_id)
-        found = await self._opened.aio._caller.read(_place_of, entry_id) if kept is None else _Place(*kept)
+        found = await caller_of(self._opened.aio).read(_place_of, entry_id) if kept is None else _Place(*kept)
         if found is None:
             raise MissingEntry(f"no entry {entry_id} is stored", path="entry")
         return found

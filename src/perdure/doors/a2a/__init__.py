@@ -1,1 +1,1 @@
-"""A2A: agents of a store for other agents, by the Agent2Agent protocol. A task is a run (docs/decisions/0063)."""
+"""A2A: agents of a store for other agents, by the Agent2Agent protocol. A task is a run (decision 0063)."""

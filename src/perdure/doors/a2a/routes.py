@@ -18,10 +18,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from perdure.doors.a2a.pushing import Pusher, is_loopback
-from perdure.doors.a2a.tasks import VISITOR, StoreTasks, task_of
+from perdure.doors.a2a.tasks import VISITOR, StoreTasks
 from perdure.doors.http import access, bodies
-from perdure.doors.http.places import PLACE
 from perdure.doors.http.problems import response_to
 from perdure.doors.http.serving import Serving
 from perdure.errors import Error
@@ -34,10 +32,7 @@ TEXT = "text/plain"
 
 def routes_of(serving: Serving, agents: Sequence[str], base: str) -> list[BaseRoute]:
     """The routes for these agents. base: the URL under which clients reach the server."""
-    pusher = Pusher(serving, task_of)
-    if PLACE not in serving.url:  # else the store of a tenant is opened, and seen to, when it is first asked for
-        serving.on_open.append(lambda: pusher.begin(serving.tenant))
-    return [route for agent in agents for route in _routes(serving, check_name(agent, "a2a"), base, pusher)]
+    return [route for agent in agents for route in _routes(serving, check_name(agent, "a2a"), base)]
 
 
 def card_of(agent: str, base: str) -> pb.AgentCard:
@@ -47,7 +42,7 @@ def card_of(agent: str, base: str) -> pb.AgentCard:
     return pb.AgentCard(
         name=agent, description=f"The agent {agent}, durable: its tasks outlive restarts.", version=VERSION,
         supported_interfaces=[pb.AgentInterface(url=url, protocol_binding="JSONRPC", protocol_version="1.0")],
-        capabilities=pb.AgentCapabilities(streaming=True, push_notifications=True),
+        capabilities=pb.AgentCapabilities(streaming=True, push_notifications=False),
         security_schemes={"bearer": scheme},
         security_requirements=[pb.SecurityRequirement(schemes={"bearer": pb.StringList()})],
         default_input_modes=[TEXT], default_output_modes=[TEXT, "application/json"],
@@ -63,9 +58,8 @@ class _Contexts(ServerCallContextBuilder):
         return ServerCallContext(state={VISITOR: request.scope[VISITOR], "headers": dict(request.headers)})
 
 
-def _routes(serving: Serving, agent: str, base: str, pusher: Pusher) -> list[BaseRoute]:
-    tasks = StoreTasks(serving, agent, pusher, inside=is_loopback(base))
-    dispatcher = JsonRpcDispatcher(request_handler=tasks, context_builder=_Contexts())
+def _routes(serving: Serving, agent: str, base: str) -> list[BaseRoute]:
+    dispatcher = JsonRpcDispatcher(request_handler=StoreTasks(serving, agent), context_builder=_Contexts())
     card = json_format.MessageToDict(card_of(agent, base))
 
     async def show(_request: Request) -> Response:
@@ -74,7 +68,6 @@ def _routes(serving: Serving, agent: str, base: str, pusher: Pusher) -> list[Bas
     async def answer(request: Request) -> Response:
         try:
             visitor = await access.identify(serving, request)
-            pusher.begin(visitor.token.tenant)
             body = await bodies.read_body(request)
         except Error as error:
             return response_to(error)

@@ -19,14 +19,13 @@ from a2a.utils.errors import (
     ExtendedAgentCardNotConfiguredError,
     InternalError,
     InvalidParamsError,
+    PushNotificationNotSupportedError,
     TaskNotCancelableError,
     TaskNotFoundError,
     UnsupportedOperationError,
 )
 from google.protobuf import json_format, struct_pb2
 
-from perdure.doors.a2a import pushing
-from perdure.doors.a2a.pushing import Pusher
 from perdure.doors.http import wire
 from perdure.doors.http.serving import Serving, Visitor
 from perdure.doors.http.table import RIGHTS, Right
@@ -37,6 +36,7 @@ from perdure.planes.access import limits
 from perdure.planes.conversation import feed
 from perdure.planes.execution import requests
 from perdure.planes.execution.runs import RunRequest
+from perdure.runtime.callers import stream_of
 
 VISITOR = "perdure.visitor"  # where the request keeps who sends it
 KEY = "a2a:"  # before the id of a message, as the key of a run
@@ -56,12 +56,9 @@ STATES = {
 class StoreTasks(RequestHandler):
     """The tasks of one agent. Each request is answered for the visitor that its context names."""
 
-    def __init__(self, serving: Serving, agent: str, pusher: Pusher, *, inside: bool) -> None:
-        """inside: clients may be told at addresses of this machine."""
+    def __init__(self, serving: Serving, agent: str) -> None:
         self._serving = serving
         self._agent = agent
-        self._pusher = pusher
-        self._inside = inside
 
     # -- what the protocol asks ------------------------------------------------------------------------------------------
 
@@ -127,57 +124,13 @@ class StoreTasks(RequestHandler):
             raise TaskNotCancelableError(message=str(error)) from error
         return (await _look(run))[0]
 
-    async def on_create_task_push_notification_config(
-        self, params: pb.TaskPushNotificationConfig, context: ServerCallContext
-    ) -> pb.TaskPushNotificationConfig:
-        """Keep an address at which a client is told of a task."""
-        visitor = _visitor(context)
-        run = await self._found(visitor, params.task_id)
-        return await self._kept(visitor, run, params)
+    async def on_create_task_push_notification_config(self, params: Any, context: ServerCallContext) -> Any:
+        """The card says that there are no push notifications; so with the other verbs about them."""
+        raise PushNotificationNotSupportedError
 
-    async def on_get_task_push_notification_config(
-        self, params: pb.GetTaskPushNotificationConfigRequest, context: ServerCallContext
-    ) -> pb.TaskPushNotificationConfig:
-        """One of them."""
-        for each in await self._pushed(_visitor(context), params.task_id):
-            if each.id == params.id:
-                return each
-        raise TaskNotFoundError(message=f"task {params.task_id} has no configuration {params.id!r}")
-
-    async def on_list_task_push_notification_configs(
-        self, params: pb.ListTaskPushNotificationConfigsRequest, context: ServerCallContext
-    ) -> pb.ListTaskPushNotificationConfigsResponse:
-        """Those of a task."""
-        found = await self._pushed(_visitor(context), params.task_id)
-        return pb.ListTaskPushNotificationConfigsResponse(configs=found)
-
-    async def on_delete_task_push_notification_config(
-        self, params: pb.DeleteTaskPushNotificationConfigRequest, context: ServerCallContext
-    ) -> None:
-        """Let one go."""
-        visitor = _visitor(context)
-        await self._pushed(visitor, params.task_id)
-        await pushing.drop(visitor.store, params.task_id, params.id)
-
-    async def _pushed(self, visitor: Visitor, task: str) -> list[pb.TaskPushNotificationConfig]:
-        """The configurations of a task: they hold secrets, so only those who may act on the task see them."""
-        run = await self._found(visitor, task)
-        _check_right(visitor, Right.WRITE if _is_own(run) else Right.OPERATE)
-        return await pushing.kept_of(visitor.store, run.id)
-
-    async def _kept(
-        self, visitor: Visitor, run: AsyncRunHandle, config: pb.TaskPushNotificationConfig
-    ) -> pb.TaskPushNotificationConfig:
-        _check_right(visitor, Right.WRITE if _is_own(run) else Right.OPERATE)
-        wanted = pb.TaskPushNotificationConfig()
-        wanted.CopyFrom(config)
-        wanted.task_id = run.id
-        try:
-            kept = await pushing.keep(visitor.store, wanted, inside=self._inside)
-        except Error as error:
-            raise InvalidParamsError(message=str(error)) from error
-        self._pusher.begin(visitor.token.tenant)
-        return kept
+    on_get_task_push_notification_config = on_create_task_push_notification_config
+    on_list_task_push_notification_configs = on_create_task_push_notification_config
+    on_delete_task_push_notification_config = on_create_task_push_notification_config
 
     async def on_get_extended_agent_card(self, params: Any, context: ServerCallContext) -> Any:
         """There is one card."""
@@ -187,17 +140,16 @@ class StoreTasks(RequestHandler):
 
     async def _taken(self, visitor: Visitor, params: pb.SendMessageRequest) -> AsyncRunHandle:
         """The run that a message begins or goes on with. A message that is sent again changes nothing."""
-        message, configuration = params.message, params.configuration
+        message = params.message
         _check_right(visitor, Right.WRITE)
+        if params.configuration.HasField("task_push_notification_config"):
+            raise PushNotificationNotSupportedError
         if not message.message_id or not message.parts:
             raise InvalidParamsError(message="a message has an id and at least one part")
         try:
-            run = await (self._answered if message.task_id else self._started)(visitor, message)
+            return await (self._answered if message.task_id else self._started)(visitor, message)
         except Error as error:
             raise InvalidParamsError(message=str(error)) from error
-        if configuration.HasField("task_push_notification_config"):
-            await self._kept(visitor, run, configuration.task_push_notification_config)
-        return run
 
     async def _started(self, visitor: Visitor, message: pb.Message) -> AsyncRunHandle:
         wanted = RunRequest(
@@ -216,7 +168,7 @@ class StoreTasks(RequestHandler):
         if not _is_own(run):
             _check_right(visitor, Right.OPERATE)
         key, caller = f"{KEY}{message.message_id}", visitor.caller
-        await caller.write(requests.answer_next, run._stream, _content(message), visitor.store.actor, key=key)
+        await caller.write(requests.answer_next, stream_of(run), _content(message), visitor.store.actor, key=key)
         return run
 
     async def _found(self, visitor: Visitor, task: str) -> AsyncRunHandle:

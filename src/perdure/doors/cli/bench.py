@@ -10,12 +10,14 @@ import click
 
 from perdure.doors.cli.options import command, json_option, log_options
 from perdure.doors.cli.output import note, say_json
+from perdure.doors.cli.retired import retired_option
 from perdure.doors.cli.tables import Column, folded, prose, say_table
 
 if TYPE_CHECKING:
-    from perdure.evaluation.bench.case import Benchmark, Figure, PeerFigure
+    from perdure.evaluation.bench.case import Benchmark, Figure
 
 QUICK_SCALE = 0.05
+PEERS = "perdure evaluate --install-peers compares what other frameworks do, not how fast"
 COLUMNS = (
     Column("case", lambda row: row[0]),
     Column("measure", lambda row: row[1].measure),
@@ -56,8 +58,6 @@ def _fields(figure: Figure) -> dict[str, Any]:
     "perdure bench --quick",
     "perdure bench --case writer --json",
     "perdure bench --check",
-    "perdure bench --case steps --case runs --peers",
-    "perdure bench --peers --install-peers",
     "perdure bench --postgres postgresql://me@host/db",
 )
 @click.option(
@@ -88,8 +88,8 @@ def _fields(figure: Figure) -> dict[str, Any]:
     type=click.Path(path_type=Path, file_okay=False, exists=True),
     help="On which disk; default: temporary.",
 )
-@click.option("--peers", is_flag=True, help="Show other frameworks beside it, in columns of their own.")
-@click.option("--install-peers", is_flag=True, help="Get those frameworks first, each on its own; means --peers.")
+@retired_option("--peers", PEERS, is_flag=True)
+@retired_option("--install-peers", PEERS, is_flag=True)
 @json_option
 @log_options
 def bench(
@@ -100,14 +100,11 @@ def bench(
     scale: float,
     postgres: str | None,
     folder: Path | None,
-    peers: bool,
-    install_peers: bool,
     as_json: bool,
 ) -> None:
     """Measure this store on this machine, side by side with the raw database on the same disk.
 
-    The targets (--check) are meant for the full scale on a machine that does nothing else. Peers are measured where they have a
-    counterpart, on the same disk beside the same floor; one that is not installed is said to be so.
+    The targets (--check) are meant for the full scale on a machine that does nothing else.
     """
     from perdure.evaluation.bench import run  # noqa: PLC0415 - help must not load the stores
 
@@ -115,32 +112,13 @@ def bench(
         _list_cases(run.CASES, as_json=as_json)
         return
     size = QUICK_SCALE if quick else scale
-    report, cases = BenchReport(), run.chosen(names)
-    lacking = run.lacking_peers(cases, note if install_peers else None) if peers or install_peers else None
-    for why in (lacking or {}).values():
-        note(why)
-    met = run.run(cases, scale=size, postgres=postgres, folder=folder, tell=report.tell, lacking=lacking)
+    report = BenchReport()
+    met = run.run(run.chosen(names), scale=size, postgres=postgres, folder=folder, tell=report.tell)
     if as_json:
         say_json(report.record(scale=size, met=met))
     else:
-        _say_figures(report.rows, TARGETS if check else ())
+        say_table((*COLUMNS, *(TARGETS if check else ()), DETAIL), report.rows)
     sys.exit(0 if met or not check else 1)
-
-
-def _say_figures(rows: list[tuple[str, Figure]], targets: tuple[Column, ...]) -> None:
-    """The table, with a column for each peer that was asked for; what each of them did is said below."""
-    names = dict.fromkeys(name for _, figure in rows for name in figure.peers)
-    others = [Column(name, lambda row, name=name: _beside(row[1].peers.get(name))) for name in names]
-    say_table((*COLUMNS, *targets, *others, DETAIL), rows)
-    for _, figure in rows:
-        for name, each in figure.peers.items():
-            note(f"{figure.measure}, {name}: {each.detail}")
-
-
-def _beside(found: PeerFigure | None) -> str:
-    if found is None:
-        return "–"
-    return "not measured" if found.value is None else f"{found.value:.4g} {found.unit}"
 
 
 def _list_cases(cases: dict[str, Benchmark], *, as_json: bool) -> None:

@@ -15,8 +15,10 @@ from perdure.doors.cli.identified import identified, say_identified
 from perdure.doors.cli.names import argument, open_effects
 from perdure.doors.cli.options import StoreOptions, command, reads, spans, writes
 from perdure.doors.cli.output import note, say_facts, say_json
+from perdure.doors.cli.runs import change_text
 from perdure.doors.cli.show import records
-from perdure.doors.cli.tables import Column, folded, is_filtered, prose, say_table, state
+from perdure.doors.cli.tables import Column, folded, is_filtered, prose, say_damaged, say_table, state
+from perdure.doors.damage import Damage
 from perdure.effects.next_steps import after_settling
 from perdure.effects.operator_verbs import check_in_doubt
 from perdure.effects.settling import DIED
@@ -198,6 +200,7 @@ class Mishap(NamedTuple):
     code: str
     message: str
     done: str
+    versions: str | None = None  # of a run: the last change of its versions
 
     @property
     def shown(self) -> str:
@@ -213,6 +216,7 @@ MISHAPS = (
     Column("what", lambda mishap: mishap.what, spare=True),
     Column("code", lambda mishap: mishap.code),
     prose("message", lambda mishap: mishap.message),
+    prose("versions changed", lambda mishap: mishap.versions, spare=True),
     folded("done about it", lambda mishap: mishap.shown),
 )
 WHAT_WAS_DONE = {
@@ -243,21 +247,25 @@ def errors(asked: StoreOptions, *, tool: str | None, agent: str | None, limit: i
     """
     with asked.open() as store:
         found: list[Mishap] = []
+        damage = Damage()
         if agent is None:
-            wrong = store.effects(errors=True, tool=tool, limit=limit, **span).whole()
+            wrong = damage.rows(store.effects(errors=True, tool=tool, limit=limit, **span))
             found += [(_of_left if each.is_left() else _of_effect)(each.record) for each in wrong]
         if tool is None:
-            stopped = store.runs(errors=True, agent=agent, limit=limit, **span).whole()
+            stopped = damage.rows(store.runs(errors=True, agent=agent, limit=limit, **span))
             found += [*map(_of_run, stopped), *_of_stranded(store, agent)]
     shown = sorted(found, key=lambda mishap: mishap.at, reverse=True)[:limit]
     if asked.as_json:
-        say_json({"items": [mishap._asdict() for mishap in shown], "more": len(found) > limit})
-    elif shown:
+        named = {"damaged": damage} if damage else {}
+        say_json({"items": [mishap._asdict() for mishap in shown], "more": len(found) > limit, **named})
+        return
+    if shown:
         say_table(MISHAPS, shown)
         if len(found) > limit:
             note("there are more: a larger --limit, or --until, has them")
-    else:
+    elif not damage:
         note("nothing went wrong")
+    say_damaged(damage)
 
 
 def _of_effect(record: EffectRecord) -> Mishap:
@@ -306,4 +314,5 @@ def _of_run(handle: RunHandle) -> Mishap:
     record = handle.record
     code, message = (record.error.code, record.error.message) if record.error else (record.reason or "", "")
     when = record.outcome_at or record.created_at
-    return Mishap(when, f"run:{record.id}", record.agent, code, message, WAYS[record.status](record))
+    way = WAYS[record.status](record)
+    return Mishap(when, f"run:{record.id}", record.agent, code, message, way, versions=change_text(record))

@@ -158,8 +158,10 @@ def adopt(asked: StoreOptions, *, folder: Path, lost: bool) -> None:
     With --lost every effect that was planned or under way is in doubt, and is settled by rule or by you. So is each new effect,
     because the lost store may have sent it. `perdure resume RUN --vouch` says that it did not.
     """
+    from perdure.runtime.callers import caller_of  # noqa: PLC0415 - help must not load this
+
     data = _read(folder / FILE, ENVELOPE_MAX_BYTES)
-    with asked.open() as store, _claimed(folder, store._caller.core.uid):
+    with asked.open() as store, _claimed(folder, caller_of(store).core.uid):
         record = store.adopt(data, _Folder(folder / BLOBS), lost=lost).record
     if asked.as_json:
         say_json(record)

@@ -8,12 +8,12 @@ from typing import Any
 
 import click
 
-from perdure.doors.cli.names import run_names, session_names
+from perdure.doors.cli.names import run_names, session_names, versions
 from perdure.doors.cli.options import Body, pages
 from perdure.model.filters import Filter, FilterRecord, FilterSort, ListingFilters, SpanFilters, filters_of
 
 ALIASES = {"state": "--status"}  # as other listings spell it
-COMPLETED = {"session": session_names, "parent": run_names, "run": run_names}
+COMPLETED = {"session": session_names, "parent": run_names, "run": run_names, "version": versions}
 
 
 class FilterOption(click.Option):

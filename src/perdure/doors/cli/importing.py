@@ -23,9 +23,7 @@ if TYPE_CHECKING:
 
 SHOWN = 20
 BUNDLE = ".perdure"
-NAMES = (
-    "claude-code", "codex", "gemini", "opencode", "cursor", "mcp-memory", "langgraph", "openai-agents", "google-adk", "messages",
-)  # fmt: skip
+NAMES = ("claude-code", "codex", "langgraph", "openai-agents", "google-adk", "messages")
 KINDS = ("tasks", "decisions", "events", "values")
 COLUMNS = (
     Column("what", lambda kind: kind[0]),

@@ -1,8 +1,8 @@
-"""`perdure init`: writes `perdure.toml` for a scenario, and makes the store that it names. Presets: `choosing`."""
+"""`perdure init`: writes `perdure.toml` for a scenario, and makes the store that it names. `settings` reads the file back."""
 
 from __future__ import annotations
 
-import errno
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -10,27 +10,59 @@ from pathlib import Path
 
 import click
 
-from perdure.choosing.presets import PRESETS, text_of
-from perdure.choosing.rules import Scenario
 from perdure.doors.cli.options import command, json_option, log_options
 from perdure.doors.cli.output import note, say_facts, say_json
 from perdure.doors.cli.settings import FILE
 from perdure.errors import Conflict, Error, Invalid, Refused, Unavailable
+from perdure.model.limits import LEASE_TTL_SECONDS
 
 WAIT_SECONDS = 5.0
-_NOT_HERE = (errno.EROFS, errno.EACCES, errno.EPERM)
+SQLITE, SERVER = "sqlite:///agent.db", "postgresql://perdure@localhost/perdure"
+OBJECTS = f"{SERVER}?artifacts=s3://perdure-artifacts"
+# scenario -> store; of a worker its processes, the runs in each and its grace; what a person does next
+SCENARIOS = {
+    "local": (SQLITE, 1, 10, "5s", "perdure backup, to another disk; perdure doctor says when it is outgrown"),
+    "team": (SERVER, 2, 10, "10s", "perdure worker MODULE on every machine; perdure asks shows what people are asked"),
+    "throughput": (SERVER, 8, 200, "10s", "perdure workers --watch shows what waits, and for whom"),
+    "platform": (OBJECTS, 4, 50, "30s", "programs and workers name a tenant: perdure.open(url, tenant=…)"),
+    "compliance": (OBJECTS, 2, 10, "30s", "perdure anchor daily, kept elsewhere; perdure verify --anchor FILE"),
+}
+TEXT = """\
+# Perdure, {scenario}. Read by the perdure commands that run in this folder.
+# An option wins over the environment, and the environment over this file.
+# Next: {advice}.
+
+# Where the state is (--store, PERDURE_STORE). No password here: it belongs into ~/.pgpass or PGPASSWORD.
+store = {store}
+# Whose state it is, where several share a store (--tenant, PERDURE_TENANT).
+{tenant}
+# Who the log says did it (--actor, PERDURE_ACTOR); without it, your login.
+# actor = "me"
+
+[worker]
+# Processes of one `perdure worker`; a process that dies takes no other with it.
+processes = {processes}
+# Runs at once in each process.
+concurrency = {concurrency}
+# Without a sign of life for so long, a worker of another machine has lost its runs.
+lease = "{lease}s"
+# How long runs may continue after SIGTERM, before they are given back.
+grace = "{grace}"
+"""
 
 
-@command(
-    "init",
-    "perdure init",
-    "perdure init --scenario team --store postgresql://me@host/agents",
-    "perdure init --scenario platform --dry-run",
-)
-@click.option(
-    "--scenario", type=click.Choice([str(scenario) for scenario in Scenario]), default=str(Scenario.LOCAL), show_default=True,
-    help="The purpose; perdure advise says which fits.",
-)  # fmt: skip
+def text_of(scenario: str, url: str) -> str:
+    """The file, as it is written. A platform names its tenants itself."""
+    _, processes, concurrency, grace, advice = SCENARIOS[scenario]
+    return TEXT.format(
+        scenario=scenario, store=json.dumps(url), tenant="# " * (scenario == "platform") + 'tenant = "default"', grace=grace,
+        processes=processes, concurrency=concurrency, lease=LEASE_TTL_SECONDS, advice=advice,
+    )  # fmt: skip
+
+
+@command("init", "perdure init", "perdure init --scenario team --store postgresql://me@host/agents --dry-run")
+@click.option("--scenario", type=click.Choice([*SCENARIOS]), default="local", show_default=True,
+              help="The purpose; perdure advise says which fits.")  # fmt: skip
 @click.option("--store", metavar="URL", help="Which store, instead of the scenario's own.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be written.")
 @click.option("--force", is_flag=True, help="Replace the file if there is one; a store is never replaced.")
@@ -43,10 +75,9 @@ def init(*, scenario: str, store: str | None, dry_run: bool, force: bool, as_jso
     the file is written all the same, and `perdure doctor` says what is missing. If a file or folder cannot be a store, that is
     an error, and nothing is written.
     """
-    chosen = Scenario(scenario)
-    url = store or PRESETS[chosen].store
-    check_url(url)
-    text = text_of(chosen, url)
+    url = store or SCENARIOS[scenario][0]
+    _check(url)
+    text = text_of(scenario, url)
     if dry_run:
         say_json({"file": FILE, "text": text, "written": False}) if as_json else click.echo(text, nl=False)
         return
@@ -56,68 +87,46 @@ def init(*, scenario: str, store: str | None, dry_run: bool, force: bool, as_jso
         say_json({"file": FILE, "scenario": scenario, "store": url, "reachable": not trouble, "trouble": trouble})
         return
     say_facts({"file": FILE, "scenario": scenario, "store": url})
-    note(
-        f"the store does not answer yet: {trouble}" if trouble else "the store is there; perdure doctor looks after it"
-    )
+    note(f"the store does not answer yet: {trouble}" if trouble else "the store is there; doctor looks after it")
     if os.environ.get("PERDURE_STORE"):
         note("PERDURE_STORE is set, and wins over this file")
 
 
-def check_url(url: str) -> None:
-    """Refuse what names no store, what lasts no longer than this command, and a password in a file."""
+def _check(url: str) -> None:
     from perdure.stores.url import parse, without_password  # noqa: PLC0415 - help must not load the stores
 
     if not parse(url).lasts:
-        raise Invalid("a store in memory is gone when the command ends", path="store", hint="sqlite:///agent.db")
+        raise Invalid("a store in memory is gone when the command ends", path="store", hint=SQLITE)
     if without_password(url) != url:
-        raise Invalid(
-            f"a password does not belong into {FILE}", path="store", hint="~/.pgpass, PGPASSWORD or PERDURE_STORE"
-        )
+        hint = "~/.pgpass, PGPASSWORD or PERDURE_STORE"
+        raise Invalid(f"a password does not belong into {FILE}", path="store", hint=hint)
 
 
 @contextmanager
 def written(path: Path, text: str, *, force: bool) -> Iterator[None]:
     """Write the file, whole or not at all, once what is done meanwhile went well. Conflict when there is one already."""
+    hint = "--force replaces it; --dry-run shows what would be written"
+    exists = Conflict(f"{path.name} exists already", path="init", hint=hint)
     if not force and (path.exists() or path.is_symlink()):
-        raise _exists(path)
+        raise exists
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        _write(partial, path, text)
+        try:
+            with partial.open("x", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            hint = "run it in a folder that may be written, or name the store with --store or PERDURE_STORE"
+            raise Refused(str(error.strerror), path=str(path), hint=hint) from error
         yield
-        if force:
-            partial.replace(path)
-        else:
-            _link(partial, path)
+        try:
+            partial.replace(path) if force else path.hardlink_to(partial)
+        except FileExistsError:
+            raise exists from None
     finally:
         with suppress(OSError):  # it could not be made, or has its name
             partial.unlink()
-
-
-def _write(partial: Path, path: Path, text: str) -> None:
-    try:
-        with partial.open("x", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        if error.errno not in _NOT_HERE:
-            raise
-        hint = "run it in a folder that may be written, or name the store with --store or PERDURE_STORE"
-        raise Refused(str(error.strerror), path=str(path), hint=hint) from error
-
-
-def _link(partial: Path, path: Path) -> None:
-    """Give it its name only if nobody has taken it meanwhile."""
-    try:
-        path.hardlink_to(partial)
-    except FileExistsError:
-        raise _exists(path) from None
-
-
-def _exists(path: Path) -> Conflict:
-    return Conflict(
-        f"{path.name} exists already", path="init", hint="--force replaces it; --dry-run shows what would be written"
-    )
 
 
 def _make(url: str) -> str:

@@ -19,6 +19,7 @@ import click
 
 from perdure.doors.cli.characters import show_all
 from perdure.doors.cli.options import log_options
+from perdure.doors.cli.retired import RETIRED_COMMANDS
 from perdure.errors import Error, Full, Invalid, NotFound, Refused, Unavailable
 from perdure.model import siblings
 from perdure.model.display import visible
@@ -143,7 +144,6 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "install": ("perdure-agents", "Write the configuration of a coding agent's host, or take it back."),
     },
     "Try": {
-        "demo": ("perdure-evaluate", "Watch an agent that is killed again and again do everything once."),
         "evaluate": (
             "perdure-evaluate",
             "Kill agents at every boundary, on any store, and count what happened.",
@@ -190,6 +190,8 @@ class Commands(click.Group):
             return super().resolve_command(ctx, args)
         from difflib import get_close_matches  # noqa: PLC0415 - only for a misspelt name
 
+        if name in RETIRED_COMMANDS:
+            raise Invalid(f"{name} is no longer a command", path="arguments", hint=RETIRED_COMMANDS[name])
         near = get_close_matches(name, names, n=3)
         meant = f" Did you mean {' or '.join(near)}?" if near else ""
         raise click.UsageError(f"No such command {visible(name)!r}.{meant}", ctx)
@@ -296,7 +298,7 @@ def _bug(error: Exception) -> Error:
 def cli() -> None:
     """Perdure: the durable state of long-running agents, from the command line.
 
-    `perdure demo` shows it at work, `perdure advise` recommends a store, `perdure init` makes one.
+    `perdure advise` recommends a store, `perdure init` makes one.
     """
 
 

@@ -16,6 +16,7 @@ from perdure.doors.cli.tables import Column, folded, is_filtered, prose, say_pag
 from perdure.errors import NotFound, ReadOnly
 from perdure.model.filters import MemoryFilters, SearchFilters
 from perdure.model.records.memories import ByVectors, MemoryKind
+from perdure.planes.reading.paging import Page
 
 if TYPE_CHECKING:
     from perdure.handles.sync.session import Scope, Session
@@ -171,7 +172,7 @@ def recall(
             {"memory": record_of(hit.memory), "score": hit.score, "standing": hit.standing, "why": hit.why}
             for hit in hits
         ]
-        say_page(shown, HIT_COLUMNS, as_json=asked.as_json, what="memories", filtered=True)
+        say_page(Page(shown, damaged=hits.damaged), HIT_COLUMNS, as_json=asked.as_json, what="memories", filtered=True)
         _say_incomplete(hits)
 
 
@@ -200,7 +201,9 @@ def search(
     """
     with searchable(asked) as store:
         found = store.search(query, kinds=kinds or None, scopes=scopes or None, actor=speaker, **given)
-        say_page(list(found), FOUND_COLUMNS, as_json=asked.as_json, what="results", filtered=True)
+        say_page(
+            Page(found, damaged=found.damaged), FOUND_COLUMNS, as_json=asked.as_json, what="results", filtered=True
+        )
         _say_incomplete(found)
 
 

@@ -40,10 +40,16 @@ def _runs(store: Store) -> list[str]:
     return [each.id for each in store.runs(limit=OFFERED)]
 
 
+def _versions(store: Store) -> list[str]:
+    runs = [each.record.pins for each in store.runs(limit=OFFERED)]
+    return sorted({f"{name}={value}" for pins in runs for name, value in pins.items()})
+
+
 session_names = _completing(_sessions)
 run_names = _completing(_runs)
 shown_names = _completing(lambda store: _sessions(store) + _runs(store))
 stream_names = _completing(lambda store: _sessions(store) + [f"run:{run}" for run in _runs(store)])
+versions = _completing(_versions)
 open_effects = _completing(lambda store: [each.id for each in store.effects(state="in_doubt", limit=OFFERED)])
 open_asks = _completing(lambda store: [each.id for each in store.asks(limit=OFFERED)])
 

@@ -9,8 +9,9 @@ import click
 from perdure.doors.cli.envelopes import PENDING
 from perdure.doors.cli.identified import identified
 from perdure.doors.cli.output import compact, moment, say_facts, say_heading, say_json, say_prose
-from perdure.doors.cli.runs import status_of
-from perdure.doors.cli.tables import say_table
+from perdure.doors.cli.runs import change_text, status_of, versions_text
+from perdure.doors.cli.tables import say_damaged, say_table
+from perdure.doors.damage import Damage
 from perdure.errors import NotFound
 from perdure.model.display import shortened, visible
 from perdure.model.records.runs import WaitKind
@@ -25,15 +26,18 @@ SAID_CHARS = 80
 
 def show_run(handle: RunHandle, last: int, lost: StrandedRecord | None, *, as_json: bool) -> None:
     """Show a run: as one JSON document, or for people. lost: why nobody takes it, if nobody does."""
-    envelope = handle.envelope()
+    damage = Damage()
+    envelope = damage.part(handle.envelope, None)
     found = {
         "run": handle.record,
         "stranded": lost,
-        "verdict": envelope.verdict,
-        "pending": envelope.pending,
-        "waits": [identified(wait) for wait in handle.waits()],
-        "timeline": handle.timeline(last=last) if last else [],
+        "verdict": envelope and envelope.verdict,
+        "pending": envelope.pending if envelope else [],
+        "waits": [identified(wait) for wait in damage.part(handle.waits, [])],
+        "timeline": damage.rows(handle.timeline(last=last)) if last else [],
     }
+    if damage:
+        found["damaged"] = damage
     if as_json:
         say_json(found)
     else:
@@ -76,6 +80,8 @@ def _say(found: dict[str, Any]) -> None:
             "ended": run.ended_at,
             "held by": run.holder,
             "program": run.program,
+            "versions": versions_text(run.pins),
+            "versions changed": change_text(run),
             "arguments": compact([run.args, run.kwargs]),
             "result": None if run.result is None else compact(run.result),
         }
@@ -96,8 +102,10 @@ def _say(found: dict[str, Any]) -> None:
             click.echo("        … earlier events: --last N")
         for entry in found["timeline"]:
             _say_entry(entry)
-    say_heading(f"Verdict: {found['verdict'].standing.value}")
-    say_prose(found["verdict"].says)
+    if found["verdict"]:
+        say_heading(f"Verdict: {found['verdict'].standing.value}")
+        say_prose(found["verdict"].says)
+    say_damaged(found.get("damaged", ()))
 
 
 def _awaited(wait: dict[str, Any]) -> str:

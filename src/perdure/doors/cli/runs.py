@@ -17,6 +17,7 @@ from perdure.doors.cli.show import records
 from perdure.doors.cli.tables import Column, is_filtered, prose, state
 from perdure.errors import NotFound
 from perdure.model.filters import RunFilters
+from perdure.model.pins import told
 from perdure.model.records.runs import RunStatus
 
 if TYPE_CHECKING:
@@ -34,6 +35,19 @@ def status_of(run: RunRecord, lost: StrandedRecord | None) -> str:
     )
 
 
+def versions_text(versions: Mapping[str, str]) -> str | None:
+    """The versions that a run last had, for people."""
+    return ", ".join(f"{name}={value}" for name, value in versions.items()) or None
+
+
+def change_text(run: RunRecord) -> str | None:
+    """The last change of the versions of a run, and what was decided about it; None if there is nothing to tell."""
+    change = run.pins_change
+    if change is None or change.decision == "withdrawn":
+        return None
+    return f"{told(change.moved)} ({change.decision})"
+
+
 def _columns(lost: Mapping[str, StrandedRecord]) -> tuple[Column, ...]:
     """The columns of a listing. lost: runs that nobody takes."""
     return (
@@ -45,6 +59,7 @@ def _columns(lost: Mapping[str, StrandedRecord]) -> tuple[Column, ...]:
         Column("session", lambda run: run.session, spare=True),
         Column("parent", lambda run: run.parent, spare=True),
         prose("error", lambda run: f"{run.error.code}: {run.error.message}" if run.error else None),
+        prose("versions changed", change_text, spare=True),
         Column("creator", lambda run: run.creator, spare=True),
         Column("created", lambda run: run.created_at),
         Column("wakes", lambda run: run.wake_at if run.status is RunStatus.WAITING else None, spare=True),
@@ -55,13 +70,15 @@ def _columns(lost: Mapping[str, StrandedRecord]) -> tuple[Column, ...]:
     "runs",
     "perdure runs --status waiting",
     "perdure runs --agent fix --since 7d",
+    "perdure runs --version model=m1",
     "perdure runs --status failed --json | jq -r '.items[].id'",
 )
 @filtered_by(RunFilters)
 @reads
 def runs(asked: StoreOptions, **filters: Any) -> None:
     """List runs, newest first. A run whose worker gives no sign of life reads as abandoned; one that is pinned to a program
-    that no living worker has reads as stranded.
+    that no living worker has reads as stranded. --version finds those that last had a version of something, as --json shows it
+    under pins.
     """
     from perdure.handles.working import stranded  # noqa: PLC0415 - help must be light
 
@@ -101,7 +118,8 @@ def _tell(asked: StoreOptions, name: str, verb: Callable[[RunHandle], Any], done
 def resume(asked: StoreOptions, *, run: str, vouch: bool) -> None:
     """Re-check RUN, which waits or is parked: after a deploy, or when the thing that it waits for has come.
 
-    After a restore a run asks a person before every unsafe call, until it ends or you vouch for it.
+    After a restore a run asks a person before every unsafe call, until it ends or you vouch for it. A run that was parked for
+    other versions may continue under them from now on.
     """
     _tell(asked, run, lambda handle: handle.resume(vouch=vouch), "a worker may take it now")
 
@@ -112,6 +130,8 @@ def resume(asked: StoreOptions, *, run: str, vouch: bool) -> None:
 def retry(asked: StoreOptions, *, run: str) -> None:
     """Try RUN again where it failed. Recorded work is kept; the step that failed last is done anew. Refused if the run has
     undone its work.
+
+    Of a run that is parked as interrupted, the work is done anew that its program cancelled once and does not cancel again.
     """
     _tell(asked, run, lambda handle: handle.retry(), "a worker may take it now")
 

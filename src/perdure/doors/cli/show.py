@@ -11,6 +11,8 @@ from perdure.doors.cli.finding import find_either
 from perdure.doors.cli.names import argument, shown_names
 from perdure.doors.cli.options import StoreOptions, command, reads
 from perdure.doors.cli.output import compact, moment, note, plain, say_facts, say_heading, say_json, say_prose
+from perdure.doors.cli.tables import say_damaged
+from perdure.doors.damage import Damage
 from perdure.errors import NotFound
 from perdure.model.display import shortened, visible
 
@@ -76,9 +78,12 @@ def show(asked: StoreOptions, *, name: str, count: int, at: str | None, last: in
             return
         if step is not None:
             raise click.UsageError("--step is for runs: a session has turns")
-        found = _gather(session, count)
+        damage = Damage()
+        found = _gather(session, count, damage)
         if at is not None:
-            found["lacks"] = _lacks(lambda: session.transcript(last=1))
+            found["lacks"] = damage.part(lambda: _lacks(lambda: session.transcript(last=1)), None)
+        if damage:
+            found["damaged"] = damage
     if asked.as_json:
         say_json(found)
     else:
@@ -94,16 +99,18 @@ def _show_run(run: RunHandle, last: int, step: int | None, lost: StrandedRecord 
         show_run(run, last, lost, as_json=as_json)
 
 
-def _gather(session: Session, count: int) -> dict[str, Any]:
-    lacks = _lacks(session.pending)
+def _gather(session: Session, count: int, damage: Damage) -> dict[str, Any]:
+    from perdure.planes.conversation import turns  # noqa: PLC0415 - help must be light
+
+    lacks = damage.part(lambda: _lacks(session.pending), "the conversation cannot be read whole")
     return ({"lacks": lacks} if lacks else {}) | {
-        "session": session.info(),
+        "session": damage.part(session.info, None),
         "uid": session.uid,
         "origin": session.origin(),
         "pending": None if lacks else session.pending(),
-        "tasks": _open_tasks(session),
-        "decisions": [record_of(decision) for decision in session.decisions(open=True, limit=OPEN_SHOWN)],
-        "turns": session.turns(last=count) if count else [],
+        "tasks": _open_tasks(session, damage),
+        "decisions": [*map(record_of, damage.rows(session.decisions(open=True, limit=OPEN_SHOWN)))],
+        "turns": damage.rows(session._read(turns.shown, last=count)) if count else [],
     }
 
 
@@ -116,13 +123,28 @@ def _lacks(telling: Callable[[], object]) -> str | None:
     return None
 
 
-def _open_tasks(session: Session) -> list[Any]:
-    found = [session.tasks(status=status, limit=OPEN_SHOWN) for status in ("doing", "todo", "blocked")]
+def _open_tasks(session: Session, damage: Damage) -> list[Any]:
+    found = [damage.rows(session.tasks(status=status, limit=OPEN_SHOWN)) for status in ("doing", "todo", "blocked")]
     return [record_of(task) for page in found for task in page]
 
 
 def _say(found: dict[str, Any]) -> None:
     about = found["session"]
+    if about is not None:
+        _say_session(about, found)
+    _say_open("Open tasks", (f"{task.id:>6}  {task.status:<8} {task.title}" for task in found["tasks"]))
+    _say_open("Open decisions", (f"{decision.seq:>6}  {decision.text}" for decision in found["decisions"]))
+    _say_pending(found["pending"])
+    if found.get("lacks"):
+        note(found["lacks"])
+    if found["turns"]:
+        say_heading("Last turns")
+        for turn in found["turns"]:
+            _say_turn(turn)
+    say_damaged(found.get("damaged", ()))
+
+
+def _say_session(about: Any, found: dict[str, Any]) -> None:
     say_facts(
         {
             "session": about.name,
@@ -140,15 +162,6 @@ def _say(found: dict[str, Any]) -> None:
         }
     )
     _say_goal(about)
-    _say_open("Open tasks", (f"{task.id:>6}  {task.status:<8} {task.title}" for task in found["tasks"]))
-    _say_open("Open decisions", (f"{decision.seq:>6}  {decision.text}" for decision in found["decisions"]))
-    _say_pending(found["pending"])
-    if found.get("lacks"):
-        note(found["lacks"])
-    if found["turns"]:
-        say_heading("Last turns")
-        for turn in found["turns"]:
-            _say_turn(turn)
 
 
 def _origin(origin: Origin | None) -> str | None:

@@ -40,11 +40,12 @@ def telemetry(asked: StoreOptions, *, from_start: bool, once: bool, content: boo
     from perdure.telemetry import exporting  # noqa: PLC0415 - help must not load this
 
     provider, exporter = exporting.environment("perdure")
+    from perdure.runtime.callers import caller_of  # noqa: PLC0415 - help must not load this
     from perdure.telemetry.following import Follower  # noqa: PLC0415 - an extra, loaded where it is used
 
     os.nice(PRIORITY)
     with asked.open() as store:
-        follower = Follower(store._caller, provider, exporter, content=content)
+        follower = Follower(caller_of(store), provider, exporter, content=content)
         follower.begin("beginning" if from_start else "end")
         well = follower.follow(_told_to_stop(), once=once)
         exporter.shutdown()
@@ -59,9 +60,10 @@ def telemetry(asked: StoreOptions, *, from_start: bool, once: bool, content: boo
 
 def _end(asked: StoreOptions) -> None:
     from perdure.planes.audit import subscriptions  # noqa: PLC0415 - help must not load this
+    from perdure.runtime.callers import caller_of  # noqa: PLC0415 - help must not load this
 
     with asked.open() as store:
-        store._caller.write(subscriptions.unsubscribe, subscriptions.TELEMETRY)
+        caller_of(store).write(subscriptions.unsubscribe, subscriptions.TELEMETRY)
     note("workers tell their spans themselves again")
 
 

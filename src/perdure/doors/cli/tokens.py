@@ -52,8 +52,10 @@ def control(asked: StoreOptions, *, looks: bool = False) -> Iterator[Caller]:
         StoreOptions(url, CONTROL, as_json=False).check_exists()
     else:
         _check_there(asked)
+    from perdure.runtime.callers import caller_of  # noqa: PLC0415 - help must not load this
+
     with perdure.open(url, actor=asked.actor, tenant=CONTROL, read_only=looks) as store:
-        yield store._caller
+        yield caller_of(store)
 
 
 def make_tenant(asked: StoreOptions, *, new: bool) -> None:

@@ -12,13 +12,14 @@ import click
 from perdure.doors.cli.names import argument, session_names
 from perdure.doors.cli.options import StoreOptions, command, reads, writes
 from perdure.doors.cli.output import counted, note, say_json
+from perdure.doors.cli.retired import ChoiceWithRetired
 from perdure.model.display import visible
 
 if TYPE_CHECKING:
     from perdure.interchange.views.keeping import KeptPages
     from perdure.stores.core import Core
 
-FORMS = ("md", "yaml", "tsv")
+INSTEAD = "a view is a Markdown page; `perdure views SESSION --json` is for programs"
 
 
 @contextmanager
@@ -36,13 +37,15 @@ def _opened(asked: StoreOptions, *, read_only: bool) -> Iterator[tuple[Core, int
 @command(
     "views",
     "perdure views issue-42",
-    "perdure views issue-42 --form yaml",
+    "perdure views issue-42 --json",
     "perdure views --store files:///state",
     "perdure views --store files:///state --discard state/views/issue-42.md",
     "perdure views --to pages",
 )
 @argument("sessions", session_names, nargs=-1, metavar="[SESSION]...")
-@click.option("--form", type=click.Choice(FORMS), default="md", show_default=True, help="How a page is shown.")
+@click.option(
+    "--form", type=ChoiceWithRetired(["md"], dict.fromkeys(("yaml", "tsv"), INSTEAD)), hidden=True, expose_value=False
+)
 @click.option("--to", "where", type=click.Path(path_type=Path), metavar="DIR", help="Write the pages into this folder.")
 @click.option(
     "--discard",
@@ -52,9 +55,7 @@ def _opened(asked: StoreOptions, *, read_only: bool) -> Iterator[tuple[Core, int
     help="Drop the edits in this view.",
 )
 @reads
-def views(
-    asked: StoreOptions, *, sessions: tuple[str, ...], form: str, where: Path | None, discard: tuple[Path, ...]
-) -> None:
+def views(asked: StoreOptions, *, sessions: tuple[str, ...], where: Path | None, discard: tuple[Path, ...]) -> None:
     """Show each SESSION as a page: goal, decisions, tasks, values, recent events. With --to, write pages instead.
 
     Without SESSION, on a files store: bring the pages in its views/ folder up to date. A page that was edited by hand is left
@@ -68,18 +69,17 @@ def views(
         with _opened(asked, read_only=True) as (core, tenant):
             return _say(asked, keeping.write_to(core, tenant, where, sessions))
     if sessions:
-        return _show(asked, sessions, form)
+        return _show(asked, sessions)
     if keeping.layout_of(asked.store) is None:
         raise click.UsageError("name a SESSION, or a folder with --to: only a files store has a views folder")
     with _opened(asked, read_only=False) as (core, tenant):
         return _say(asked, keeping.renew(core, tenant, discard))
 
 
-def _show(asked: StoreOptions, sessions: tuple[str, ...], form: str) -> None:
-    from perdure.interchange.views.forms import FORMS as KNOWN  # noqa: PLC0415 - as above
-    from perdure.interchange.views.forms import render  # noqa: PLC0415
-    from perdure.interchange.views.gather import gather  # noqa: PLC0415
+def _show(asked: StoreOptions, sessions: tuple[str, ...]) -> None:
+    from perdure.interchange.views.gather import gather  # noqa: PLC0415 - as above
     from perdure.interchange.views.keeping import find  # noqa: PLC0415
+    from perdure.interchange.views.page import render  # noqa: PLC0415
 
     with _opened(asked, read_only=True) as (core, tenant):
         found = [core.read(gather, find(core, name, tenant), tenant=tenant) for name in sessions]
@@ -87,7 +87,7 @@ def _show(asked: StoreOptions, sessions: tuple[str, ...], form: str) -> None:
         say_json([{"head": view.head, "about": view.about, **view.plain()} for view in found])
         return
     for view in found:
-        click.echo(render(view, KNOWN[form]).decode(), nl=False)
+        click.echo(render(view).decode(), nl=False)
 
 
 def _say(asked: StoreOptions, kept: KeptPages) -> None:
@@ -107,7 +107,7 @@ def _say(asked: StoreOptions, kept: KeptPages) -> None:
     "apply",
     "perdure apply state/views/issue-42.md --dry-run --store files:///state",
     "perdure apply state/views/issue-42.md --store files:///state",
-    "perdure apply pages/issue-42.yaml",
+    "perdure apply pages/issue-42.md",
 )
 @click.argument("view", type=click.Path(path_type=Path))
 @click.option("--dry-run", is_flag=True, help="Only show what would be recorded.")

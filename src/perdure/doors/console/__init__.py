@@ -1,1 +1,1 @@
-"""The console: pages for people, served as plain files, and the reads behind them. See docs/decisions/0054."""
+"""The console: pages for people, served as plain files, and the reads behind them. See decision 0054."""

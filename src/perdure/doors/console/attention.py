@@ -11,6 +11,7 @@ from typing import Any
 
 from perdure.doors.cli.identified import identified
 from perdure.doors.cli.output import plain
+from perdure.doors.damage import Damage
 from perdure.effects import settling, timeline
 from perdure.handles.aio.effects import AsyncEffect
 from perdure.handles.aio.store import AsyncStore
@@ -20,6 +21,7 @@ from perdure.model.records.runs import RunRecord, WaitKind, WaitRecord
 from perdure.planes.execution import parked_runs, workers
 from perdure.planes.reading.durations import store_now
 from perdure.planes.recovery import presence
+from perdure.runtime.callers import caller_of, stream_of
 
 LISTED = 100  # of each kind; the page says when there are more
 RECENT = "24h"  # failed runs are over: older ones are history, and `/runs?errors=1` has them
@@ -29,11 +31,12 @@ LOOKED_THROUGH = 400  # newest events of its stream in which they are sought
 
 async def now(store: AsyncStore) -> dict[str, Any]:
     """All that waits for a person, oldest first, and how the store is doing beside it."""
-    asks = await store.asks(limit=LISTED)
-    doubts = await store.effects(in_doubt=True, limit=LISTED)
-    parked = await store.runs(status="parked", limit=LISTED)
-    failed = await store.runs(status="failed", errors=True, since=RECENT, limit=LISTED)
-    tree = await store._caller.read(workers.tree, store._caller.core.liveness.is_dead)
+    damage = Damage()
+    asks = damage.rows(await store.asks(limit=LISTED))
+    doubts = damage.rows(await store.effects(in_doubt=True, limit=LISTED))
+    parked = damage.rows(await store.runs(status="parked", limit=LISTED))
+    failed = damage.rows(await store.runs(status="failed", errors=True, since=RECENT, limit=LISTED))
+    tree = await caller_of(store).read(workers.tree, caller_of(store).core.liveness.is_dead)
     needs = [*map(_asked, asks), *(_doubted(each.record) for each in doubts)]
     needs += [_stopped(each.record) for each in (*parked, *failed) if not each.record.what_if]
     needs += [_stranded(each) for each in tree.stranded]
@@ -44,6 +47,7 @@ async def now(store: AsyncStore) -> dict[str, Any]:
         "queue": plain(tree.queue),
         "workers": {"alive": sum(each.alive for each in tree.workers), "known": len(tree.workers)},
         "recent": [summary(each.record) for each in (await store.runs(limit=8))],
+        "damaged": plain(damage),
     }
 
 
@@ -55,22 +59,24 @@ async def counts(store: AsyncStore) -> dict[str, int]:
 
 async def inbox(store: AsyncStore) -> dict[str, Any]:
     """Asks, approvals with the very arguments, and doubts with their evidence; the oldest first."""
-    asks = await store.asks(limit=LISTED)
-    doubts = await store.effects(in_doubt=True, limit=LISTED)
+    damage = Damage()
+    asks = damage.rows(await store.asks(limit=LISTED))
+    doubts = damage.rows(await store.effects(in_doubt=True, limit=LISTED))
     return {
-        "at": plain(to_datetime(await store._caller.read(store_now))),
+        "at": plain(to_datetime(await caller_of(store).read(store_now))),
         "asks": [identified(each) for each in reversed(asks)],
         "doubts": [await evidence(store, each) for each in reversed(doubts)],
         "more": bool(asks.next or doubts.next),
+        "damaged": plain(damage),
     }
 
 
 async def evidence(store: AsyncStore, effect: AsyncEffect) -> dict[str, Any]:
     """An effect with what is known about its call: its sender, the events about it, the rule, and the ways out."""
     record = effect.record
-    now_us = await store._caller.read(store_now)
+    now_us = await caller_of(store).read(store_now)
     advice = settling.advise(record, now_us, can_probe=False)
-    recent = await store._caller.read(timeline.timeline, effect._stream, last=LOOKED_THROUGH)
+    recent = await caller_of(store).read(timeline.timeline, stream_of(effect), last=LOOKED_THROUGH)
     about = [each for each in recent if record.seq in (each.of, each.seq)]
     return {
         **identified(record),
@@ -86,7 +92,7 @@ async def evidence(store: AsyncStore, effect: AsyncEffect) -> dict[str, Any]:
 async def _sender(store: AsyncStore, record: EffectRecord) -> dict[str, Any]:
     """The process that made the call, and what is known of its life."""
     holder = record.holder or ""
-    liveness = store._caller.core.liveness
+    liveness = caller_of(store).core.liveness
     if not holder:
         return {"holder": "", "state": "unknown", "host": "", "quiet_at": plain(record.quiet_at)}
     if liveness.is_dead(holder):
@@ -94,8 +100,8 @@ async def _sender(store: AsyncStore, record: EffectRecord) -> dict[str, Any]:
     elif liveness.is_held(holder):
         state = "alive"
     else:
-        state = "alive" if await store._caller.read(presence.is_alive, holder) else "silent"
-    host = await store._caller.read(workers.host_of, holder)
+        state = "alive" if await caller_of(store).read(presence.is_alive, holder) else "silent"
+    host = await caller_of(store).read(workers.host_of, holder)
     return {"holder": holder, "state": state, "host": host, "quiet_at": plain(record.quiet_at)}
 
 

@@ -143,7 +143,7 @@ async def console_session(call: HttpCall, query: PointQuery) -> Any:
 @route("GET", "/v1/console/sessions/{session}/turns", Right.READ, Shown)
 async def console_turns(call: HttpCall, query: BeforeQuery) -> Any:
     """The turns of a session before one, oldest first."""
-    return await session_reads.turns(await call.session(), query.before)
+    return await session_reads.earlier_turns(await call.session(), query.before)
 
 
 @route("GET", "/v1/console/sessions/{session}/forecast", Right.READ, Shown)

@@ -12,11 +12,14 @@ from typing import Any
 from perdure.doors.cli.identified import identified
 from perdure.doors.cli.output import plain
 from perdure.doors.console.attention import summary
+from perdure.doors.damage import Damage
 from perdure.effects import envelope, glimpse, ledger, timeline
 from perdure.errors import NotFound
 from perdure.handles.aio.run_handle import AsyncRunHandle
 from perdure.handles.aio.store import AsyncStore
+from perdure.model.records.envelope import RunVerdict
 from perdure.model.records.timeline import TimelineRecord
+from perdure.runtime.callers import caller_of
 from perdure.runtime.places import branch_name, branch_of
 
 OUTLINE_MAX = 50_000  # newest events of one run that a page draws
@@ -27,20 +30,26 @@ LOOKED_AT = 60  # events among which those steps are sought
 async def runs(store: AsyncStore, **asked: Any) -> dict[str, Any]:
     """A page of runs, newest first."""
     page = await store.runs(**asked)
-    return {"items": [summary(each.record) for each in page], "next": page.next, "damaged": len(page.damaged)}
+    return {"items": [summary(each.record) for each in page], "next": page.next, "damaged": plain(page.damaged)}
 
 
 async def run(store: AsyncStore, name: str) -> dict[str, Any]:
     """A run: how it stands, what it waits for, what is not settled, and the runs that it started."""
     handle = await store.run(await store.run_id(name))
-    verdict = await handle._read(envelope.verdict, await handle._witness())
+    damage = Damage()
+    unread = {"standing": "damaged", "says": "a part of this run cannot be read"}
     return {
         "run": plain(handle.record),
-        "verdict": plain(verdict),
-        "waits": [identified(each) for each in await handle.waits()],
-        "open_effects": [identified(each.record) for each in await handle.effects(open=True)],
-        "children": [summary(each.record) for each in await store.runs(parent=handle.id)],
+        "verdict": plain(await damage.apart(_verdict(handle), None)) or unread,
+        "waits": [identified(each) for each in await damage.apart(handle.waits(), [])],
+        "open_effects": [identified(each.record) for each in await damage.apart(handle.effects(open=True), [])],
+        "children": [summary(each.record) for each in damage.rows(await store.runs(parent=handle.id))],
+        "damaged": plain(damage),
     }
+
+
+async def _verdict(handle: AsyncRunHandle[Any]) -> RunVerdict | None:
+    return await handle._read(envelope.verdict, await handle._witness())
 
 
 async def outline(store: AsyncStore, name: str) -> dict[str, Any]:
@@ -97,7 +106,7 @@ async def at(store: AsyncStore, name: str, seq: int) -> dict[str, Any]:
 
 async def folded(handle: AsyncRunHandle[Any], seq: int) -> dict[str, Any]:
     """A run as it was after an event, from those of its events that say so."""
-    seen = await handle._read(glimpse.view, seq, handle._caller.core, LATEST, LOOKED_AT)
+    seen = await handle._read(glimpse.view, seq, caller_of(handle).core, LATEST, LOOKED_AT)
     return await state(await handle._in(seen.past), seq, seen.effects)
 
 

@@ -10,10 +10,12 @@ from typing import Any
 from perdure.doors.cli.identified import identified
 from perdure.doors.cli.output import plain
 from perdure.doors.console.attention import summary
+from perdure.doors.damage import Damage
 from perdure.handles.aio.session import AsyncSession
 from perdure.handles.aio.store import AsyncStore
 from perdure.model.limits import PAGE_MAX_ROWS
 from perdure.model.records.effects import EffectRecord
+from perdure.planes.conversation import turns
 
 TURNS = 100  # of one page
 BESIDE = 50  # decisions, tasks, values, effects and runs beside the turns
@@ -22,31 +24,33 @@ BESIDE = 50  # decisions, tasks, values, effects and runs beside the turns
 async def sessions(store: AsyncStore, **asked: Any) -> dict[str, Any]:
     """A page of sessions, newest first."""
     page = await store.sessions(**asked)
-    return {"items": plain(page), "next": page.next, "damaged": len(page.damaged)}
+    return {"items": plain(page), "next": page.next, "damaged": plain(page.damaged)}
 
 
 async def session(store: AsyncStore, present: AsyncSession, at: int | None = None) -> dict[str, Any]:
     """A session, now or after an event: what it is about, its newest turns, and what was decided, planned and done."""
     shown = present if at is None else await present.at(at)
-    info = await shown.info()
-    effects = await shown.effects(limit=PAGE_MAX_ROWS)
-    runs = await store.runs(session=present.name, limit=BESIDE) if at is None else []
+    damage = Damage()
+    effects = damage.rows(await shown.effects(limit=PAGE_MAX_ROWS))
+    runs = damage.rows(await store.runs(session=present.name, limit=BESIDE)) if at is None else []
     return {
-        "session": {**plain(info), "uid": present.uid},
+        "session": {**plain(await shown.info()), "uid": present.uid},
         "origin": plain(await present.origin()),
-        "turns": plain(await shown.turns(last=TURNS)),
-        "pending": plain(await shown.pending()),
-        "decisions": [plain(each.record) for each in await shown.decisions(limit=BESIDE)],
-        "tasks": [plain(each.record) for each in await shown.tasks(limit=BESIDE)],
-        "values": plain(await shown.entries(limit=BESIDE)),
+        "turns": plain(damage.rows(await shown._read(turns.shown, last=TURNS))),
+        "pending": plain(await damage.apart(shown.pending(), None)),
+        "decisions": [plain(each.record) for each in damage.rows(await shown.decisions(limit=BESIDE))],
+        "tasks": [plain(each.record) for each in damage.rows(await shown.tasks(limit=BESIDE))],
+        "values": plain(damage.rows(await shown.entries(limit=BESIDE))),
         "effects": [identified(each.record) for each in effects[-BESIDE:]],
         "runs": [summary(each.record) for each in runs],
+        "damaged": plain(damage),
     }
 
 
-async def turns(present: AsyncSession, before: int) -> dict[str, Any]:
+async def earlier_turns(present: AsyncSession, before: int) -> dict[str, Any]:
     """The turns of a session before one, oldest first."""
-    return {"items": plain(await present.turns(before=before, limit=TURNS))}
+    page = await present._read(turns.shown, before=before, limit=TURNS)
+    return {"items": plain(page), "damaged": plain(page.damaged)}
 
 
 async def forecast(present: AsyncSession, at: int | None) -> dict[str, Any]:

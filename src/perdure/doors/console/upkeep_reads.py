@@ -9,6 +9,7 @@ from typing import Any
 
 from perdure.doors.cli.identified import identified
 from perdure.doors.cli.output import plain
+from perdure.doors.damage import Damage
 from perdure.errors import NotFound
 from perdure.handles.aio.memory import AsyncMemory
 from perdure.handles.aio.session import AsyncScope
@@ -18,6 +19,7 @@ from perdure.model.refs import Ref
 from perdure.planes.conversation import sessions
 from perdure.planes.conversation.emitted import referred
 from perdure.planes.memory import values
+from perdure.runtime.callers import caller_of
 
 TEXT_MAX = 2_000  # characters of one source of a memory
 LOOKED_THROUGH = 2_000  # effects among which a text is sought for one page
@@ -30,14 +32,16 @@ async def effects(
     newest ones, so a page may have few rows and still be followed by another.
     """
     found: list[EffectRecord] = []
+    damage = Damage()
     looked = 0
     while True:
-        page = await store.effects(limit=limit if not text else LOOKED_THROUGH // 4, after=after, **asked)
+        page = damage.rows(await store.effects(limit=limit if not text else LOOKED_THROUGH // 4, after=after, **asked))
         looked, after = looked + len(page), page.next
         found += [each.record for each in page if not text or _holds(each.record, text.lower())]
         if not text or after is None or len(found) >= limit or looked >= LOOKED_THROUGH:
             break
-    return {"items": [identified(each) for each in found], "next": after, "looked_through": looked}
+    items = [identified(each) for each in found]
+    return {"items": items, "next": after, "looked_through": looked, "damaged": plain(damage)}
 
 
 def _holds(record: EffectRecord, text: str) -> bool:
@@ -57,7 +61,8 @@ async def feed(store: AsyncStore, **asked: Any) -> dict[str, Any]:
     """The newest events of everything, newest first: headers alone."""
     page = await store.events(**asked)
     names = ("seq", "kind", "table", "actor", "at", "session", "stream_kind", "emptied")
-    return {"items": [{name: plain(getattr(each, name)) for name in names} for each in page], "next": page.next}
+    items = [{name: plain(getattr(each, name)) for name in names} for each in page]
+    return {"items": items, "next": page.next, "damaged": plain(page.damaged)}
 
 
 async def anchors(store: AsyncStore) -> dict[str, Any]:
@@ -70,14 +75,14 @@ async def memories(store: AsyncStore, query: str = "", **asked: Any) -> dict[str
     """Memories, newest first, or those that share words with a query, best first, with why each was found."""
     if not query:
         page = await store.memories(**asked)
-        return {"items": [plain(each.record) for each in page], "next": page.next}
-    found = await store.search(query, kinds=["memory"], limit=50)
-    items = [
-        {**plain((await _memory(store, each.stream_kind, each.stream, each.seq)).record), "why": str(each.why)}
-        for each in found
-    ]
-    wanted = [each for each in items if asked["status"] in (None, each["status"])]
-    return {"items": wanted, "next": None}
+        return {"items": [plain(each.record) for each in page], "next": page.next, "damaged": plain(page.damaged)}
+    damage = Damage()
+    items = []
+    for each in damage.rows(await store.search(query, kinds=["memory"], limit=50)):
+        memory = await damage.apart(_memory(store, each.stream_kind, each.stream, each.seq), None)
+        if memory is not None and asked["status"] in (None, memory.status):
+            items.append({**plain(memory.record), "why": str(each.why)})
+    return {"items": items, "next": None, "damaged": plain(damage)}
 
 
 async def provenance(store: AsyncStore, kind: str, scope: str, seq: int) -> dict[str, Any]:
@@ -87,7 +92,7 @@ async def provenance(store: AsyncStore, kind: str, scope: str, seq: int) -> dict
 
 
 async def _memory(store: AsyncStore, kind: str, scope: str, seq: int) -> AsyncMemory:
-    caller = store._caller
+    caller = caller_of(store)
     found = await caller.read(sessions.find_session, scope) if kind == "session" else None
     stream = found[0] if found else await caller.read(values.find_scope, scope)
     if stream is None:
@@ -96,7 +101,7 @@ async def _memory(store: AsyncStore, kind: str, scope: str, seq: int) -> AsyncMe
 
 
 async def _source(store: AsyncStore, ref: Ref) -> dict[str, Any]:
-    event = await store._caller.read(referred, ref)
+    event = await caller_of(store).read(referred, ref)
     if event is None:
         return {"seq": ref.seq, "stream": None}
     said = event.data.get("content", event.data.get("text", "")) if isinstance(event.data, dict) else ""

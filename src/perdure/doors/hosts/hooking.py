@@ -5,18 +5,18 @@ Callers: `perdure hook`. An error is said on stderr and breaks nothing in the ho
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from perdure.doors.hosts.events import Act, HostEvent, transcript_session
 from perdure.doors.hosts.ingesting import ingest, ingest_left, label_transcript
 from perdure.doors.hosts.known import CAP_CHARS, Host, Moment
-from perdure.doors.hosts.places import transcript_of
 from perdure.doors.hosts.workspace import HostWorkspace
 from perdure.errors import NotFound, TooLarge
 from perdure.handles.atomic import Atomic
+from perdure.interchange.importers import formats
 from perdure.planes.conversation import sessions
 from perdure.planes.memory import rules
+from perdure.runtime.callers import caller_of
 
 if TYPE_CHECKING:
     from perdure.handles.sync.session import Scope, Session
@@ -44,14 +44,13 @@ def respond(store: Store, host: Host, event: HostEvent, here: HostWorkspace, par
 
 def _keep(store: Store, host: Host, event: HostEvent, here: HostWorkspace, moment: Moment) -> None:
     """Ingest the transcript of this session; where one begins, also those of sessions that ended without a word."""
-    if not host.format:
+    if not host.format or not formats.is_known(host.format):
         return
     reports: list[ImportReport] = []
     if moment is Moment.BEGIN:
         reports += ingest_left(store, here, host.name)
-    transcript = event.transcript or transcript_of(host.name, os.environ)
-    if transcript is not None:
-        made = ingest(store, here, host.name, host.format, transcript, ended=moment is Moment.END)
+    if event.transcript is not None:
+        made = ingest(store, here, host.name, host.format, event.transcript, ended=moment is Moment.END)
         reports += [made] if made is not None else []
     for name in (name for report in reports for name in report.sessions):
         label_transcript(store, name, _label(here))
@@ -96,7 +95,7 @@ def _newest(store: Store, here: HostWorkspace) -> str:
 
 def _is_there(store: Store, name: str) -> bool:
     """Whether there is such a session; opening it would make it."""
-    return store._caller.read(sessions.find_session, name) is not None
+    return caller_of(store).read(sessions.find_session, name) is not None
 
 
 # -- edits and commands ----------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Ingesting a host's transcript: each turn once, however often a hook comes, and also when the host was killed before its hook.
 
-The importers read and write; here stands which file, and how far it was read. A mark (lines, size, first bytes; of a database
-the last change) in the scope `hosts/SESSION` lets a file that has grown cost what is new in it. Losing a mark costs time, never a
+The importers read and write; here stands which file, and how far it was read. A mark (lines, size, first bytes) in the scope
+`hosts/SESSION` lets a file that has grown cost what is new in it. Losing a mark costs time, never a
 turn: turns have keys. Keeps P1.
 """
 
@@ -21,6 +21,7 @@ from perdure.interchange.importers.items import ImportedEvent, ImportedResult, I
 from perdure.interchange.importers.reading import Source
 from perdure.interchange.importers.report import ImportReport, ReportInProgress
 from perdure.interchange.importers.writing import import_items
+from perdure.runtime.callers import caller_of
 
 if TYPE_CHECKING:
     from perdure.doors.hosts.workspace import HostWorkspace
@@ -40,29 +41,23 @@ def ingest(
 ) -> ImportReport | None:
     """Bring what is new in a transcript into the store; None if nothing is. Idempotent; after a crash, again completes it.
 
-    ended: its session is over, so nobody looks at it again by itself. A missing file has nothing new. Of a database with the
-    sessions of all folders, only those of the workspace are read.
+    ended: its session is over, so nobody looks at it again by itself. A missing file has nothing new.
     """
     marks = store.scope(scope_of(here.session))
     name = f"{host}:{hashlib.sha256(str(path).encode('utf-8', 'surrogateescape')).hexdigest()[:16]}"
     known = {"path": str(path), "format": format_name, "host": host, "ended": ended}
     before = marks.get(name) or {}
     kind = format_named(format_name)
-    now = _state(path) if kind.read_since is None else _stamp(path)
+    now = _state(path)
     if now is None or all(before.get(fact) == now[fact] for fact in ("size", "head")):
         if now is None and not before:
             marks.set(name, known)
         return None
     tally = ReportInProgress()
     tally.files[format_name] += 1
-    source = Source(path, path.name, is_named=True)
-    if kind.read_since is None:
-        grown = before.get("head") == now["head"] and before.get("size", 0) < now["size"]
-        fresh = _after(kind.read(source), before.get("lines", 0) if grown else 0)
-    else:
-        now["since"] = before.get("since", 0)
-        fresh = _noting_changes(kind.read_since(source, now["since"], here.root), now)
-    import_items(store._caller, map(_without_packs, fresh), tally, name)
+    grown = before.get("head") == now["head"] and before.get("size", 0) < now["size"]
+    fresh = _after(kind.read(Source(path, path.name, is_named=True)), before.get("lines", 0) if grown else 0)
+    import_items(caller_of(store), map(_without_packs, fresh), tally, name)
     marks.set(name, {**known, **now})
     return tally.report(dry_run=False)
 
@@ -93,26 +88,6 @@ def _state(path: Path) -> dict[str, Any] | None:
         return None
     first = head.partition(b"\n")[0]
     return {"size": size, "lines": lines, "head": hashlib.sha256(first).hexdigest()[:16]}
-
-
-def _stamp(path: Path) -> dict[str, Any] | None:
-    """How a database stands: its size and last change, those of what is written beside it included. None if there is none."""
-    try:
-        main = path.stat()
-    except OSError:
-        return None
-    beside = path.with_name(f"{path.name}-wal")
-    found = [main, beside.stat()] if beside.exists() else [main]
-    return {"size": sum(each.st_size for each in found), "head": str(max(each.st_mtime_ns for each in found))}
-
-
-def _noting_changes(found: Iterator[Item | Remark], mark: dict[str, Any]) -> Iterator[Item | Remark]:
-    """The items as they are; the newest change among them is noted for the next time."""
-    for item in found:
-        updated = item.origin.more.get("updated") if isinstance(item, ImportedTurn | ImportedResult) else None
-        if isinstance(updated, int):
-            mark["since"] = max(mark["since"], updated)
-        yield item
 
 
 def _without_packs(item: Item | Remark) -> Item | Remark:

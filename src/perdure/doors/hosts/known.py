@@ -30,7 +30,8 @@ class Shape(enum.StrEnum):
 
 
 class Host(NamedTuple):
-    """One of them. parts: hook entries at the beginning of a session. format: of its transcripts, if we can read them."""
+    """One of them. parts: hook entries at the beginning of a session. format: of its transcripts, which are
+    read if the importers know it, themselves or by another package."""
 
     name: str
     title: str
@@ -66,7 +67,7 @@ _KNOWN = (
     Host(name="codex", title="Codex", moments=_CLAUDE, shape=Shape.SPECIFIC, parts=2, format="codex", program="codex"),
     Host("cursor", "Cursor", _CURSOR, Shape.CONTEXT, 1, format="cursor", program="cursor"),
     Host("gemini", "Gemini CLI", _GEMINI, Shape.SPECIFIC, 2, format="gemini", program="gemini"),
-    Host("opencode", "opencode", _CLAUDE, Shape.PLAIN, 1, format="opencode", program="opencode"),
+    Host("opencode", "opencode", _CLAUDE, Shape.PLAIN, 1, program="opencode"),
     Host("generic", "any other host", _CLAUDE, Shape.PLAIN, 1),
 )
 HOSTS = {host.name: host for host in _KNOWN}

@@ -17,12 +17,13 @@ from perdure.log.change import Stream
 from perdure.model.filters import ListingFilters
 from perdure.planes.conversation import sessions
 from perdure.planes.execution import runs
-from perdure.planes.execution.requests import KeyedRequest, given_of
+from perdure.planes.execution.requests import KeyedRequest, differing, given_of
 from perdure.planes.memory import values
 from perdure.planes.reading.paging import Page
-from perdure.runtime.callers import AsyncCaller
+from perdure.runtime.callers import AsyncCaller, stream_of
 
-HIDDEN_SCOPES = ("requests/", "a2a/")  # marks of requests, and addresses of A2A: no values of anybody
+# Marks of requests, and addresses that earlier versions kept for A2A: no values of anybody.
+HIDDEN_SCOPES = ("requests/", "a2a/")
 
 
 async def _nothing(_most: int) -> bytes:
@@ -69,9 +70,11 @@ class HttpCall:
         await self.serving.admission.check_bytes(self.identity.token.tenant, self.caller, size)
 
     def request(self, verb: str, body: Any, query: Any = None) -> KeyedRequest:
-        """The identity of this request: its verb, the parts of its path, and what its body and its parameters give."""
+        """The identity of this request: its verb, the parts of its path, and what its body, parameters and If-Match give."""
         said = {"verb": verb, "path": dict(self.parts)}
-        given, before = {"body": given_of(body), "query": given_of(query)}, msgspec.to_builtins(body)
+        match = differing({"version": self.version, "head": self.head}, {"version": None, "head": None})
+        given = {"body": given_of(body), "query": given_of(query), "match": match}
+        before = msgspec.to_builtins(body)
         for name in getattr(body, "LATER", frozenset()) - {*(given["body"] or ())}:
             del before[name]
         return KeyedRequest(
@@ -116,9 +119,9 @@ class HttpCall:
     async def stream_of(self, target: str) -> Stream:
         """The stream in which a keyed write keeps its mark."""
         if target == "session":
-            return (await self.session())._stream
+            return stream_of(await self.session())
         if target == "scope":
-            return (await self.scope())._stream
+            return stream_of(await self.scope())
         if target == "run":
             return await self.caller.read(runs.find, self.parts["run"])
         return (await self.caller.read(operator_verbs.locate, self.parts[target], target))[0]

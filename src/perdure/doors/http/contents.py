@@ -23,6 +23,7 @@ from perdure.handles.atomic import Atomic
 from perdure.model.records.artifacts import ArtifactRecord
 from perdure.planes.conversation import artifacts
 from perdure.planes.execution.requests import KeyedRequest, differing
+from perdure.runtime.callers import stream_of
 
 UPLOAD_MAX_BYTES = 64 * 1024 * 1024
 BYTES = "application/octet-stream"
@@ -101,9 +102,9 @@ async def _put_once(call: HttpCall, session: AsyncSession, details: artifacts.De
     row = await caller.work(artifacts.take_in, core.blobs, caller.tenant, data)
 
     def attach(tx: Atomic) -> Any:
-        return encoded(tx.inside(artifacts.attach, session._stream, details, row, core.holder))
+        return encoded(tx.inside(artifacts.attach, stream_of(session), details, row, core.holder))
 
     said, content = {"verb": "put_artifact", "path": dict(call.parts)}, hashlib.sha256(data).hexdigest()
     given = differing({"content": content, **details._asdict()}, {"about": ()})
     asked = KeyedRequest({**said, "body": given}, {**said, "body": [content, *details]})
-    return await AsyncRequests(caller, session._stream).once(call.key or "", attach, asked=asked)
+    return await AsyncRequests(caller, stream_of(session)).once(call.key or "", attach, asked=asked)

@@ -11,6 +11,7 @@ import msgspec
 
 from perdure.doors.http.queries import Name, Seq, When
 from perdure.model.limits import LABELS_MAX, TEXT_MAX_CHARS
+from perdure.model.pins import OnChangeName
 from perdure.model.records.conversation import Call
 from perdure.model.records.effects import ToolKindName
 from perdure.model.records.memories import MemoryKind
@@ -278,13 +279,17 @@ class RunForkInput(Input, frozen=True, kw_only=True):
 
 
 class RunInput(RecordInput, frozen=True, kw_only=True):
-    """A run of an agent, left to the workers. The Idempotency-Key is its key."""
+    """A run of an agent, left to the workers. The Idempotency-Key is its key. pins, on_change: what the agent declares, if the
+    caller knows that.
+    """
 
     agent: Name
     args: Annotated[list[Any], msgspec.Meta(max_length=1_000)] = []
     kwargs: dict[str, Any] = {}
     session: Name | None = None
     timeout: Span | None = None
+    pins: dict[str, Any] = {}
+    on_change: OnChangeName | None = None
 
 
 class SignalInput(RecordInput, frozen=True, kw_only=True):

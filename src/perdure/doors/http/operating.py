@@ -37,6 +37,7 @@ from perdure.errors import Conflict, InDoubt
 from perdure.handles.aio.requests import AsyncRequests
 from perdure.handles.atomic import Atomic
 from perdure.log.change import Stream
+from perdure.model.pins import OnChange, versions_of
 from perdure.model.records.conversation import Call
 from perdure.model.records.effects import Absent, Declined, EffectError, EffectState, Happened, Verdict
 from perdure.model.records.runs import RunRecord
@@ -44,6 +45,7 @@ from perdure.planes import subjects
 from perdure.planes.access import limits
 from perdure.planes.execution import runs, waits
 from perdure.planes.execution.runs import RunRequest
+from perdure.runtime.callers import stream_of
 
 RUN, EFFECT, ASK, SESSION = MarkedIn.RUN, MarkedIn.EFFECT, MarkedIn.ASK, MarkedIn.SESSION
 
@@ -58,6 +60,7 @@ async def start_run(call: HttpCall, body: RunInput) -> Any:
     wanted = RunRequest(
         agent=body.agent, args=value_from(body.args, "body.args"), kwargs=value_from(body.kwargs, "body.kwargs"),
         key=call.key, session=body.session, timeout=body.timeout, about=tuple(body.about),
+        pins=versions_of(body.pins, "body.pins"), on_change=None if body.on_change is None else OnChange(body.on_change),
     )  # fmt: skip
     most = call.serving.admission.runs_limit(call.identity.token.tenant)
     stream = await call.caller.write(limits.start_run, wanted, call.caller.core.epoch, most)
@@ -149,7 +152,7 @@ async def fork_run(call: HttpCall, body: RunForkInput) -> Any:
     if call.key is None:
         return await call.store.atomic(adopt)
     asked = call.request("fork_run", body)
-    return await AsyncRequests(call.caller, run._stream).once(call.key, adopt, asked=asked)
+    return await AsyncRequests(call.caller, stream_of(run)).once(call.key, adopt, asked=asked)
 
 
 # -- questions -----------------------------------------------------------------------------------------------------

@@ -42,6 +42,7 @@ from perdure.model.records.tasks import TaskRecord
 from perdure.model.records.values import Entry
 from perdure.model.refs import Ref
 from perdure.model.values import to_plain
+from perdure.planes.conversation import turns
 
 
 @route("GET", "/v1/sessions", Right.READ, Paged[SessionHeader])
@@ -68,8 +69,8 @@ async def get_scope(call: HttpCall, query: PastQuery) -> Any:
 async def list_turns(call: HttpCall, query: TurnsQuery) -> Any:
     """Turns in order: the last ones, or those after or before a sequence number."""
     return call.paged(
-        await (await call.session(query.at)).turns(
-            query.last, after=call.after_number(query.after), before=call.after_number(query.before),
+        await (await call.session(query.at))._read(
+            turns.shown, last=query.last, after=call.after_number(query.after), before=call.after_number(query.before),
             about=query.about, limit=query.limit,
         )
     )  # fmt: skip
@@ -238,7 +239,7 @@ async def list_session_tasks(call: HttpCall, query: SessionTasksQuery) -> Any:
     session = await call.session(asked.pop("at"))
     if asked.pop("ready"):
         found = await session.ready(limit=query.limit, label=query.label)
-        return {"items": [each.record for each in found], "next": None, "damaged": []}
+        return {"items": [each.record for each in found], "next": None, "damaged": list(found.damaged)}
     page = await session.tasks(**asked)
     return call.paged(page.each(lambda each: each.record))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
@@ -26,7 +26,7 @@ from perdure.planes.access import known_tokens, limits, tokens
 from perdure.planes.access.known_tokens import KnownTokens
 from perdure.planes.access.limits import TenantLimits
 from perdure.planes.access.tokens import CONTROL, TokenRecord
-from perdure.runtime.callers import AsyncCaller
+from perdure.runtime.callers import AsyncCaller, caller_of
 from perdure.runtime.remote import KnownPlaces
 from perdure.stores.core import Core
 
@@ -48,7 +48,7 @@ class Visitor(NamedTuple):
     @property
     def caller(self) -> AsyncCaller:
         """The caller behind the store, for verbs that no handle has: the one place at which doors take it."""
-        return self.store._caller
+        return caller_of(self.store)
 
 
 class Serving:
@@ -83,8 +83,6 @@ class Serving:
         self._tokens = TokenLookup(lambda texts: self.control.read(self._known_tokens.find_each, texts))
         self.admission = Admission()
         self.draining = False
-        self.on_open: list[Callable[[], None]] = []  # called when the server begins
-        self._background: set[asyncio.Task[None]] = set()
 
     # -- opening and closing ---------------------------------------------------------------------------------
 
@@ -93,16 +91,7 @@ class Serving:
         self._control = await aopen(
             url_of(self.url, CONTROL), actor=self._actor, tenant=CONTROL, lease=self._lease_seconds
         )
-        for begin in self.on_open:
-            begin()
         return self
-
-    def in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Do something beside the requests, until the server closes."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
-        return task
 
     def drain(self) -> None:
         """End the streams: their clients come back, to this server's successor. Other requests finish."""
@@ -113,9 +102,6 @@ class Serving:
     async def close(self) -> None:
         """Let every store go."""
         self.drain()
-        for task in [*self._background]:
-            task.cancel()
-        await asyncio.gather(*self._background, return_exceptions=True)
         stores, self._stores = [*self._stores.values()], OrderedDict()
         for store in (*stores, *([self._control] if self._control is not None else ())):
             await store.close()
@@ -124,7 +110,7 @@ class Serving:
     def control(self) -> AsyncCaller:
         """The caller of the control tenant."""
         assert self._control is not None, "the server was not opened"
-        return self._control._caller
+        return caller_of(self._control)
 
     @property
     def core(self) -> Core:
@@ -211,7 +197,7 @@ class Serving:
         if PLACE in self.url:
             chosen = {"lease": self._lease_seconds, **self._options(tenant)}
             store = await aopen(url_of(self.url, tenant), actor=self._actor, tenant=tenant, **chosen)
-            store._caller.for_client = True
+            caller_of(store).for_client = True
             return store
         core = self.core
         caller = AsyncCaller(core, self._actor, await core.awork(core.tenant_id, tenant), for_client=True)

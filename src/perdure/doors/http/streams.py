@@ -25,6 +25,7 @@ from perdure.planes.conversation import feed
 from perdure.planes.conversation.emitted import Names
 from perdure.planes.conversation.feed import Sieve
 from perdure.planes.execution import runs
+from perdure.runtime.callers import stream_of
 from perdure.stores.core import Reader
 
 PAGE_EVENTS = 200
@@ -127,5 +128,5 @@ async def _stream_of(call: HttpCall, query: StreamQuery) -> int | None:
     if query.session is not None and query.run is not None:
         raise Invalid("name a session or a run, not both", path="query.run")
     if query.session is not None:
-        return (await call.named_session(query.session, "query.session"))._stream.id
+        return stream_of(await call.named_session(query.session, "query.session")).id
     return None if query.run is None else (await call.caller.read(runs.find, query.run)).id

@@ -10,6 +10,7 @@ import msgspec
 from perdure.doors.http.answers import AskAnswer, EffectAnswer
 from perdure.doors.http.inputs import Names, Span, Text
 from perdure.doors.http.queries import WAIT_MAX_SECONDS, Name, Seq
+from perdure.model.pins import OnChangeName
 from perdure.model.records.effects import EffectError
 from perdure.model.records.runs import StepRecord
 from perdure.runtime.remote import Next
@@ -44,12 +45,16 @@ class HolderInput(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, froz
 class WorkClaimInput(HolderInput, frozen=True, kw_only=True):
     """A worker that wants a run. agents: what it can drive, each with the digest of its program.
 
+    pins: the versions of each agent, such as {"fix": {"model": "m1"}}; an agent without any has unknown versions. on_change: what
+    is done with a run that had other versions; default: as its run says.
     held: the runs that it has. A run that it holds without knowing, because an answer was lost, is given first.
     """
 
     agents: Annotated[
         dict[Name, Annotated[str, msgspec.Meta(max_length=128)]], msgspec.Meta(min_length=1, max_length=500)
     ]
+    pins: Annotated[dict[Name, dict[Name, Any]], msgspec.Meta(max_length=500)] = {}
+    on_change: Annotated[dict[Name, OnChangeName], msgspec.Meta(max_length=500)] = {}
     held: Annotated[list[Name], msgspec.Meta(max_length=HELD_MAX)] = []
     concurrency: Annotated[int, msgspec.Meta(ge=1, le=HELD_MAX)] = 1
     wait: Annotated[int, msgspec.Meta(ge=0, le=WAIT_MAX_SECONDS, description="Seconds to wait for a run.")] = 0

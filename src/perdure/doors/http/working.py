@@ -47,6 +47,7 @@ from perdure.doors.http.work_inputs import (
 from perdure.errors import Damaged, Parked, Stale
 from perdure.log.change import Stream
 from perdure.model.instants import SECOND_US, duration_us
+from perdure.model.pins import OnChange, versions_of
 from perdure.model.records.effects import Absent, Declined, EffectError, EffectRecord, Happened, Rule, Unknown, Verdict
 from perdure.model.records.runs import RunRecord, StepRecord, WaitRecord
 from perdure.model.records.workers import About
@@ -86,6 +87,8 @@ async def claim_work(call: HttpCall, body: WorkClaimInput) -> Any:
     Safe to repeat: a run that this worker holds and does not name in `held` is given again, under a new token.
     """
     await call.check_bytes()  # runs that were begun can end, and no other begins
+    for agent, pins in body.pins.items():
+        versions_of(pins, f"body.pins.{agent}")
     deadline = time.monotonic() + body.wait
     while True:
         seen = await _look(call, body)
@@ -141,9 +144,17 @@ async def _claim(
     """Claim a run. lost: it is this worker's own, and was never heard of: the next token, and nobody died."""
     core, holder = call.caller.core, holder_of(call, body.holder)
     gone = {holder} if lost else {found.holder} if found.holder and core.liveness.is_dead(found.holder) else ()
-    program = body.agents.get(found.agent, "")
+    program, on_change = body.agents.get(found.agent, ""), body.on_change.get(found.agent)
     lease = await call.caller.write(
-        leases.claim, found.stream, holder=holder, program=program, epoch=core.epoch, dead=gone, company=company
+        leases.claim,
+        found.stream,
+        holder=holder,
+        program=program,
+        epoch=core.epoch,
+        dead=gone,
+        company=company,
+        pins=versions_of(body.pins.get(found.agent, {}), f"body.pins.{found.agent}"),
+        on_change=None if on_change is None else OnChange(on_change),
     )
     return None if lease is None else await _claimed(call, lease)
 

@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 NEXT = Field(description="The next thing to do.")
+DAMAGED = Field(default=[], description="Rows that cannot be read, and are missing here: tell the user.")
 
 
 class Booted(BaseModel):
@@ -47,6 +48,7 @@ class RecalledMemories(BaseModel):
     """Memories that answer a question, best first."""
 
     memories: list[Memory]
+    damaged: list[str] = DAMAGED
     complete: bool = Field(description="Whether everything that was said before was looked through.")
     next: str = NEXT
 
@@ -67,6 +69,7 @@ class FoundTexts(BaseModel):
     """Results that share words with a query, best first."""
 
     results: list[Match]
+    damaged: list[str] = DAMAGED
     complete: bool
     next: str = NEXT
 
@@ -88,6 +91,7 @@ class Tasks(BaseModel):
 
     session: str
     tasks: list[Task]
+    damaged: list[str] = DAMAGED
     next: str = NEXT
 
 
@@ -135,6 +139,7 @@ class Loops(BaseModel):
 
     session: str
     loops: list[Loop]
+    damaged: list[str] = DAMAGED
     next: str = NEXT
 
 

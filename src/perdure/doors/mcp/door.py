@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import anyio
@@ -33,6 +33,7 @@ from perdure.errors import (
 )
 from perdure.handles.atomic import Atomic
 from perdure.planes.execution.requests import KeyedRequest, differing
+from perdure.planes.reading.paging import DamagedRow
 
 if TYPE_CHECKING:
     from perdure.handles.aio.session import AsyncSession
@@ -148,6 +149,11 @@ def text_of(error: Error) -> str:
     following = next((said for kind, said in NEXT if isinstance(error, kind)), "Tell the user.")
     facts = "".join(f"\n{name}: {str(value)[:200]}" for name, value in error.facts.items() if value is not None)
     return f"{type(error).__name__}: {error}{facts}\nNext: {following}"
+
+
+def places(damaged: Iterable[DamagedRow]) -> list[str]:
+    """The rows that cannot be read, for a model."""
+    return [f"{row.where}: {row.reason}" for row in damaged]
 
 
 def short(text: str, fetch: str = "") -> str:

@@ -10,8 +10,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from perdure.doors.damage import Damage
 from perdure.doors.mcp import answers
-from perdure.doors.mcp.door import door_of, short
+from perdure.doors.mcp.door import door_of, places, short
 from perdure.doors.mcp.tools import LISTED_MAX, About, Ctx, Key, Session
 from perdure.effects.next_steps import SenderVerbs, for_sender
 from perdure.errors import Conflict, InDoubt
@@ -126,29 +127,29 @@ async def open_loops(
     """
     found = await door_of(ctx).session(session)
     store = await door_of(ctx).store()
-    whom = about or None
+    whom, damage = about or None, Damage()
     loops = [
         answers.Loop(kind="effect", id=each.id, text=each.tool, state=each.state.value)
-        for each in await found.effects(open=True, about=whom, limit=limit)
+        for each in damage.rows(await found.effects(open=True, about=whom, limit=limit))
     ]
     loops += [
         answers.Loop(kind="ask", id=each.id, text=short(each.question), state="not answered")
-        for each in await store.asks(session=found.name, about=whom, limit=limit)
+        for each in damage.rows(await store.asks(session=found.name, about=whom, limit=limit))
     ]
     loops += [
         answers.Loop(kind="decision", id=str(each.seq), text=short(each.text), state="open")
-        for each in await found.decisions(open=True, about=whom, limit=limit)
+        for each in damage.rows(await found.decisions(open=True, about=whom, limit=limit))
     ]
     for status in (TaskStatus.DOING, TaskStatus.BLOCKED):
         loops += [
             answers.Loop(kind="task", id=str(each.id), text=each.title, state=status.value)
-            for each in await found.tasks(status=status.value, about=whom, limit=limit)
+            for each in damage.rows(await found.tasks(status=status.value, about=whom, limit=limit))
         ]
-    pending = await found.pending()
+    pending = await damage.apart(found.pending(), None)
     if pending is not None and (whom is None or await found.turns(after=pending.turn.seq - 1, about=whom, limit=1)):
         text = short(as_text(pending.turn.content)) or "calls without a result"
         loops.append(answers.Loop(kind="turn", id=str(pending.turn.seq), text=text, state="waits for an answer"))
     following = (
         "Settle doubt first, then close decisions and move tasks." if loops else "Nothing is open: call `ready`."
     )
-    return answers.Loops(session=found.name, loops=loops[:limit], next=following)
+    return answers.Loops(session=found.name, loops=loops[:limit], damaged=places(damage), next=following)

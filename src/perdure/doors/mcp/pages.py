@@ -9,7 +9,8 @@ import msgspec
 from mcp.server.mcpserver import Context, MCPServer
 from pydantic import Field
 
-from perdure.doors.mcp.door import Door, door_of, short, told
+from perdure.doors.mcp.door import Door, door_of, places, short, told
+from perdure.planes.conversation import turns as conversation
 from perdure.planes.conversation.transcript import as_text
 
 SESSIONS_MAX = 50
@@ -41,14 +42,16 @@ async def boot(name: str, ctx: Context[Any, Any]) -> str:
 
 async def turns(name: str, ctx: Context[Any, Any]) -> str:
     """The last turns of a session."""
-    found = await (await door_of(ctx).session(name)).turns(last=TURNS_MAX)
-    return "\n".join(f"[{turn.seq}] {turn.role.value}: {short(as_text(turn.content))}" for turn in found)
+    found = await (await door_of(ctx).session(name))._read(conversation.shown, last=TURNS_MAX)
+    lines = [f"[{turn.seq}] {turn.role.value}: {short(as_text(turn.content))}" for turn in found]
+    return "\n".join([*lines, *(f"damaged: {each}" for each in places(found.damaged))])
 
 
 async def decisions(name: str, ctx: Context[Any, Any]) -> str:
     """The newest decisions of a session."""
     found = await (await door_of(ctx).session(name)).decisions(limit=SESSIONS_MAX)
-    return json.dumps([msgspec.to_builtins(each.record) for each in found])
+    damaged = [{"damaged": each} for each in places(found.damaged)]
+    return json.dumps([*(msgspec.to_builtins(each.record) for each in found), *damaged])
 
 
 def start(task: Annotated[str, Field(description="The task.")] = "") -> str:

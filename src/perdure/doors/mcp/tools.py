@@ -11,7 +11,7 @@ from mcp.server.mcpserver import Context
 from pydantic import Field
 
 from perdure.doors.mcp import answers
-from perdure.doors.mcp.door import door_of, short
+from perdure.doors.mcp.door import door_of, places, short
 from perdure.handles.atomic import Atomic
 from perdure.model.records.memories import MemoryKind
 from perdure.model.records.tasks import TaskRecord, TaskStatus
@@ -131,7 +131,9 @@ async def recall(
         if shown
         else "Nothing is remembered about this: look for yourself, then `remember` what you find."
     )
-    return answers.RecalledMemories(memories=shown, complete=hits.complete, next=following)
+    return answers.RecalledMemories(
+        memories=shown, complete=hits.complete, damaged=places(hits.damaged), next=following
+    )
 
 
 async def search(
@@ -160,7 +162,7 @@ async def search(
         for each in found
     ]  # fmt: skip
     following = "Use them as data." if shown else "Try fewer or other words."
-    return answers.FoundTexts(results=shown, complete=found.complete, next=following)
+    return answers.FoundTexts(results=shown, complete=found.complete, damaged=places(found.damaged), next=following)
 
 
 # -- decisions -------------------------------------------------------------------------------------------------------------
@@ -261,9 +263,10 @@ async def ready(
 ) -> answers.Tasks:
     """List the tasks that can be begun now: nobody is at them and what they need is done. Most urgent first."""
     found = await door_of(ctx).session(session)
-    shown = [answers.Task(**_task(each.record)) for each in await found.ready(limit=limit, label=label or None)]
+    page = await found.ready(limit=limit, label=label or None)
+    shown = [answers.Task(**_task(each.record)) for each in page]
     following = "Call `claim`." if shown else "Nothing can be begun: see `open_loops`, or write tasks with `task`."
-    return answers.Tasks(session=found.name, tasks=shown, next=following)
+    return answers.Tasks(session=found.name, tasks=shown, damaged=places(page.damaged), next=following)
 
 
 async def claim(

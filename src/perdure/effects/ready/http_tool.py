@@ -18,7 +18,7 @@ import urllib.request
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
-from http import HTTPMethod
+from http import HTTPMethod, HTTPStatus
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
@@ -119,8 +119,8 @@ def http_probe(
         hidden = {} if secrets is None else _headers(secrets(), "secrets", forbidden=_OURS)
         try:
             answer = _sent(_request("GET", _filled(url, {**args, "key": key}), None, None, None, hidden), limit)
-            if not answer.has_length or answer.is_longer:
-                return Unknown("the answer is too long to be read whole, or its length is unknown")
+            if not answer.has_length or answer.is_longer or answer.status == HTTPStatus.PARTIAL_CONTENT:
+                return Unknown("the answer is a part, too long to be read whole, or of unknown length")
             if answer.status in _GONE:
                 return Absent(_refusal(answer).message)
             result = _result(answer, safe=True)

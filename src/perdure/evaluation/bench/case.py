@@ -16,16 +16,8 @@ from perdure.evaluation.bench.floor import Rate, postgres_floor, sqlite_floor
 from perdure.stores import url as store_url
 
 
-class PeerFigure(msgspec.Struct, frozen=True):
-    """A peer's figure where one of ours has a counterpart. value None: nothing was measured, and `detail` says why."""
-
-    value: float | None
-    unit: str
-    detail: str
-
-
 class Figure(msgspec.Struct, frozen=True):
-    """One measured figure. `target` is what it is to reach, as text; `met` whether it does; `peers` what others do, if asked."""
+    """One measured figure. `target` is what it is to reach, as text; `met` whether it does."""
 
     measure: str
     value: float
@@ -33,7 +25,6 @@ class Figure(msgspec.Struct, frozen=True):
     target: str
     met: bool
     detail: str = ""
-    peers: dict[str, PeerFigure] = {}
 
 
 class Context(msgspec.Struct):

@@ -8,6 +8,8 @@ from typing import Any
 
 import apsw
 
+from perdure.runtime.callers import caller_of
+
 
 class Counter:
     """A number that grows."""
@@ -20,7 +22,7 @@ class Counter:
 def counting_statements(store: Any) -> Iterator[Counter]:
     """Count the statements that the lane of this store sends."""
     counter = Counter()
-    connection = store._caller.core.lane._connection
+    connection = caller_of(store).core.lane._connection
     if connection.dialect == "sqlite":
         with _tracing(connection.raw, counter):
             yield counter

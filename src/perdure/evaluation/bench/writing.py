@@ -14,6 +14,7 @@ from perdure.evaluation.bench.case import Benchmark, Context, Figure, alternatin
 from perdure.evaluation.bench.counting import counting_statements, counting_syncs
 from perdure.evaluation.bench.filling import say_many
 from perdure.evaluation.bench.floor import Rate, timed
+from perdure.runtime.callers import caller_of
 
 TEXT = "x" * 1024
 
@@ -155,7 +156,7 @@ def syncs(context: Context) -> list[Figure]:
 
 def _next_thousand(store: Any, session: Any) -> tuple[int, int]:
     """Statements and bytes of 1,000 turns, from an empty WAL to an empty WAL: all that they write."""
-    raw = store._caller.core.lane._connection.raw  # looking into our own store is what this is for
+    raw = caller_of(store).core.lane._connection.raw  # looking into our own store is what this is for
     list(raw.execute("PRAGMA wal_checkpoint(TRUNCATE)"))
     before = _written()
     with counting_statements(store) as statements:

@@ -29,6 +29,7 @@ from perdure.evaluation.conformance.outside import Arrivals, JsonConnection, Loc
 from perdure.model.http_client import PlainConnection
 from perdure.planes.access import tokens
 from perdure.planes.access.tokens import CONTROL, TokenRole
+from perdure.runtime.callers import caller_of
 
 PATIENCE_SECONDS = 60.0
 LOOK_SECONDS = 0.02
@@ -79,7 +80,7 @@ class ServedStore:
         with perdure.open(self.url):
             pass
         with perdure.open(self.url, tenant=CONTROL) as store:
-            make = store._caller.write
+            make = caller_of(store).write
             self.worker_token = make(tokens.create, "default", TokenRole.WORKER, "worker", None)[0]
             self.admin_token = make(tokens.create, "default", TokenRole.ADMIN, "person", None)[0]
         self._process: subprocess.Popen[bytes] | None = None

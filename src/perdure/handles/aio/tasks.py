@@ -178,10 +178,10 @@ class AsyncWork(AsyncStreamHandle):
         found = await self._read(tasks.tasks, asked)
         return found.each(lambda record: AsyncTask(self._caller, self._stream, self._pin, record))
 
-    async def ready(self, *, limit: int = 20, label: str | None = None) -> list[AsyncTask]:
+    async def ready(self, *, limit: int = 20, label: str | None = None) -> Page[AsyncTask]:
         """Return the tasks that can be begun now: todo or abandoned, with all needs done. The most urgent come first."""
         found = await self._read(tasks.ready, limit=limit, label=label)
-        return [AsyncTask(self._caller, self._stream, self._pin, record) for record in found]
+        return found.each(lambda record: AsyncTask(self._caller, self._stream, self._pin, record))
 
     async def claim_next(self, *, ttl: Duration | None = None, label: str | None = None) -> AsyncTask | None:
         """Claim the first task that is ready; None if none is. Atomic: no two callers get the same one."""

@@ -251,7 +251,7 @@ class Effects(Acting):
         """Ask a model once for this key: return the recorded answer, or ask, record the answer, and return it.
 
         Asking changes nothing in the outside world, so an outage uses up no key: after a call that failed or was cut off, the
-        next one asks again, and no person is asked (docs/decisions/0094). A guard's refusal stands.
+        next one asks again, and no person is asked (decision 0094). A guard's refusal stands.
         args: the arguments of `ask`, compared as those of every effect.
         name: of the effect.
         about: as for `act`.

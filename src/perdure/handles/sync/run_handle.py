@@ -164,7 +164,7 @@ class RunHandle(KnownRunFacts, Enveloping, Generic[R_co]):
 
     def retry(self) -> RunHandle[R_co]:
         """Try it again where it failed: recorded work is kept, the last failure is done anew, and a timeout that is over begins
-        anew.
+        anew. So is what an interrupted run waits to cancel again.
 
         Raises Conflict if it did not fail, was handed over, or undid its work when it failed.
         """

@@ -84,7 +84,7 @@ class Runs(StoreHandle):
         made.check(args, kwargs, key=key, session=session, about=about or None)
         wanted = runs.RunRequest(
             agent=made.name, args=list(args), kwargs=kwargs, key=key, session=session, program=made.program,
-            timeout=made.timeout, about=adding.named(about),
+            timeout=made.timeout, about=adding.named(about), pins=made.versions, on_change=made.on_change,
         )  # fmt: skip
         stream, begun = self._write(runs.start, wanted, self._caller.core.epoch)
         return self._handle(stream) if begun is None else RunHandle(self._caller, stream, begun)

@@ -177,10 +177,10 @@ class Work(StreamHandle):
         found = self._read(tasks.tasks, asked)
         return found.each(lambda record: Task(self._caller, self._stream, self._pin, record))
 
-    def ready(self, *, limit: int = 20, label: str | None = None) -> list[Task]:
+    def ready(self, *, limit: int = 20, label: str | None = None) -> Page[Task]:
         """Return the tasks that can be begun now: todo or abandoned, with all needs done. The most urgent come first."""
         found = self._read(tasks.ready, limit=limit, label=label)
-        return [Task(self._caller, self._stream, self._pin, record) for record in found]
+        return found.each(lambda record: Task(self._caller, self._stream, self._pin, record))
 
     def claim_next(self, *, ttl: Duration | None = None, label: str | None = None) -> Task | None:
         """Claim the first task that is ready; None if none is. Atomic: no two callers get the same one."""

@@ -5,5 +5,5 @@
 A format's module recognises its files by what is in them and reads them as items; it writes nothing and knows no store. The
 writer alone records. Every file is hostile: nothing in it is unpickled, imported or called (P10). Lines, documents and rows have
 a limit (P15); a broken part is left out and said so, the rest is taken. See docs/importing.md and
-docs/decisions/0017-importers.md.
+decision 0017.
 """

@@ -15,13 +15,9 @@ from perdure.interchange.foreign_sqlite import ForeignFile, is_sqlite
 from perdure.interchange.importers import (
     claude_code,
     codex,
-    cursor,
-    gemini,
     google_adk,
     langgraph,
-    mcp_memory,
     openai_agents,
-    opencode,
     plain,
 )
 from perdure.interchange.importers.items import Item, Remark
@@ -35,31 +31,18 @@ Read = Callable[[Source], Iterator[Item | Remark]]
 
 
 class ImportFormat(NamedTuple):
-    """One of them: its name, what it is, whether a file of lines is one, and what is in it. read_since: what changed in a file
-    of many sessions since an instant (milliseconds), of those that work in a folder.
-    """
+    """One of them: its name, what it is, what is in a file of it, and whether a file of lines or one with tables is one."""
 
     name: str
     about: str
     read: Read
     recognises: Callable[[FileHead], bool] = lambda _: False
     has_tables: Callable[[dict[str, frozenset[str]]], bool] = lambda _: False
-    read_since: Callable[[Source, int, Path], Iterator[Item | Remark]] | None = None
 
 
 _KNOWN = (
     ImportFormat(claude_code.NAME, "Claude Code sessions (JSON lines)", claude_code.read, claude_code.recognises),
     ImportFormat(codex.NAME, "Codex sessions (rollout files, JSON lines)", codex.read, codex.recognises),
-    ImportFormat(gemini.NAME, "Gemini CLI sessions (JSON lines, or one document)", gemini.read, gemini.recognises),
-    ImportFormat(
-        opencode.NAME,
-        "opencode sessions (SQLite)",
-        opencode.read,
-        has_tables=opencode.has_tables,
-        read_since=opencode.read_since,
-    ),
-    ImportFormat(cursor.NAME, "Cursor transcripts (JSON lines)", cursor.read, cursor.recognises),
-    ImportFormat(mcp_memory.NAME, "the MCP memory server's graph (JSON lines)", mcp_memory.read, mcp_memory.recognises),
     ImportFormat(langgraph.NAME, "LangGraph checkpoints (SQLite)", langgraph.read, has_tables=langgraph.has_tables),
     ImportFormat(
         openai_agents.NAME, "OpenAI Agents sessions (SQLite)", openai_agents.read, has_tables=openai_agents.has_tables
@@ -68,6 +51,7 @@ _KNOWN = (
     ImportFormat(plain.NAME, "JSON files of messages as OpenAI or Anthropic write them", plain.read, plain.recognises),
 )
 FORMATS = {found.name: found for found in _KNOWN}
+ONCE_KNOWN = ("cursor", "gemini", "mcp-memory", "opencode")  # a package of another maker may declare them
 
 
 def _declared() -> dict[str, siblings.EntryPoint]:
@@ -100,9 +84,17 @@ def format_named(name: str) -> ImportFormat:
     if name in FORMATS:
         return FORMATS[name]
     declared = _declared()
+    if name in ONCE_KNOWN and name not in declared:
+        hint = "install a package that brings it by the entry point perdure.importers (docs/importing.md says how to write one)"
+        raise Invalid(f"the format {name} no longer comes with Perdure", path="from", hint=hint)
     if name not in declared:
         raise Invalid(f"no format {name[:40]!r}", path="from", hint=f"one of {', '.join((*FORMATS, *declared))}")
     return _loaded(declared[name])
+
+
+def is_known(name: str) -> bool:
+    """Whether it is one of ours, or an installed package declares it."""
+    return name in FORMATS or name in _declared()
 
 
 def detect(path: Path) -> ImportFormat | None:

@@ -18,6 +18,7 @@ from perdure.interchange.importers.reading import Source
 from perdure.interchange.importers.report import ImportReport, ReportInProgress
 from perdure.interchange.importers.state import Mapping
 from perdure.interchange.importers.writing import Writer, import_items
+from perdure.runtime.callers import caller_of
 
 FILES_MAX = 100_000
 ROWS = {".csv", ".tsv", ".json", ".jsonl", ".yaml", ".yml"}  # the files that `--as` is for, mostly
@@ -52,7 +53,7 @@ def import_files(
     for done, source in enumerate(sources):
         progress(done, len(sources))
         told = partial(_tell, progress, tally) if len(sources) == 1 else _quiet
-        import_items(store._caller if store else None, _items(source, given, tally), tally, _mark_of(source), told)
+        import_items(caller_of(store) if store else None, _items(source, given, tally), tally, _mark_of(source), told)
     return tally.report(dry_run=store is None)
 
 

@@ -24,14 +24,6 @@ def named(*parts: object) -> str:
     return name if name == whole and 0 < len(name) <= NAME_CHARS else _marked(name, whole)
 
 
-def named_apart(*parts: object) -> str:
-    """A name of parts that may be empty or have a slash themselves: marked then, since other parts would read the same."""
-    texts = [str(part) for part in parts]
-    if all(text and "/" not in text for text in texts):
-        return named(*texts)
-    return _marked(named(*texts), "\0".join(texts))
-
-
 def _marked(name: str, identity: str) -> str:
     mark = hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()[:MARK_CHARS]
     return f"{name[: NAME_CHARS - MARK_CHARS - 1]}~{mark}"

@@ -1,11 +1,9 @@
-"""Views: a session as a page that people read, diff and edit; and their edits as recorded changes (docs/decisions/0019).
+"""Views: a session as a page that people read, diff and edit; and their edits as recorded changes (decision 0019).
 
-view       what a page holds: things with fields, whatever the form
+view       what a page holds: things with fields
 escapes    text of any kind on one line of a page, and back
-markdown   the page for people
-yaml       the same for programs that read YAML: a strict subset of it
-tsv        the same for spreadsheets and awk
-forms      a whole file: its head, its form, its seal
+markdown   the lines of a page
+page       a whole file: its head, its lines, its seal
 gather     a view from what is stored
 folder     the files beside a store, never written over an edit
 keeping    who brings them up to date, and when

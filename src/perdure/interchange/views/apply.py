@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from perdure.errors import Conflict, Error, Invalid, NotFound
-from perdure.interchange.views import forms
+from perdure.interchange.views import page
 from perdure.interchange.views.edits import VERBS, Edit, compare, list_of, number_of, value_of
 from perdure.interchange.views.gather import gather, short
 from perdure.interchange.views.keeping import keep, layout_of
@@ -55,18 +55,18 @@ def apply_view(core: Core, tenant: int, actor: str, path: Path, *, dry_run: bool
     if data is None:
         hint = "check the path; `perdure views SESSION --to FOLDER` writes a page"
         raise NotFound(f"there is no file {path}", path="view", hint=hint)
-    form = forms.form_of(path.name)
+    page.check_name(path.name)
     try:
-        page = forms.read(data, form)
-        stream = core.read(_stream, page.head, tenant=tenant)
-        base = _base(core, tenant, stream, page.head)
-        done = _run(core, tenant, actor, stream, compare(base, page), base, dry_run=dry_run)
+        edited = page.read(data)
+        stream = core.read(_stream, edited.head, tenant=tenant)
+        base = _base(core, tenant, stream, edited.head)
+        done = _run(core, tenant, actor, stream, compare(base, edited), base, dry_run=dry_run)
     except Error as error:
         error.path = _in_file(path, error.path)
         raise
     if not dry_run:
         _refresh(core, tenant, stream, path, data)
-    return Applied(stream.name, page.head.seq, done)
+    return Applied(stream.name, edited.head.seq, done)
 
 
 def _in_file(path: Path, where: str) -> str:
@@ -291,7 +291,6 @@ def _refresh(core: Core, tenant: int, stream: Stream, path: Path, data: bytes) -
     if content(path, within) == data:
         view = core.read(gather, stream, tenant=tenant)
         partial = path.with_name(f".{path.name}.partial")
-        page = forms.render(view, forms.form_of(path.name))
-        within.place(path, page, partial, durable=False)
+        within.place(path, page.render(view), partial, durable=False)
     if layout_of(core.engine.url) is not None:
         keep(core, tenant)

@@ -17,7 +17,6 @@ _JOINERS = "\u200c\u200d"  # scripts and emoji need them inside words
 _ESCAPE = re.compile(r"\\(?:u\{([0-9a-fA-F]{0,6})\}|([!-/:-@\[-`{-~]))")
 _QUOTED = re.compile(r'\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(["\\/bfnrt]))|(["\\])')
 _SHORT = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
-_FORMULA = "=+-@"
 
 
 def _is_shown(character: str) -> bool:
@@ -61,16 +60,8 @@ def for_markdown(text: str, special: str = "") -> str:
     return escaped(text, "<" + special).replace("![", "!\\[")
 
 
-def for_cell(text: str) -> str:
-    """In a cell: on one line, and never a formula. An empty text is not an empty cell."""
-    if not text:
-        return "\\u{}"
-    cell = escaped(text)
-    return f"\\{cell}" if cell[0] in _FORMULA else cell
-
-
 def quoted(text: str) -> str:
-    """Between double quotes, as YAML reads it."""
+    """Between double quotes, with the escapes of JSON."""
     return '"' + "".join(_in_quotes(each) for each in text) + '"'
 
 

@@ -1,4 +1,4 @@
-"""The files beside a store: `views/NAME.md|.yaml|.tsv` and a page over all of them. Never written over an edit.
+"""The files beside a store: `views/NAME.md` and a page over all of them. Never written over an edit.
 
 Each file is put there whole (written elsewhere, then renamed): after a crash there is the old one or the new. Nothing is
 synced: a view can be made again at any time. Callers: `keeping`, `apply`, the command line.
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Collection
 from pathlib import Path
 
-from perdure.interchange.views.forms import FORMS
 from perdure.model.ids import new_uid
 from perdure.stores.files.folder_access import Within
 from perdure.stores.files.layout import UNFINISHED_VIEW, Layout
@@ -43,19 +43,19 @@ class Folder:
         self.own = own
         self.within = within
 
-    def files(self, session: str) -> dict[str, Path]:
-        """The files of a session, by the ending of their form."""
-        return {ending: self.path / f"{stem(session)}.{ending}" for ending in FORMS}
+    def page(self, session: str) -> Path:
+        """The file of a session."""
+        return self.path / f"{stem(session)}.md"
 
     @property
     def index(self) -> Path:
         """The page over all sessions."""
         return self.path / INDEX
 
-    def all(self) -> list[Path]:
-        """Every view that is there, edited or not."""
+    def all(self, endings: Collection[str]) -> list[Path]:
+        """Every file with one of these endings that is there, edited or not."""
         paths = (self.path / name for name in self.within.names(self.path))
-        return [path for path in paths if path.suffix[1:] in FORMS and self.content(path) is not None]
+        return [path for path in paths if path.suffix[1:] in endings and self.content(path) is not None]
 
     def content(self, path: Path) -> bytes | None:
         """The content of a view; None when there is no such file."""

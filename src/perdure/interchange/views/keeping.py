@@ -12,7 +12,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,15 +21,15 @@ import msgspec
 from perdure.errors import Error, Invalid, NotFound
 from perdure.interchange.views.escapes import for_markdown
 from perdure.interchange.views.folder import Folder, beside
-from perdure.interchange.views.forms import FORMS, render
 from perdure.interchange.views.gather import gather, short
+from perdure.interchange.views.page import render
 from perdure.interchange.views.view import SessionPage
 from perdure.log.change import Stream
 from perdure.model import threads
 from perdure.stores.core import Core
 from perdure.stores.files.folder_access import Within
 from perdure.stores.files.layout import Layout
-from perdure.stores.files.page_digest import content, is_untouched, sealed, was_page
+from perdure.stores.files.page_digest import ONCE_WRITTEN, content, is_untouched, sealed, was_page
 from perdure.stores.statements import Statements
 from perdure.stores.store import WHOLE_STORE, Reads
 from perdure.stores.url import parse
@@ -95,8 +95,8 @@ def keep(core: Core, tenant: int, *, whole: bool = False, over: Collection[Path]
         gone = notes.keys() - {stream.uid.hex() for stream, _ in heads}
         for uid in gone:
             del notes[uid]
-        if whole or gone:
-            _remove(folder, {stream.name for stream, _ in heads}, kept, over)
+        wanted = {folder.index} | {folder.page(stream.name) for stream, _ in heads}
+        _remove(folder, folder.all(("md", *ONCE_WRITTEN) if whole or gone else ONCE_WRITTEN), wanted, kept, over)
         _put(folder, folder.index, _index(notes), kept, over)
         folder.replace(notes_file, msgspec.json.encode(notes))
     return kept
@@ -130,8 +130,7 @@ def _notes(data: bytes | None) -> dict[str, NotedPage]:
 
 
 def _write(folder: Folder, view: SessionPage, kept: KeptPages, over: Collection[Path]) -> None:
-    for ending, path in folder.files(view.head.session).items():
-        _put(folder, path, render(view, FORMS[ending]), kept, over)
+    _put(folder, folder.page(view.head.session), render(view), kept, over)
 
 
 def _put(folder: Folder, path: Path, data: bytes, kept: KeptPages, over: Collection[Path]) -> None:
@@ -149,10 +148,11 @@ def _put(folder: Folder, path: Path, data: bytes, kept: KeptPages, over: Collect
         )
 
 
-def _remove(folder: Folder, names: set[str], kept: KeptPages, over: Collection[Path]) -> None:
-    """Views of sessions that are no more (git took them back, mostly), unless somebody edited them."""
-    wanted = {folder.index} | {path for name in names for path in folder.files(name).values()}
-    for path in folder.all():
+def _remove(
+    folder: Folder, paths: Iterable[Path], wanted: Collection[Path], kept: KeptPages, over: Collection[Path]
+) -> None:
+    """Remove views of sessions that are no more (git took them back, mostly) or in a form that is no more, unless edited."""
+    for path in paths:
         if path in wanted:
             continue
         if path.resolve() in over or is_untouched(folder.content(path) or b""):
@@ -163,7 +163,7 @@ def _remove(folder: Folder, names: set[str], kept: KeptPages, over: Collection[P
 
 
 def _row(folder: Folder, view: SessionPage) -> str:
-    page = folder.files(view.head.session)["md"].name
+    page = folder.page(view.head.session).name
     tasks = sum(thing.get("status") in ("todo", "doing", "blocked") for thing in view.things["tasks"])
     open_ = sum(thing.get("status") == "open" for thing in view.things["decisions"])
     name, title = _cell(view.head.session), _cell(view.about.get("title", ""))
@@ -176,7 +176,7 @@ def _cell(text: str) -> str:
 
 def _index(notes: dict[str, NotedPage]) -> bytes:
     rows = [noted.row for noted in sorted(notes.values(), key=lambda noted: noted.name)]
-    return sealed(["# Sessions", "", *_INDEX_HEAD, *rows, ""], FORMS["md"].comment)
+    return sealed(["# Sessions", "", *_INDEX_HEAD, *rows, ""])
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The content of a page, whatever its form: things with fields, all as text. Pure; callers: the other modules of this package.
+"""The content of a page: things with fields, all as text. Pure; callers: the other modules of this package.
 
 A field is a WORD (a number, a state, an instant), TEXT (whatever people write), or JSON. One that is not there is not in the
 dict: an empty text is something else. Numbers of things are those of their events, so that a thing is the same on every page.

@@ -15,8 +15,9 @@ from typing import Annotated, Any, NoReturn
 import msgspec
 
 from perdure.errors import Damaged, Invalid, TooLarge
+from perdure.model.pins import OnChange
 from perdure.model.records.effects import EffectState, ToolKind
-from perdure.model.records.runs import RunStatus, WaitKind, WaitState
+from perdure.model.records.runs import PinsChange, RunStatus, WaitKind, WaitState
 
 VERSION = 1
 FORMAT = "perdure envelope"
@@ -68,7 +69,8 @@ class Document(Part, frozen=True, kw_only=True):
 
 class RunPart(Part, frozen=True, kw_only=True):
     """The run itself. given: its arguments; became: its result, its error, or why it is parked. restored: its store was, since
-    it began or was vouched for, so that it may have done more than is told here. subjects: whom all of it is about.
+    it began or was vouched for, so that it may have done more than is told here. subjects: whom all of it is about. pins: the
+    versions under which it was driven last; session_pins: those of them that its session pins.
     """
 
     uid: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
@@ -90,6 +92,10 @@ class RunPart(Part, frozen=True, kw_only=True):
     restored: bool = False
     reason: Word | None = None
     subjects: tuple[Word, ...] = ()
+    pins: dict[Word, Word] = {}
+    pins_change: PinsChange | None = None
+    on_change: OnChange | None = None
+    session_pins: dict[str, Any] = {}
     given: Document
     became: Document | None = None
 
@@ -215,7 +221,7 @@ class Envelope(Part, frozen=True, kw_only=True):
     sealed: it was handed over, so it does not continue where it came from.
     steps, effects, waits: since the last cut, and those that are still open from before it.
     signals: those that no wait has taken.
-    pins: of the newest model step.
+    pins: the versions that the run last had, and over them those of the newest model step.
     workspace: what the last cut noted about it.
     artifacts: the blobs that it names; a checkpoint's tree is found from its root.
     children: the runs that it waits for.

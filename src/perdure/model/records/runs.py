@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from perdure.model.pins import Moved, OnChange, Versions
 from perdure.model.records.effects import EffectError
 from perdure.model.refs import Ref
 
@@ -67,6 +68,26 @@ class WhatIf(msgspec.Struct, frozen=True):
     acts: bool
 
 
+class PinsDecision(enum.StrEnum):
+    """The decision about a change of versions. accepted: by a person; withdrawn: the old versions came back first."""
+
+    CONTINUED = "continued"
+    UNDECIDED = "undecided"
+    ACCEPTED = "accepted"
+    WITHDRAWN = "withdrawn"
+
+
+class PinsChange(msgspec.Struct, frozen=True):
+    """The last change of versions that a run met: what differed, by name, before and after (None: unknown).
+
+    number: of the changes that it met so far.
+    """
+
+    number: int
+    moved: Moved
+    decision: PinsDecision
+
+
 class RunRecord(msgspec.Struct, frozen=True):
     """One run. `id` is unique in its tenant.
 
@@ -79,6 +100,9 @@ class RunRecord(msgspec.Struct, frozen=True):
     outcome_at: when its result, its failure or the reason of its parking was recorded.
     copy: it came by import, and nobody took it over (`unpark`).
     numbering: how its branches are numbered, for life: 2, or 1 if it began before this was recorded.
+    pins: the versions under which it was driven last, or, before that, started. Empty: unknown.
+    pins_change: the last change of them that it met.
+    on_change: what its agent says is done then. None: continue.
     """
 
     id: str
@@ -114,6 +138,9 @@ class RunRecord(msgspec.Struct, frozen=True):
     outcome_at: datetime | None = None
     copy: bool = False
     numbering: int = 1
+    pins: Versions = {}
+    pins_change: PinsChange | None = None
+    on_change: OnChange | None = None
 
     @property
     def ended(self) -> bool:

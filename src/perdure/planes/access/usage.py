@@ -1,4 +1,4 @@
-"""The bytes that a tenant has stored, counted without reading everything again (docs/decisions/0079). Keeps P8, P15.
+"""The bytes that a tenant has stored, counted without reading everything again (decision 0079). Keeps P8, P15.
 
 A count continues where the last one ended: it costs what was written since. Each part of it looks at a bounded number of rows, so
 that the first count of a large tenant is many short reads. Callers: the HTTP door.

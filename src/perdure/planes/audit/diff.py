@@ -45,7 +45,7 @@ ABOUT = ("title", "status", "goal", "labels", "pins")
 TASK = ("title", "status", "priority", "labels", "detail", "note")
 TASK_LINKS = ("parent", "needs")  # numbers, which mean something only to sides that share a past
 DECISION = ("text", "because", "then", "status", "outcome", "note", "tags")
-RUN = ("agent", "status", "reason", "args", "kwargs", "result", "error", "key", "session", "program")
+RUN = ("agent", "status", "reason", "args", "kwargs", "result", "error", "key", "session", "program", "pins")
 PLACED = {  # by what it is called, and what is compared
     "steps": ("name", "value", "error"),
     "effects": ("tool", "state", "args", "result", "error"),

@@ -1,4 +1,4 @@
-"""The names of tenants, which no header holds: what the log says that each is called (docs/decisions/0036). Keeps P6, P11.
+"""The names of tenants, which no header holds: what the log says that each is called (decision 0036). Keeps P6, P11.
 
 Every event of the directory of actors, in the tenant's own stream, says what the tenant is called, from its first actor on. An
 anchor names all tenants once more, by the first stream of each. Callers: `planes.audit.verify`.

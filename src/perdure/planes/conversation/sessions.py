@@ -80,7 +80,7 @@ def open_session(
         "name": name, "title": check_text(title, "title"), "status": "active", "creator": tx.actor,
         "created_at": tx.now, "expires_at": deadline(tx, ttl), "labels": to_labels(labels),
     }  # fmt: skip
-    given = _checked_pins(pins) if pins is not None else {}
+    given = check_pins(pins) if pins is not None else {}
     named = subjects.named(about)
     stream = tx.new_stream("session", name)
     tx.record(Change("session.opened", stream, SESSIONS, set=columns, subjects=named))
@@ -249,9 +249,14 @@ def pin(
     commit: str | None = None,
 ) -> Pins:
     """Pin software versions: what is given replaces what was pinned, the rest stays."""
-    given = _checked_pins({"model": model, "prompt": prompt, "tools": tools, "commit": commit})
+    given = check_pins({"model": model, "prompt": prompt, "tools": tools, "commit": commit})
     if "prompt" in given:
         given["prompt"] = hashlib.sha256(given["prompt"].encode()).hexdigest()
+    return pin_as(tx, stream, given)
+
+
+def pin_as(tx: Tx, stream: Stream, given: dict[str, Any]) -> Pins:
+    """Pin versions as they are kept: the prompt by its digest."""
     before = stored_fields(_document(tx, stream, _session(tx, stream)["pin_seq"]), f"session {stream.name} pins")
     doc = before | given
     mark = digest(doc, "pins").hex()[:PIN_DIGEST_CHARS]
@@ -267,19 +272,26 @@ def get_pins(reads: Reads, stream: Stream) -> Pins | None:
     return None if doc is None else _pins_of(stored_fields(doc, f"session {stream.name} pins"), row["pin"])
 
 
+def pins_by_name(reads: Reads, name: str) -> Pins | None:
+    """The pins in force in the session of a name; None if there are none, or no such session."""
+    rows = reads.query(Q.pins_by_name, tenant=reads.tenant, name=name)
+    where = f"session {name} pins"
+    return _pins_of(stored_fields(doc_of(reads, rows[0][0], where), where), rows[0][1]) if rows else None
+
+
 def _pins_of(doc: dict[str, Any], mark: str) -> Pins:
     return Pins(doc.get("model"), doc.get("prompt"), doc.get("tools", {}), doc.get("commit"), mark)
 
 
-def _checked_pins(pins: object) -> dict[str, Any]:
+def check_pins(pins: object, path: str = "pins") -> dict[str, Any]:
     """The pins that are given, checked."""
     if not isinstance(pins, Mapping):
-        raise Invalid(f"expected pins by name, got {type(pins).__name__}", path="pins")
+        raise Invalid(f"expected pins by name, got {type(pins).__name__}", path=path)
     given = {name: value for name, value in pins.items() if value is not None}
     for name, value in given.items():
         if name not in PIN_NAMES:
-            raise Invalid(f"only these can be pinned: {', '.join(PIN_NAMES)}", path=f"pins.{str(name)[:40]}")
-        given[name] = _checked_tools(value) if name == "tools" else check_text(value, f"pins.{name}")
+            raise Invalid(f"only these can be pinned: {', '.join(PIN_NAMES)}", path=f"{path}.{str(name)[:40]}")
+        given[name] = _checked_tools(value) if name == "tools" else check_text(value, f"{path}.{name}")
     return given
 
 

@@ -195,3 +195,7 @@ WHERE e.stream = :stream AND e.seq > :first AND e.seq <= :last AND e.body IS NUL
   SELECT 1 FROM streams s CROSS JOIN refs r CROSS JOIN events x
   WHERE s.id = e.stream AND r.target = s.uid AND r.target_seq = e.seq AND r.stream = e.stream
     AND x.stream = r.stream AND x.seq = r.seq AND x.kind = 'turn.retracted')
+
+-- pins_by_name: the pins of a session and their digest, by its name; nothing if it has none.
+SELECT e.body, x.pin FROM streams s JOIN sessions x ON x.stream = s.id JOIN events e ON e.stream = x.stream AND e.seq = x.pin_seq
+WHERE s.tenant = :tenant AND s.kind = 'session' AND s.name = :name

@@ -7,6 +7,7 @@ A turn's row is thin; what it says is in its event alone. Saying something witho
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 import msgspec
@@ -25,7 +26,7 @@ from perdure.planes.conversation.calls import call_of, line_touches, maker_of
 from perdure.planes.reading.body_reading import body_of, stored_value
 from perdure.planes.reading.lineage import MAX_SEQ, Segment, segments, touching
 from perdure.planes.reading.origins import check_seq, home, to_refs
-from perdure.planes.reading.paging import Page, page_by_seq, seq_or_cursor
+from perdure.planes.reading.paging import Page, page_by_seq, read_rows, seq_or_cursor
 from perdure.planes.reading.row_reading import stored_as, stored_fields, stored_instant, stored_state
 from perdure.planes.tables import TURNS
 from perdure.stores.batch import EVENTS
@@ -319,7 +320,12 @@ def _digest(turn: Turn) -> str:
 # -- reading -------------------------------------------------------------------------------------------------
 
 
-def turns(
+def turns(reads: Reads, stream: Stream, **asked: Any) -> Page[Turn]:
+    """`shown`, for whoever continues a conversation: one with a hole is another one. Damaged for a turn that cannot be read."""
+    return shown(reads, stream, **asked).whole()
+
+
+def shown(
     reads: Reads,
     stream: Stream,
     *,
@@ -329,7 +335,9 @@ def turns(
     about: str | None = None,
     limit: int = 100,
 ) -> Page[Turn]:
-    """A page of turns, in order: the last ones, or those before or after a sequence number or the cursor of a page."""
+    """A page of turns, in order: the last ones, or those before or after a sequence number or the cursor of a page. A turn that
+    cannot be read is named in `damaged`.
+    """
     if last is not None and (after is not None or before is not None):
         raise Invalid("`last` stands alone; with `after` or `before` use `limit`", path="last")
     rows = check_page(limit) if last is None else check_page(last, "last")
@@ -338,8 +346,8 @@ def turns(
     found = _rows_back if after is None else _rows_on
     asked = subjects.wanted(about)
     page = page_by_seq(found(reads, stream, first, upto, rows + 1, about=asked), rows, lambda row: row[0])
-    read = [_turn_of(reads, stream, row) for row in page]
-    return Page(read[::-1] if after is None else read, page.next)
+    ordered = page[::-1] if after is None else page
+    return read_rows(ordered, partial(_turn_of, reads, stream), page.next)
 
 
 def _bound(given: int | str, path: str) -> int:

@@ -27,7 +27,7 @@ from perdure.model.records.runs import ENDED, RunStatus
 from perdure.planes.execution.parked_runs import IMPORTED
 from perdure.planes.reading.body_reading import body_of
 from perdure.planes.reading.row_reading import stored_as, stored_fields
-from perdure.planes.tables import EFFECTS, RUNS, SESSIONS, TASKS
+from perdure.planes.tables import EFFECTS, ENTRIES, RUNS, SESSIONS, TASKS
 from perdure.stores.batch import EVENTS
 from perdure.stores.replay import Seen, register_meaning
 from perdure.stores.statements import Statements
@@ -223,6 +223,21 @@ def is_copy(reads: Reads, stream: Stream, *seqs: int | None) -> bool:
 def _is_taken_over(reads: Reads, stream: Stream, after: int) -> bool:
     touches = [(EVENTS, stream.id)]
     return bool(reads.query(Q.taken_over, touches=touches, stream=stream.id, after=after))
+
+
+def is_apart(reads: Reads, stream: Stream, seq: int | None) -> bool:
+    """Whether an event came by import without its keys."""
+    copied = of_stream(reads, stream)
+    return seq is not None and copied is not None and _is_in(copied.apart, seq)
+
+
+def held_marks(reads: Reads, stream: Stream, marks: Stream) -> list[str]:
+    """The keys of requests of a session or run whose answers came by import, and are held here. marks: their scope."""
+    copied = of_stream(reads, marks)
+    if copied is None or _is_taken_over(reads, stream, 0):
+        return []
+    rows = reads.query(Q.marks_keyed, touches=[(ENTRIES, marks.id)], stream=marks.id)
+    return [name for name, seq in rows if copied.holds(seq) and not _is_in(copied.apart, seq)]
 
 
 def check_own(reads: Reads, stream: Stream, key: str, *seqs: int | None) -> None:

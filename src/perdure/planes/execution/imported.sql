@@ -24,6 +24,9 @@ SELECT f.seq, f.key, f.place FROM effects f WHERE f.stream = :stream AND f.place
 -- tasks_keyed: the keys of the tasks of a session, as rows of `effects_keyed`.
 SELECT t.seq, t.key, NULL FROM tasks t WHERE t.stream = :stream AND t.key IS NOT NULL
 
+-- marks_keyed: the requests whose answers a scope of marks holds.
+SELECT e.name, e.seq FROM entries e WHERE e.stream = :stream AND e.gone = 0
+
 -- runs_of_session: the runs of a session.
 SELECT s.id, s.uid, s.tenant, s.kind, s.name, s.parent, s.fork_seq FROM runs r JOIN streams s ON s.id = r.stream
 WHERE r.tenant = :tenant AND r.session = :session

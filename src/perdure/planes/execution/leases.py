@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import enum
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from types import MappingProxyType
 from typing import Concatenate, ParamSpec, TypeVar
 
 from perdure.errors import Stale
 from perdure.log.change import Change, Op, Stream
 from perdure.log.table import Row
-from perdure.planes.execution import runs
+from perdure.model.pins import Moved, OnChange
+from perdure.planes.execution import run_pins, runs
 from perdure.planes.execution.runs import READY, RUNNING, WAITING
 from perdure.planes.recovery import epochs, presence
 from perdure.planes.tables import HOLDERS, RUNS
@@ -31,6 +33,7 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 DEATHS_MAX = 5  # processes that died with a suspect, one after the other without any progress: then it is parked
+NO_PINS: Mapping[str, str] = MappingProxyType({})
 HEADS = 32  # of own writes that a lease remembers
 
 
@@ -47,7 +50,7 @@ class Lease:
 
     __slots__ = (
         "before", "cancelling", "disturbed", "epoch", "first", "forsaken", "heads", "hired", "holder", "known_seq", "leaving",
-        "seq", "stream", "token",
+        "moved", "seq", "stream", "token",
     )  # fmt: skip
 
     def __init__(self, stream: Stream, holder: str, token: int, seq: int) -> None:
@@ -64,6 +67,7 @@ class Lease:
         self.known_seq: int | None = None  # the store was restored: what it did after this event may be forgotten
         self.before = ""  # the program that had it before
         self.epoch: int | None = None  # of the store, when it was claimed
+        self.moved: Moved = {}  # versions that are other than before
         self.first = token == 1  # nobody had it before: there is nothing to replay
 
 
@@ -73,14 +77,15 @@ class Lease:
 @contended
 def claim(
     tx: Tx, stream: Stream, *, holder: str, program: str, epoch: int, dead: Collection[str] = (),
-    company: Company = Company.NOBODY,
+    company: Company = Company.NOBODY, pins: Mapping[str, str] = NO_PINS, on_change: OnChange | None = None,
 ) -> Lease | None:  # fmt: skip
     """Take a run: the next token. None when it is not to be had, or is parked instead of being taken once more.
 
     epoch: as the caller believes; the store's own word counts, because another process may have raised it.
     dead: holders whose processes are proved gone. company: what else runs in this process. A run whose process died is a suspect
     until it comes to rest. It continues among its fellows, once; if their process dies too, alone from then on, and
-    each further death counts.
+    each further death counts. pins, on_change: the versions that this process has (none: unknown), and what its agent says of a
+    change of them.
     """
     row = runs.row_of(tx, stream)
     left = row["status"] == RUNNING and _is_void(tx, row["holder"], dead)
@@ -95,9 +100,12 @@ def claim(
         return None
     if row["pinned"] and program != row["program"]:
         return None
+    admission = run_pins.admit(tx, stream, row, pins, on_change)
+    if admission is None:
+        return None
     columns = {
-        "status": RUNNING.value, "holder": holder, "token": row["token"] + 1, "wake_at": None, "program": program,
-        "deaths": deaths, "suspect": int(orphaned or bool(row["suspect"] and deaths)), "reason": None,
+        **admission.columns, "status": RUNNING.value, "holder": holder, "token": row["token"] + 1, "wake_at": None,
+        "program": program, "deaths": deaths, "suspect": int(orphaned or bool(row["suspect"] and deaths)), "reason": None,
     }  # fmt: skip
     epoch = max(epoch, epochs.look_up(tx))
     if row["epoch"] != epoch:  # the store was restored since; of several times, what counts is the first
@@ -107,7 +115,7 @@ def claim(
     seq = tx.record(Change(kind, stream, RUNS, Op.SET, set=columns, mark="claimed_seq"))
     lease = Lease(stream, holder, columns["token"], seq)
     lease.cancelling, lease.known_seq = bool(row["cancelling"]), columns.get("known_seq", row["known_seq"])
-    lease.before, lease.epoch = row["program"], epoch
+    lease.before, lease.epoch, lease.moved = row["program"], epoch, admission.moved
     return lease
 
 
@@ -179,6 +187,12 @@ def claim_at(reads: Reads, stream: Stream, seq: int) -> tuple[str, int, bytes | 
     return rows[0] if rows and rows[0][0] in CLAIMS else None
 
 
+def lasted_us(reads: Reads, stream: Stream, seq: int) -> int:
+    """How long the drive that recorded an event had lasted by then; 0 if its claim is not here."""
+    rows = reads.query(Q.drive_lasted, touches=[(EVENTS, stream.id)], stream=stream.id, seq=seq)
+    return max(rows[0][0] or 0, 0) if rows else 0
+
+
 def holds(reads: Reads, lease: Lease) -> bool:
     """Whether the lease still stands: asked right before an external call."""
     if epochs.is_of_another(reads, lease.epoch):
@@ -193,12 +207,6 @@ def holds(reads: Reads, lease: Lease) -> bool:
 #
 # A part of a run from after the backup may be forgotten (docs/guarantees.md): `claim` notes the last event before the restore,
 # which stands until the run ends or somebody vouches for it.
-
-
-def is_known(reads: Reads, stream: Stream) -> bool:
-    """Whether all external calls of a run are known here: no restore can have forgotten any of it."""
-    row = reads.row(RUNS, stream)
-    return row is not None and row["known_seq"] is None
 
 
 def has_strayed(reads: Reads, stream: Stream, known_seq: int) -> bool:

@@ -5,9 +5,13 @@ Nobody but a person lets one continue here: it must not continue twice (P3). Cal
 
 from __future__ import annotations
 
+CHANGED = "changed"  # its program, or its versions, are not those that did what is recorded
 MOVED = "moved"  # it was handed over, and continues where its envelope was adopted
 IMPORTED = "imported"  # it is a copy, and its original may continue where it is (planes/execution/imported)
 MEETS_COPY = "imported key"  # a key that it acts with is held by a copy: see `errors.Imported`
+INTERRUPTED = (
+    "interrupted"  # it cancelled work of its own in an earlier drive, waits to cancel it again, and nothing does
+)
 
 AWAY = {
     MOVED: "was handed over, and continues elsewhere",

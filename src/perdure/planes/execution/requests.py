@@ -86,7 +86,10 @@ def answered(tx: Tx, stream: Stream, key: str, asked: Any) -> Answered | None:
     found = values.entry(tx, marks, name)
     if found is None:
         return None
-    if imported.is_copy(tx, marks, (tx.row(ENTRIES, marks, name) or {}).get("seq")):
+    seq = (tx.row(ENTRIES, marks, name) or {}).get("seq")
+    if imported.is_copy(tx, marks, seq):
+        if imported.is_apart(tx, marks, seq):
+            return None
         imported.check_taken_over(tx, stream, key)
     is_before = isinstance(asked, KeyedRequest) and "form" not in found.value
     stored, given = found.value["asked"], digest(asked.before, "asked").hex() if is_before else _digest(asked)
@@ -113,8 +116,21 @@ def keep(tx: Tx, stream: Stream, key: str, asked: Any, answer: Any, about: Itera
     values.put(tx, _marks(tx, stream), key, {"asked": _digest(asked), "answer": plain, **form}, about=named)
 
 
+def give_keys_up(tx: Tx, stream: Stream) -> None:
+    """Free the keys of a copy that nobody took over, those of its requests too. Nothing for any other stream."""
+    imported.give_keys_up(tx, stream)
+    marks = tx.find_stream("scope", _marks_of(stream))
+    if marks is not None:
+        for name in imported.held_marks(tx, stream, marks):
+            values.delete(tx, marks, name)
+
+
 def _marks(tx: Tx, stream: Stream) -> Stream:
-    return values.open_scope(tx, f"{imported.REQUESTS}{stream.uid.hex()}")
+    return values.open_scope(tx, _marks_of(stream))
+
+
+def _marks_of(stream: Stream) -> str:
+    return f"{imported.REQUESTS}{stream.uid.hex()}"
 
 
 def _digest(asked: Any) -> str:
@@ -144,7 +160,8 @@ def signal(
     """
     check_name(name, "signal")
     doc, named = {"payload": to_plain(payload, "payload")}, subjects.named(about)
-    asked = {"signal": name, **doc}
+    given = {} if key is None else differing({**doc, "about": named}, {"payload": None, "about": ()})
+    asked = KeyedRequest({"signal": name, **given}, {"signal": name, **doc})
     if key is not None and answered(tx, stream, key, asked) is not None:
         return
     row = tx.row(RUNS, stream)

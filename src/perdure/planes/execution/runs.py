@@ -28,13 +28,14 @@ from perdure.model.filters import RunFilters
 from perdure.model.ids import new_uid
 from perdure.model.instants import duration_us
 from perdure.model.limits import KEY_MAX_CHARS, check_name
+from perdure.model.pins import OnChange, check_version
 from perdure.model.records.effects import EffectError
 from perdure.model.records.runs import ENDED, RunRecord, RunStatus, WhatIf
 from perdure.model.refs import Ref
 from perdure.model.values import digest, to_plain
 from perdure.planes import subjects
 from perdure.planes.conversation import sessions
-from perdure.planes.execution import imported, parked_runs
+from perdure.planes.execution import imported, parked_runs, pin_columns
 from perdure.planes.reading.body_reading import IN_DOCUMENT, doc_of, marked, stored_value
 from perdure.planes.reading.durations import Duration, deadline
 from perdure.planes.reading.listing import Listing
@@ -45,6 +46,7 @@ from perdure.planes.reading.row_reading import (
     stored_instant,
     stored_instant_or_none,
     stored_state,
+    stored_versions,
 )
 from perdure.planes.tables import HOLDERS, RUNS, SESSIONS
 from perdure.stores.batch import EVENTS
@@ -77,6 +79,8 @@ class RunRequest(NamedTuple):
     timeout: Duration | None = None
     about: tuple[str, ...] = ()  # whom it is about, besides those of its session
     derived_from: tuple[Ref, ...] = ()  # the event of another run that started it
+    pins: Mapping[str, str] | None = None  # the versions of its agent, where that is known
+    on_change: OnChange | None = None
 
 
 # -- starting ------------------------------------------------------------------------------------------------
@@ -101,10 +105,13 @@ def start(
     doc["numbering"] = NUMBERING
     if wanted.timeout is not None:
         doc["timeout"] = duration_us(wanted.timeout, "timeout")
-    named = {*wanted.about}
+    named, versions = {*wanted.about}, {**(wanted.pins or {})}
     if wanted.session is not None:
+        session, pinned = sessions.open_session(tx, wanted.session)
         # Its row was read just now: a run is about whom its session is, at no cost.
-        named.update(subjects.in_row(tx.row(SESSIONS, sessions.open_session(tx, wanted.session)[0])))
+        named.update(subjects.in_row(tx.row(SESSIONS, session)))
+        if pinned:
+            versions = pin_columns.of_session(sessions.get_pins(tx, session)) | versions
     name = new_uid().hex()[:ID_CHARS]
     stream = tx.new_stream("run", name, uid=uid)
     columns = {
@@ -112,7 +119,7 @@ def start(
         "session": wanted.session, "parent": wanted.parent, "creator": tx.actor, "created_at": tx.now, "wake_at": tx.now,
         "timeout_at": deadline(tx, wanted.timeout, "timeout"), "token": 0, "claimed_seq": 0, "deaths": 0, "suspect": 0,
         "cancelling": 0, "cuts": 0, "cut_seq": 0, "program": wanted.program, "pinned": 0, "epoch": epoch,
-        "known_seq": known_seq,
+        "known_seq": known_seq, "pins": pin_columns.to_column(versions), "on_change": wanted.on_change,
     }  # fmt: skip
     tx.record(Change(
         "run.started", stream, RUNS, set=columns, doc=doc, mark="doc_seq", subjects=sorted(named),
@@ -188,9 +195,9 @@ def find_by_key(reads: Reads, agent: str, key: str) -> Stream:
 # -- what a driver says --------------------------------------------------------------------------------------
 
 
-def wait(tx: Tx, stream: Stream, reason: str, wake_at: int | None) -> None:
+def wait(tx: Tx, stream: Stream, reason: str, wake_at: int | None, **columns: Any) -> None:
     """The run waits; nobody holds it. wake_at: when it is to be looked at again even if nothing comes."""
-    _give_up(tx, stream, "run.waiting", WAITING, reason=reason, wake_at=wake_at)
+    _give_up(tx, stream, "run.waiting", WAITING, reason=reason, wake_at=wake_at, **columns)
 
 
 def note_held(tx: Tx, stream: Stream, verb: str, place: str, holding: str) -> None:
@@ -204,14 +211,20 @@ def release(tx: Tx, stream: Stream) -> None:
 
 
 def park(
-    tx: Tx, stream: Stream, reason: str, why: str, facts: Mapping[str, Any] | None = None, program: str | None = None
+    tx: Tx,
+    stream: Stream,
+    reason: str,
+    why: str,
+    facts: Mapping[str, Any] | None = None,
+    program: str | None = None,
+    **columns: Any,
 ) -> None:
     """The machine must not continue by itself. The reason is a short code; `why` and the facts are for people.
 
     program: the one that did what is recorded, if another was tried with it: the run stays its own, and can be pinned to it.
     """
     doc = {**(facts or {}), "error": {"code": reason, "message": why}}
-    columns = {} if program is None else {"program": program}
+    columns |= {} if program is None else {"program": program}
     _give_up(tx, stream, "run.parked", PARKED, doc=doc, reason=reason, **columns)
 
 
@@ -322,6 +335,12 @@ def check_here(reads: Reads, stream: Stream) -> None:
         )
 
 
+def is_known(reads: Reads, stream: Stream) -> bool:
+    """Whether all external calls of a run are known here: no restore can have forgotten any of it."""
+    row = reads.row(RUNS, stream)
+    return row is not None and row["known_seq"] is None
+
+
 def was_moved(reads: Reads, stream: Stream) -> bool:
     """Whether a run may continue elsewhere: it was handed over and not taken back, or is a copy that nobody let continue here."""
     row = row_of(reads, stream)
@@ -338,12 +357,14 @@ def pin(tx: Tx, stream: Stream, program: str | None) -> None:
 
 
 def _reopen(tx: Tx, stream: Stream, kind: str, sources: set[RunStatus], **columns: Any) -> None:
-    status = RunStatus(row_of(tx, stream)["status"])
+    row = row_of(tx, stream)
+    status = RunStatus(row["status"])
     if status is READY:
         return
     if status not in sources:
         ways = " or ".join(sorted(sources))
         raise Conflict(f"run {stream.name} is {status}, not {ways}", path="run", status=status.value)
+    columns |= pin_columns.taken_over(row)
     _set(tx, stream, kind, status=READY.value, wake_at=tx.now, reason=None, deaths=0, suspect=0, **columns)
 
 
@@ -379,6 +400,14 @@ def blamed(reads: Reads, stream: Stream) -> int | str | None:
     return effect if type(effect) is int else place if type(place) is str else None
 
 
+def interrupted(reads: Reads, stream: Stream) -> list[str]:
+    """The places at which a run that is parked as interrupted waits to cancel what it cancelled in an earlier drive."""
+    row = row_of(reads, stream)
+    if (row["status"], row["reason"]) != (PARKED, parked_runs.INTERRUPTED):
+        return []
+    return stored_as(list[str], _document(reads, stream, 5).get("interrupted", []), "places", f"run {stream.name}")
+
+
 def _document(reads: Reads, stream: Stream, column: int) -> dict[str, Any]:
     """The input of a run (4), or its outcome (5)."""
     rows = reads.query(Q.run_get, touches=[(RUNS, stream.id), (EVENTS, stream.id)], stream=stream.id)
@@ -391,6 +420,7 @@ def runs_of_store(reads: Reads, asked: RunFilters) -> Page[tuple[Stream, RunReco
     first: span and order are of when a run went wrong, which may be long after it began.
     """
     listing = Listing(reads, asked, one_each=True)
+    listing.asked["version"] = None if asked.version is None else check_version(asked.version)
     if asked.errors:
         rows = reads.query(Q.runs_gone_wrong, **listing.asked)
         return listing.page(rows, lambda stream, row: _record(reads, stream, row[:-1]), len(SHOWN))
@@ -402,14 +432,15 @@ def runs_of_store(reads: Reads, asked: RunFilters) -> Page[tuple[Stream, RunReco
 SHOWN = (
     "name", "agent", "status", "key", "given", "ended", "session", "parent", "creator", "created_at", "ended_at", "wake_at",
     "timeout_at", "holder", "token", "deaths", "suspect", "cancelling", "cuts", "cut_seq", "program", "pinned", "epoch",
-    "reason", "abandoned", "outcome_at", "copied",
+    "reason", "abandoned", "outcome_at", "copied", "pins", "pins_change", "on_change",
 )  # fmt: skip
 
 
 def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> RunRecord:
     """A run from what is shown of it, in that order (`run_get`). given, ended: the bodies of these events."""
     (name, agent, status, key, given, ended, session, parent, creator, created_at, ended_at, wake_at, timeout_at, holder, token,
-     deaths, suspect, cancelling, cuts, cut_seq, program, pinned, epoch, reason, abandoned, outcome_at, copied) = row  # fmt: skip
+     deaths, suspect, cancelling, cuts, cut_seq, program, pinned, epoch, reason, abandoned, outcome_at, copied, pins,
+     pins_change, on_change) = row  # fmt: skip
     where = f"run {stream.name}"
     doc = stored_fields(doc_of(reads, given, where), where)
     became = stored_fields(doc_of(reads, ended, where), where)
@@ -429,4 +460,6 @@ def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> RunRecord:
         hint=stored_as(str, became.get("hint", ""), "hint", where),
         outcome_at=stored_instant_or_none(outcome_at, where), copy=bool(copied),
         numbering=stored_as(int, doc.get("numbering", BY_PYTHON), "numbering of branches", where),
+        pins=stored_versions(pins, where), pins_change=pin_columns.change_from_column(pins_change, where),
+        on_change=None if on_change is None else stored_state(OnChange, on_change, where),
     )  # fmt: skip

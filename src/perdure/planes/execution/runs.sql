@@ -4,7 +4,8 @@
 SELECT r.name, r.agent, r.status, r.key, a.body, o.body, r.session, r.parent, r.creator, r.created_at, r.ended_at, r.wake_at,
   r.timeout_at, r.holder, r.token, r.deaths, r.suspect, r.cancelling, r.cuts, r.cut_seq, r.program, r.pinned, r.epoch, r.reason,
   CASE WHEN r.status = 'running' AND NOT EXISTS (
-    SELECT 1 FROM holders h WHERE h.tenant = r.tenant AND h.holder = r.holder AND h.expires_at > :now) THEN 1 ELSE 0 END, o.at, copied(r)
+    SELECT 1 FROM holders h WHERE h.tenant = r.tenant AND h.holder = r.holder AND h.expires_at > :now) THEN 1 ELSE 0 END, o.at, copied(r),
+  r.pins, r.pins_change, r.on_change
 FROM runs r
 LEFT JOIN events a ON a.stream = r.stream AND a.seq = r.doc_seq
 LEFT JOIN events o ON o.stream = r.stream AND o.seq = r.outcome_seq
@@ -27,13 +28,19 @@ SELECT r.name, r.agent, r.status, r.key, a.body, o.body, r.session, r.parent, r.
   r.timeout_at, r.holder, r.token, r.deaths, r.suspect, r.cancelling, r.cuts, r.cut_seq, r.program, r.pinned, r.epoch, r.reason,
   CASE WHEN r.status = 'running' AND NOT EXISTS (
     SELECT 1 FROM holders h WHERE h.tenant = r.tenant AND h.holder = r.holder AND h.expires_at > :now) THEN 1 ELSE 0 END, o.at, copied(r),
+  r.pins, r.pins_change, r.on_change,
   s.id, s.uid, s.tenant, s.kind, s.name, s.parent, s.fork_seq
 FROM (
   SELECT r.* FROM
     about_any(runs) b CROSS JOIN --? about
+    tags g CROSS JOIN --? version
     runs r
   WHERE r.tenant = :tenant
     AND r.stream = b.stream --? about
+    AND g.tenant = :tenant AND g.thing = 'run' AND g.tag = :version AND r.stream = g.stream --? version
+    AND g.at >= :since --? version since
+    AND g.at < :until --? version until
+    AND (g.at, g.stream) < (:after_at, :after_stream) --? version after_at
     AND r.status = :status --? status
     AND r.agent = :agent --? agent
     AND r.session = :session --? session
@@ -41,7 +48,10 @@ FROM (
     AND r.created_at >= :since --? since
     AND r.created_at < :until --? until
     AND (r.created_at, r.stream) < (:after_at, :after_stream) --? after_at
-  ORDER BY r.created_at DESC, r.stream DESC LIMIT :limit) r
+  ORDER BY
+    g.at DESC, g.stream DESC --? version
+    r.created_at DESC, r.stream DESC --? !version
+  LIMIT :limit) r
 JOIN streams s ON s.id = r.stream
 LEFT JOIN events a ON a.stream = r.stream AND a.seq = r.doc_seq
 LEFT JOIN events o ON o.stream = r.stream AND o.seq = r.outcome_seq
@@ -52,7 +62,8 @@ ORDER BY r.created_at DESC, r.stream DESC
 SELECT r.name, r.agent, r.status, r.key, a.body, o.body, r.session, r.parent, r.creator, r.created_at, r.ended_at, r.wake_at,
   r.timeout_at, r.holder, r.token, r.deaths, r.suspect, r.cancelling, r.cuts, r.cut_seq, r.program, r.pinned, r.epoch, r.reason,
   CASE WHEN r.status = 'running' AND NOT EXISTS (
-    SELECT 1 FROM holders h WHERE h.tenant = r.tenant AND h.holder = r.holder AND h.expires_at > :now) THEN 1 ELSE 0 END, o.at, copied(r), r.wrong_at,
+    SELECT 1 FROM holders h WHERE h.tenant = r.tenant AND h.holder = r.holder AND h.expires_at > :now) THEN 1 ELSE 0 END, o.at, copied(r),
+  r.pins, r.pins_change, r.on_change, r.wrong_at,
   s.id, s.uid, s.tenant, s.kind, s.name, s.parent, s.fork_seq
 FROM (
   SELECT f.* FROM (
@@ -61,6 +72,7 @@ FROM (
       runs r
     WHERE r.tenant = :tenant AND r.status = 'failed'
       AND r.stream = b.stream --? about
+      AND EXISTS (SELECT 1 FROM tags g WHERE g.stream = r.stream AND g.thing = 'run' AND g.tag = :version) --? version
       AND r.status = :status --? status
       AND r.agent = :agent --? agent
       AND r.session = :session --? session
@@ -75,6 +87,7 @@ FROM (
     runs r LEFT JOIN events p ON p.stream = r.stream AND p.seq = r.outcome_seq
   WHERE r.tenant = :tenant AND r.status = 'parked'
     AND r.stream = b.stream --? about
+    AND EXISTS (SELECT 1 FROM tags g WHERE g.stream = r.stream AND g.thing = 'run' AND g.tag = :version) --? version
     AND r.status = :status --? status
     AND r.agent = :agent --? agent
     AND r.session = :session --? session

@@ -5,7 +5,7 @@ Callers: the handles, and whoever reads a journal.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import msgspec
@@ -95,10 +95,12 @@ def redo(tx: Tx, stream: Stream, place: str) -> None:
         redo_interrupted(tx, stream, recorded[place].seq)
 
 
-def redo_interrupted(tx: Tx, stream: Stream, after: int) -> None:
-    """Entries that the program cancelled after an event are done anew, because what made it do so is done anew, too."""
+def redo_interrupted(tx: Tx, stream: Stream, after: int, places: Collection[str] | None = None) -> None:
+    """Entries that the program cancelled after an event are done anew, because what made it do so is done anew, too. places:
+    only there.
+    """
     for each in steps(tx, stream, after):
-        if each.name == INTERRUPTED:
+        if each.name == INTERRUPTED and (places is None or each.place in places):
             tx.record(Change("step.retried", stream, STEPS, Op.NOTE, doc={"place": each.place, "again": True}))
 
 

@@ -380,7 +380,7 @@ def task(reads: Reads, stream: Stream, seq: int) -> TaskRecord:
 
 
 @one_state
-def ready(reads: Reads, stream: Stream, *, limit: int = 20, label: str | None = None) -> list[TaskRecord]:
+def ready(reads: Reads, stream: Stream, *, limit: int = 20, label: str | None = None) -> Page[TaskRecord]:
     """The tasks that can be begun now: todo or abandoned, all needs done. By priority (higher first), then by age."""
     count = check_page(limit)
     rows = []

@@ -27,7 +27,6 @@ from perdure.model.records.runs import RunStatus, WaitKind, WaitRecord, WaitStat
 from perdure.model.values import digest, to_plain
 from perdure.planes import subjects
 from perdure.planes.execution import runs
-from perdure.planes.execution.leases import is_known
 from perdure.planes.reading.body_reading import IN_DOCUMENT, doc_of, marked, stored_value
 from perdure.planes.reading.durations import Duration, deadline, store_now
 from perdure.planes.reading.paging import Page, decode_cursor, encode_cursor, read_rows
@@ -230,7 +229,7 @@ def start_child(tx: Tx, stream: Stream, wanted: runs.RunRequest, epoch: int, pla
     taken = bool(tx.query(LOG.stream_by_uid, uid=uid, tenant=stream.tenant))  # by one that stood here before a retry
     inherited = (*wanted.about, *subjects.in_row(tx.row(RUNS, stream)))
     wanted = wanted._replace(about=inherited, derived_from=(stream.ref(tx.seq(stream)),))
-    child, begun = runs.start(tx, wanted, epoch, None if taken else uid, None if is_known(tx, stream) else 0)
+    child, begun = runs.start(tx, wanted, epoch, None if taken else uid, None if runs.is_known(tx, stream) else 0)
     doc = {"question": wanted.agent}
     opened = open_wait(tx, stream, WaitKind.CHILD, place=place, name=child.name, doc=doc, mark=mark)
     found = begun or runs.run(tx, child)
@@ -301,6 +300,11 @@ def waiting(reads: Reads, stream: Stream, *, kind: WaitKind | None = None, name:
 def waits(reads: Reads, stream: Stream, after: int = 0) -> list[WaitRecord]:
     """All waits of a run after an event, ended ones included."""
     return _waits(reads, stream, after=after)
+
+
+def of_name(reads: Reads, stream: Stream, kind: WaitKind, name: str) -> list[WaitRecord]:
+    """The waits of a run of one kind and name, ended ones included."""
+    return _waits(reads, stream, kind=kind.value, name=name)
 
 
 def ends(reads: Reads, stream: Stream, after: int = 0) -> dict[int, int]:

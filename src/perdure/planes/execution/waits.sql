@@ -1,6 +1,6 @@
 -- The waits of runs: for people, times, signals, other runs.
 
--- wait_get: one wait with its question and its answer.
+-- wait_get prepared: one wait with its question and its answer.
 SELECT w.seq, w.kind, w.state, w.name, w.place, w.effect, w.digest, w.actor, w.at, w.expires_at, w.met_by, w.met_at, e.body, o.body
 FROM waits w
 JOIN events e ON e.stream = w.stream AND e.seq = coalesce(w.doc_seq, w.seq)
@@ -42,7 +42,7 @@ ORDER BY w.at DESC, w.stream DESC, w.seq DESC
 -- waits_expiring: when the open waits of a run expire, as far as they do.
 SELECT seq, expires_at FROM waits WHERE stream = :stream AND state = 'open' AND expires_at IS NOT NULL
 
--- waits_ended: after which event each wait of a run was over.
+-- waits_ended prepared: after which event each wait of a run was over.
 SELECT seq, outcome_seq FROM waits WHERE stream = :stream AND seq > :after AND outcome_seq IS NOT NULL
 
 -- signal_next: the oldest signal of a name that nobody has taken.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
+from zlib import crc32
 
 import msgspec
 
@@ -30,7 +31,7 @@ from perdure.stores.tx import Tx
 Q = Statements("perdure.planes.execution", "workers.sql")
 
 ROWS_MAX = 1_000
-OVERTAKING = 2  # of so many runs for each place of all workers, a worker claims its own share first
+OVERTAKING = 8  # of so many runs for each place of all workers, a worker claims its own share first
 # The status of what can be taken, and whether it must be due.
 TAKEABLE = ((RunStatus.READY, None), (RunStatus.WAITING, 1))
 IsDead = Callable[[str], bool]
@@ -70,8 +71,9 @@ class Look(NamedTuple):
     def in_own_order(self, runs: Sequence[FoundRun], room: int) -> list[FoundRun]:
         """Runs in the order in which this worker claims them: its own share first, and then any.
 
-        A run belongs to one of the living workers by its hash, so that they do not all claim the same. Shares count only among
-        the oldest runs: a run whose worker has no room is overtaken by a few others, not by all of them.
+        A run belongs to one of the living workers by its hash, so that they do not all claim the same; of what belongs to others
+        each has an order of its own. Shares count only among the oldest runs: a run whose worker has no room is overtaken by a
+        few others, not by all of them.
         """
         near = room * self.workers * OVERTAKING
         share = partial(_share, place=self.place, workers=max(1, self.workers))
@@ -79,8 +81,10 @@ class Look(NamedTuple):
 
 
 def _share(run: FoundRun, place: int, workers: int) -> int:
-    """How many workers a run belongs to rather than to the one at this place; 0: to none."""
-    return (int.from_bytes(run.uid[-4:]) - place) % workers
+    """Where a run comes in the order of the worker at this place; 0: it belongs to it."""
+    if int.from_bytes(run.uid[-4:]) % workers == place:
+        return 0
+    return crc32(run.uid, place + 1)
 
 
 class Drivable(NamedTuple):

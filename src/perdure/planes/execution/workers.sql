@@ -1,6 +1,6 @@
 -- The runs that workers take, and the listing of workers.
 
--- runs_takeable: runs of some agents (a JSON list) that can be taken now, oldest wake first; of each agent no more than a page is read.
+-- runs_takeable prepared: runs of some agents (a JSON list) that can be taken now, oldest wake first; of each agent no more than a page is read.
 SELECT r.agent, r.holder, r.suspect, r.parent, CASE WHEN r.pinned = 1 THEN r.program END,
   s.id, s.uid, s.tenant, s.kind, s.name, s.parent, s.fork_seq
 FROM json_each(:agents) a CROSS JOIN runs r CROSS JOIN streams s
@@ -39,13 +39,13 @@ SELECT r.holder,
 FROM runs r WHERE r.tenant = :tenant AND r.status = 'running' AND r.status IN ('ready', 'running', 'waiting')
 GROUP BY r.holder, r.tenant
 
--- wake_left: microseconds until the next waiting run is to be looked at; of the living workers, how many come before one by name,
--- how many there are, and whether it is among those that are written down.
+-- wake_left prepared: microseconds until the next waiting run is to be looked at; of the living workers that do not wait for
+-- suspects, how many come before one by name, how many there are, and whether it is among those that are written down.
 SELECT min(wake_at) - :now,
   (SELECT count(*) FROM workers w JOIN holders h ON h.tenant = w.tenant AND h.holder = w.holder
-    WHERE w.tenant = :tenant AND h.expires_at > :now AND w.holder < :me),
+    WHERE w.tenant = :tenant AND h.expires_at > :now AND w.holder < :me AND replace(w.about, '"suspects":' || 'true', '') = w.about),
   (SELECT count(*) FROM workers w JOIN holders h ON h.tenant = w.tenant AND h.holder = w.holder
-    WHERE w.tenant = :tenant AND h.expires_at > :now),
+    WHERE w.tenant = :tenant AND h.expires_at > :now AND replace(w.about, '"suspects":' || 'true', '') = w.about),
   (SELECT count(*) FROM workers w WHERE w.tenant = :tenant AND w.holder = :me)
 FROM runs
 WHERE tenant = :tenant AND status = 'waiting' AND status IN ('ready', 'running', 'waiting') AND wake_at > :now

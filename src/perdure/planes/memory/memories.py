@@ -110,11 +110,11 @@ def supersede(
         old.tags if tags is None else tags, confidence, tx.now if valid_from is None else valid_from, valid_to, checks,
     )  # fmt: skip
     standing = None if key is None else _under(tx, stream, check_name(key, "key", KEY_MAX_CHARS))
-    if standing is not None and standing.supersedes == seq:
-        return old, _same(standing, draft)
-    _refuse_over(old)
     if standing is not None:
+        if standing.supersedes == seq and old.note in (reason, None):  # None: it was pruned
+            return old, _same(standing, draft)
         raise KeyReused(f"key {key!r} stands for memory {standing.seq}", path="key", seq=standing.seq)
+    _refuse_over(old)
     draft = draft._replace(refs=[settled(tx, stream, old.ref), *draft.refs])
     new = _make(tx, stream, draft, key, supersedes=seq)
     ends = draft.columns["valid_from"]

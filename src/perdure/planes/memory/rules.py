@@ -1,4 +1,4 @@
-"""Rules that forbid something by a pattern: which of them an act breaks, and the correction that it leaves (docs/decisions/0046).
+"""Rules that forbid something by a pattern: which of them an act breaks, and the correction that it leaves (decision 0046).
 
 A rule with the tag `forbid:PATTERN` is broken by a command, or by an edit of a path, that the pattern matches. Nothing is guessed
 from its text. Callers: the hooks of coding agents' hosts. Pure.

@@ -3,7 +3,7 @@ it.
 
 A text belongs to a shelf: what it is (`turn`, `decision` …), for a memory with its kind (`memory.rule`), and `past.rule` once it
 was superseded. A long text stands there in parts. The answer of a call stands with the turns and the outcome of an effect with
-the effects; the shelf `result` has those of steps and runs (docs/decisions/0091).
+the effects; the shelf `result` has those of steps and runs (decision 0091).
 """
 
 from __future__ import annotations

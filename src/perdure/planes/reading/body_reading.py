@@ -14,9 +14,7 @@ from perdure.model.values import from_plain
 from perdure.planes.reading.row_reading import stored_address
 from perdure.stores.store import Reads
 
-IN_DOCUMENT = (
-    ""  # the digest of a row that keeps it in its document, as every row does since schema 5 (docs/decisions/0034)
-)
+IN_DOCUMENT = ""  # the digest of a row that keeps it in its document, as every row does since schema 5 (decision 0034)
 
 
 def marked(column: str | None, doc: Mapping[str, Any]) -> str:

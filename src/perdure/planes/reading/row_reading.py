@@ -93,3 +93,11 @@ def stored_as(kind: Any, tree: Any, what: str, path: str) -> Any:
         return msgspec.convert(tree, kind)
     except msgspec.ValidationError as error:
         raise Damaged(f"the stored data is no {what}: {error}", path=path) from None
+
+
+def stored_versions(column: str | None, path: str, kind: Any = dict[str, str]) -> Any:
+    """A JSON column of pins: versions by name, or (kind) a change of them."""
+    try:
+        return {} if column is None else msgspec.json.decode(column, type=kind)
+    except (msgspec.DecodeError, TypeError, UnicodeError) as error:
+        raise Damaged(f"the stored data is no record of versions: {error}", path=path) from None

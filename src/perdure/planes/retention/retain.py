@@ -29,7 +29,7 @@ from perdure.model.limits import check_name
 from perdure.model.records.retention import Retained, Retention
 from perdure.planes.audit.verify import PRUNED, emptied_by
 from perdure.planes.conversation import sessions
-from perdure.planes.execution import imported
+from perdure.planes.execution import imported, requests
 from perdure.planes.reading.body_reading import doc_of, inline_body
 from perdure.planes.reading.durations import store_now
 from perdure.planes.reading.labels import from_labels
@@ -138,7 +138,7 @@ def put_away(tx: Tx, stream: Stream) -> None:
     """Archive a session that was deleted. A copy gives its keys up, and so do its runs."""
     sessions.archive(tx, stream)
     for each in (stream, *imported.runs_of(tx, stream)):
-        imported.give_keys_up(tx, each)
+        requests.give_keys_up(tx, each)
 
 
 # -- choosing ------------------------------------------------------------------------------------------------

@@ -257,9 +257,15 @@ def retract(stream: Stream, turns_: Any, because: str | None = None, *, about: A
     return (yield asked).count
 
 
-@answers(turns.turns)
-def list_turns(stream: Stream, **asked: Any) -> RouteRequest:
+@answers(turns.shown)
+def show_turns(stream: Stream, **asked: Any) -> RouteRequest:
     return get(path_of(stream, "turns"), Page[Turn], **asked)
+
+
+@answers(turns.turns)
+def list_turns(stream: Stream, **asked: Any) -> Asking:
+    page: Page[Turn] = yield show_turns(stream, **asked)
+    return page.whole()
 
 
 @answers(turns.line)

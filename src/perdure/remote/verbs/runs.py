@@ -49,7 +49,8 @@ def _of(record: RunRecord) -> Stream:
 def start(wanted: runs.RunRequest, _epoch: int) -> Asking:
     asked = post(
         address("runs"), RunRecord, agent=wanted.agent, args=plain(wanted.args, "args"), kwargs=plain(wanted.kwargs, "kwargs"),
-        session=wanted.session, timeout=span(wanted.timeout, "timeout"), about=wanted.about,
+        session=wanted.session, timeout=span(wanted.timeout, "timeout"), about=wanted.about, pins=wanted.pins or None,
+        on_change=wanted.on_change,
     )  # fmt: skip
     begun = yield keyed(asked, wanted.key)
     return _of(begun), begun

@@ -119,8 +119,8 @@ def list_tasks(stream: Stream, asked: SessionTaskFilters) -> RouteRequest:
 
 
 @answers(tasks.ready)
-def ready(stream: Stream, **asked: Any) -> Asking:
-    return list((yield get(path_of(stream, "tasks"), Page[TaskRecord], ready=True, **asked)))
+def ready(stream: Stream, **asked: Any) -> RouteRequest:
+    return get(path_of(stream, "tasks"), Page[TaskRecord], ready=True, **asked)
 
 
 @answers(tasks.tasks_of_store)

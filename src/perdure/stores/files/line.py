@@ -1,4 +1,4 @@
-"""A line of the log: one transaction as a JSON object, with a checksum that holds everything before it (docs/decisions/0024).
+"""A line of the log: one transaction as a JSON object, with a checksum that holds everything before it (decision 0024).
 
     {"v":2,"prev":"…","at":…,"tx":"…","events":[…],"check":"32 hex digits"}     the checksum is of all bytes before `,"check"`
     {"v":1,"prev":"…","at":…,"tx":"…","events":[…]} 32 hex digits               the older form, which is still read

@@ -17,14 +17,15 @@ from perdure.stores.files.folder_access import ForeignEntry, Within
 from perdure.stores.files.layout import Layout
 
 PAGE_MAX_BYTES = 64 * 1024 * 1024
-ENDINGS = ("md", "yaml", "tsv")
+ONCE_WRITTEN = ("yaml", "tsv")  # endings of pages that earlier versions wrote, and that may still lie there
+COMMENT = "<!-- {} -->"
 _SEAL = re.compile(rb"(?:<!-- |# )perdure digest ([0-9a-f]{32})(?: -->)?\n*")
 
 
-def sealed(lines: list[str], comment: str) -> bytes:
-    """Lines as a file, with the seal as the last one. comment: how a comment is written there, as in `# {}`."""
+def sealed(lines: list[str]) -> bytes:
+    """Lines as a file, with the seal as the last one."""
     body = "".join(f"{line}\n" for line in lines).encode()
-    return body + comment.format(f"perdure digest {_digest(body)}").encode() + b"\n"
+    return body + COMMENT.format(f"perdure digest {_digest(body)}").encode() + b"\n"
 
 
 def _digest(body: bytes) -> str:
@@ -73,7 +74,7 @@ def edited(layout: Layout) -> list[Path]:
 def _pages(layout: Layout, folder: Path, depth: int = 0) -> Iterator[Path]:
     """The pages in a folder, and in those of tenants below it."""
     for name in layout.within.names(folder):
-        if name.endswith(tuple(f".{ending}" for ending in ENDINGS)):
+        if name.endswith(tuple(f".{ending}" for ending in ("md", *ONCE_WRITTEN))):
             yield folder / name
         elif name.startswith("@") and not depth:
             with suppress(ForeignEntry):

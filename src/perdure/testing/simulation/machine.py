@@ -20,7 +20,7 @@ from perdure.effects.ledger import ARROWS
 from perdure.handles.opening import open as open_store
 from perdure.handles.sync.store import Store
 from perdure.model import crash_points, ids
-from perdure.runtime.callers import Caller
+from perdure.runtime.callers import Caller, caller_of
 from perdure.stores import core, lane
 from perdure.stores.liveness import Liveness
 from perdure.stores.store import Connection, Engine, Fault, FaultKind
@@ -66,7 +66,7 @@ class Process:
         for connection in self.connections:
             connection.close()
         if hasattr(self, "store"):
-            self._let_lock_go(self.store._caller.core.liveness)
+            self._let_lock_go(caller_of(self.store).core.liveness)
         current = self._machine.scheduler.current
         if current is not None and current.process is self:
             raise Died

@@ -184,6 +184,8 @@ export function Page({ title, sub, crumb, aside, problem, children, name }) {
 }
 export function Loading({ read }) {
   if (read.problem) return html`<${Trouble} problem=${read.problem} />`;
+  const rows = read.data?.damaged;
+  if (rows?.length) return html`<p class="caution">Damaged: <${Text}>${rows.map((it) => it.where).join(", ")}<//></p>`;
   return read.data ? null : html`<p class="empty" role="status">Reading…</p>`;
 }
 export function Empty({ title, children }) {

@@ -11,6 +11,7 @@ import pytest
 
 from perdure.errors import Damaged, Invalid, NotFound, TooLarge
 from perdure.model.limits import BLOB_IN_DATABASE_MAX_BYTES
+from perdure.runtime.callers import caller_of
 from perdure.testing.openers import AsyncOpener
 
 SMALL = b"line\n" * 100
@@ -28,7 +29,7 @@ HOSTILE = ["../../etc/passwd", "'; DROP TABLE artifacts; --", "<script>.txt", "å
 
 async def place_content(store: Any, address: str) -> bytes | None:
     """The bytes in the place under an address, if any."""
-    core, tenant = store._caller.core, store._caller.tenant
+    core, tenant = caller_of(store).core, caller_of(store).tenant
 
     def look() -> bytes | None:
         partition = core.blobs.partition(tenant)
@@ -36,7 +37,7 @@ async def place_content(store: Any, address: str) -> bytes | None:
             return None
         return b"".join(core.blobs.place.open(partition, address))
 
-    return await store._caller.work(look)
+    return await caller_of(store).work(look)
 
 
 async def drain(artifact: Any, into: list[bytes]) -> None:
@@ -47,7 +48,7 @@ async def drain(artifact: Any, into: list[bytes]) -> None:
 
 def file_of(store: Any, address: str) -> Path:
     """The file that holds a blob."""
-    (path,) = Path(store._caller.core.blobs.place.root).rglob(address)
+    (path,) = Path(caller_of(store).core.blobs.place.root).rglob(address)
     return path
 
 
@@ -121,7 +122,8 @@ class AsyncArtifactsContract:
             session = await store.session("a")
             small = await session.attach("s", SMALL)
             large = await session.attach("l", LARGE)
-            inside = store._caller.core.blobs.inside_max_bytes >= len(SMALL)  # a files store keeps all blobs as files
+            # A files store keeps all blobs as files.
+            inside = caller_of(store).core.blobs.inside_max_bytes >= len(SMALL)
             assert await place_content(store, small.hash) == (None if inside else SMALL)
             assert await place_content(store, large.hash) == LARGE
 
@@ -289,7 +291,7 @@ class AsyncArtifactsContract:
                     tx.drop_blobs([raw])
 
                 for damage in (alter, lose):
-                    await store._caller.write(damage)
+                    await caller_of(store).write(damage)
                     await self._is_damaged(artifact, record.hash)
 
     async def test_a_content_lost_or_altered_outside_is_damaged_and_mended_by_attaching_it_again(

@@ -14,6 +14,7 @@ from perdure.log.change import Op
 from perdure.log.event import decode_body
 from perdure.planes.recovery import checkpoints
 from perdure.planes.tables import CHECKPOINTS
+from perdure.runtime.callers import caller_of
 from perdure.stores.store import event_of
 from perdure.stores.tx import LOG
 from perdure.testing.openers import AsyncOpener
@@ -34,7 +35,7 @@ def grown(turns: int) -> dict[str, Any]:
 async def count_blobs(session: Any) -> int:
     """How many nodes the checkpoints of a session have together."""
     roots = [bytes.fromhex(one.hash) for one in await session.checkpoints(limit=1000)]
-    return len(await session._caller.read(lambda reads: tree.reachable(roots, reads.fetch)))
+    return len(await caller_of(session).read(lambda reads: tree.reachable(roots, reads.fetch)))
 
 
 async def change_blob(session: Any, address: bytes, data: bytes | None) -> None:
@@ -46,7 +47,7 @@ async def change_blob(session: Any, address: bytes, data: bytes | None) -> None:
         if data is not None:
             tx.keep_row((tx.tenant, address, len(data), 0, data))
 
-    await session._caller.write(damage)
+    await caller_of(session).write(damage)
 
 
 class AsyncCheckpointsContract:
@@ -186,8 +187,8 @@ class AsyncCheckpointsContract:
             session = await store.session("a")
             saved = await session.checkpoint(grown(20))
             root = bytes.fromhex(saved.hash)
-            nodes = await session._caller.read(lambda reads: tree.reachable([root], reads.fetch))
-            stored = await session._caller.read(lambda reads: reads.fetch(nodes))
+            nodes = await caller_of(session).read(lambda reads: tree.reachable([root], reads.fetch))
+            stored = await caller_of(session).read(lambda reads: reads.fetch(nodes))
             for address in (root, min(nodes - {root}), max(nodes - {root})):
                 for broken in (None, stored[address][:-1] + b"!", b"", b"Vgarbage"):
                     await change_blob(session, address, broken)

@@ -14,6 +14,7 @@ from perdure.model.records.retention import Retention
 from perdure.planes.conversation import artifacts
 from perdure.planes.recovery import checkpoints
 from perdure.planes.retention import collect
+from perdure.runtime.callers import caller_of, stream_of
 from perdure.testing.contract.aio.artifacts import LARGE, SMALL, place_content
 from perdure.testing.contract.aio.checkpoints import change_blob, count_blobs, grown
 from perdure.testing.openers import AsyncOpener
@@ -21,7 +22,7 @@ from perdure.testing.openers import AsyncOpener
 
 def make_old(store: Any) -> None:
     """Let every file in the store's place have been put long ago."""
-    for path in Path(store._caller.core.blobs.place.root).rglob("*"):
+    for path in Path(caller_of(store).core.blobs.place.root).rglob("*"):
         if path.is_file():
             os.utime(path, (1, 1))
 
@@ -79,13 +80,13 @@ class AsyncCollectionContract:
             assert await session.restore() == states[-1]
             assert (await store.collect()).blobs == 0
             raw = {bytes.fromhex(address) for address in done.addresses}
-            assert await session._caller.read(lambda reads: reads.known(raw)) == set()
+            assert await caller_of(session).read(lambda reads: reads.known(raw)) == set()
             assert await count_blobs(session) > 0
 
     async def test_a_file_without_a_row_goes_when_it_is_old(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
-            core, tenant = store._caller.core, store._caller.tenant
-            row = await store._caller.work(artifacts.take_in, core.blobs, tenant, iter([LARGE]))
+            core, tenant = caller_of(store).core, caller_of(store).tenant
+            row = await caller_of(store).work(artifacts.take_in, core.blobs, tenant, iter([LARGE]))
             address = row[1].hex()
             assert (await store.collect(dry_run=False)).files == 0, "it is young"
             assert await place_content(store, address) == LARGE
@@ -99,11 +100,11 @@ class AsyncCollectionContract:
 
     async def test_a_pinned_file_stays_until_the_pin_expires(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
-            core, tenant = store._caller.core, store._caller.tenant
+            core, tenant = caller_of(store).core, caller_of(store).tenant
             address = artifacts.address_ahead(core.blobs, LARGE)
             assert address is not None
-            await store._caller.write(artifacts.pin, address, core.holder)
-            await store._caller.work(artifacts.take_in, core.blobs, tenant, LARGE)
+            await caller_of(store).write(artifacts.pin, address, core.holder)
+            await caller_of(store).work(artifacts.take_in, core.blobs, tenant, LARGE)
             make_old(store)
             assert (await store.collect(dry_run=False)).files == 0
             opener.clock.advance("25h")
@@ -111,9 +112,9 @@ class AsyncCollectionContract:
 
     async def test_the_file_of_a_blob_that_goes_goes_with_it(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
-            core, tenant = store._caller.core, store._caller.tenant
-            row = await store._caller.work(artifacts.take_in, core.blobs, tenant, LARGE)
-            await store._caller.write(lambda tx: tx.keep_row(row))
+            core, tenant = caller_of(store).core, caller_of(store).tenant
+            row = await caller_of(store).work(artifacts.take_in, core.blobs, tenant, LARGE)
+            await caller_of(store).write(lambda tx: tx.keep_row(row))
             make_old(store)
             done = await store.collect(dry_run=False)
             assert (done.blobs, done.bytes, done.files) == (1, len(LARGE), 0)
@@ -123,9 +124,9 @@ class AsyncCollectionContract:
         async with await opener() as store:
             states = await make_garbage(store)
             session = await store.session("b")
-            marks, dead = await store._caller.read(collect.find_dead)
+            marks, dead = await caller_of(store).read(collect.find_dead)
             saved = await session.checkpoint(states[1])  # all its nodes are stored: none is written
-            gone = await store._caller.write(collect.sweep, marks, dead)
+            gone = await caller_of(store).write(collect.sweep, marks, dead)
             assert saved.hash not in {blob.address.hex() for blob in gone}
             assert await session.restore() == states[1]
             assert len(gone) < len(dead)
@@ -134,9 +135,9 @@ class AsyncCollectionContract:
         async with await opener() as store:
             states = await make_garbage(store)
             session = await store.session("b")
-            marks, dead = await store._caller.read(collect.find_dead)
+            marks, dead = await caller_of(store).read(collect.find_dead)
             await session.checkpoint(states[1])
-            await store._caller.write(drop_without_asking, marks, dead)
+            await caller_of(store).write(drop_without_asking, marks, dead)
             with pytest.raises(Damaged):
                 await session.restore()
 
@@ -150,7 +151,7 @@ class AsyncCollectionContract:
             await session._write(checkpoints.save, prepared)
             assert await session.restore() == states[1]
             trusting = prepared._replace(leans_on=set())  # the control: what does not ask is broken
-            await store._caller.write(lambda tx: (tx.claim_blobs(), tx.drop_blobs(prepared.leans_on)))
+            await caller_of(store).write(lambda tx: (tx.claim_blobs(), tx.drop_blobs(prepared.leans_on)))
             await session._write(checkpoints.save, trusting)
             with pytest.raises(Damaged):
                 await session.restore()
@@ -159,13 +160,13 @@ class AsyncCollectionContract:
         async with await opener() as store:
             session = await store.session("a")
             for content in (SMALL, LARGE):
-                await store._caller.write(lambda tx, content=content: tx.keep(content))
+                await caller_of(store).write(lambda tx, content=content: tx.keep(content))
             make_old(store)
-            marks, dead = await store._caller.read(collect.find_dead)
+            marks, dead = await caller_of(store).read(collect.find_dead)
             assert len(dead) == 2
             await session.attach("s", SMALL)
             await session.attach("l", LARGE)
-            assert await store._caller.write(collect.sweep, marks, dead) == []
+            assert await caller_of(store).write(collect.sweep, marks, dead) == []
             await store.collect(dry_run=False)
             assert await (await session.artifact("s")).read() == SMALL
             assert await (await session.artifact("l")).read() == LARGE
@@ -175,16 +176,16 @@ class AsyncCollectionContract:
         async with await opener() as store:
             states = await make_garbage(store)
             session = await store.session("b")
-            marks, dead = await store._caller.read(collect.find_dead)
+            marks, dead = await caller_of(store).read(collect.find_dead)
             prepared = await session._read(checkpoints.prepare, checkpoints.freeze(states[1]))
 
             def save_sweep_save(tx: Any) -> None:
-                checkpoints.save(tx, session._stream, prepared, "before")
+                checkpoints.save(tx, stream_of(session), prepared, "before")
                 collect.sweep(tx, marks, dead)
-                again = checkpoints.prepare(tx, session._stream, checkpoints.freeze(states[0]))
-                checkpoints.save(tx, session._stream, again, "after")
+                again = checkpoints.prepare(tx, stream_of(session), checkpoints.freeze(states[0]))
+                checkpoints.save(tx, stream_of(session), again, "after")
 
-            await store._caller.write(save_sweep_save)
+            await caller_of(store).write(save_sweep_save)
             assert await session.restore(name="before") == states[1]
             assert await session.restore(name="after") == states[0]
 
@@ -194,11 +195,11 @@ class AsyncCollectionContract:
             session = await store.session("b")
             saved = await session.checkpoint(grown(3))
             await change_blob(session, bytes.fromhex(saved.hash), None)
-            before = await store._caller.read(lambda reads: len(list(collect._unreferenced(reads))))
+            before = await caller_of(store).read(lambda reads: len(list(collect._unreferenced(reads))))
             with pytest.raises(Damaged) as caught:
                 await store.collect(dry_run=False)
             assert saved.hash in caught.value.path
-            assert await store._caller.read(lambda reads: len(list(collect._unreferenced(reads)))) == before
+            assert await caller_of(store).read(lambda reads: len(list(collect._unreferenced(reads)))) == before
 
     async def test_another_tenants_blobs_are_none_of_ours(self, opener: AsyncOpener) -> None:
         if not opener.shared:

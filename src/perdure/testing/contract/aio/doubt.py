@@ -14,6 +14,7 @@ from perdure.effects.tool import Refuse, RequireApproval, tool
 from perdure.errors import Conflict, Failed, InDoubt, Invalid, KeyReused, Waiting
 from perdure.handles.aio.store import AsyncStore
 from perdure.model.records.effects import Absent, Declined, EffectError, EffectState, Happened, Unknown
+from perdure.runtime.callers import caller_of
 from perdure.testing.contract.aio.effects import CountingWorld
 from perdure.testing.contract.aio.restored import put_back
 from perdure.testing.openers import AsyncOpener
@@ -24,7 +25,7 @@ async def until(store: AsyncStore, condition: Callable[[], Any]) -> None:
     for _ in range(6000):
         if condition():
             return
-        await store._caller.pause(0.01)
+        await caller_of(store).pause(0.01)
     raise AssertionError("it never came")
 
 
@@ -33,7 +34,7 @@ async def settled(store: AsyncStore, name: str, *states: str) -> None:
     for _ in range(6000):
         if (await store.effect(name)).state in states:
             return
-        await store._caller.pause(0.01)
+        await caller_of(store).pause(0.01)
     raise AssertionError("it never was")
 
 
@@ -42,7 +43,7 @@ async def quiet(store: AsyncStore, name: str) -> None:
     for _ in range(6000):
         if (await store.effect(name)).record.quiet_at is not None:
             return
-        await store._caller.pause(0.01)
+        await caller_of(store).pause(0.01)
     raise AssertionError("it never was")
 
 
@@ -126,7 +127,7 @@ class AsyncDoubtContract:
             for _ in range(6000):
                 if late:
                     break
-                await store._caller.pause(0.01)
+                await caller_of(store).pause(0.01)
                 late = await session.events(kind="effect.late")
             assert late[0].data["said"] == "commit"
             assert ((await effect.refresh()).state, effect.record.settled_by) == ("failed", "ann")

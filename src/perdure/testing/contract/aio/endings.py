@@ -15,6 +15,7 @@ from perdure.handles.aio.run import AsyncRun
 from perdure.model.records.conversation import Call
 from perdure.model.records.effects import Absent, Happened, Unknown
 from perdure.model.records.runs import RunStatus
+from perdure.runtime.callers import caller_of
 from perdure.testing.contract.aio.doubt import probing
 from perdure.testing.contract.aio.effects import CountingWorld
 from perdure.testing.contract.aio.going_on import when
@@ -108,7 +109,7 @@ class AsyncEndingsContract:
 
         async with await opener() as store:
             assert type(await driven(store, program(buy))) is Waiting
-            store._caller.core.epoch += int(restored)  # as a store that was restored
+            caller_of(store).core.epoch += int(restored)  # as a store that was restored
             assert (await (await store.runs())[0].cancel()).status == "cancelled"
             (effect,) = await store.effects()
             assert (effect.state, outside.calls) == ("in_doubt" if restored else "withdrawn", [])

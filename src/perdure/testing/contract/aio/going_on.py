@@ -16,6 +16,7 @@ from perdure.model.instants import instant_us
 from perdure.model.records.effects import Absent, Happened, Unknown
 from perdure.planes.execution import leases, runs, steps
 from perdure.runtime.agent import DECLARED, agent
+from perdure.runtime.callers import caller_of, stream_of
 from perdure.testing.contract.aio.doubt import probing, until
 from perdure.testing.contract.aio.effects import CountingWorld
 from perdure.testing.contract.aio.runs import driven, program
@@ -483,9 +484,11 @@ class AsyncRecoveringContract:
 
 async def runs_once(store: Any, handle: Any) -> None:
     """A run that somebody had, and gave back."""
-    core = store._caller.core
-    lease = await store._caller.write(leases.claim, handle._stream, holder=core.holder, program="p", epoch=core.epoch)
-    await store._caller.write(leases.fenced, lease, runs.release)
+    core = caller_of(store).core
+    lease = await caller_of(store).write(
+        leases.claim, stream_of(handle), holder=core.holder, program="p", epoch=core.epoch
+    )
+    await caller_of(store).write(leases.fenced, lease, runs.release)
 
 
 # async-only

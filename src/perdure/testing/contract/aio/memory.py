@@ -84,6 +84,8 @@ class AsyncMemoriesContract:
             again = await (await session.memory(old.seq)).supersede("b", because="c", key="two")
             assert again.seq == new.seq
             with pytest.raises(KeyReused):
+                await (await session.memory(old.seq)).supersede("b", because="another reason", key="two")
+            with pytest.raises(KeyReused):
                 await new.supersede("d", because="e", key="one")
             assert len(await session.memories(status=None)) == 2
 

@@ -10,6 +10,7 @@ from perdure.effects.tool import tool
 from perdure.errors import Invalid, NotFound, Parked, Waiting
 from perdure.handles.aio.run import AsyncRun
 from perdure.handles.aio.store import AsyncStore
+from perdure.runtime.callers import caller_of
 from perdure.stores.statements import Statement
 from perdure.testing.contract.aio.effects import CountingWorld
 from perdure.testing.contract.aio.runs import driven, program
@@ -21,7 +22,7 @@ MESSAGE = "word " * 100
 
 async def stored_bytes(store: AsyncStore) -> int:
     """How much all blobs hold."""
-    return (await store._caller.read(lambda reads: reads.query(BYTES)))[0][0]
+    return (await caller_of(store).read(lambda reads: reads.query(BYTES)))[0][0]
 
 
 async def llm(messages: list[Any], *, temperature: float = 0.0) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from perdure.handles.aio.run import AsyncRun
 from perdure.model.records.conversation import Call
 from perdure.model.records.effects import Absent, Happened
 from perdure.runtime.agent import Agent
+from perdure.runtime.callers import caller_of
 from perdure.testing.contract.aio.effects import CountingWorld
 from perdure.testing.contract.aio.restored import put_back
 from perdure.testing.contract.aio.runs import driven, program
@@ -124,7 +125,7 @@ class AsyncPermissionContract:
     async def test_who_has_only_the_effect_does_not_get_around_its_approval(self, opener: AsyncOpener) -> None:
         async with await opener(guards=[wary]) as store:
             begun = await (await store.session("s")).begin("pay", {"n": 6}, key="k")
-            store._caller.core.guards = ()  # another process, with no guard
+            caller_of(store).core.guards = ()  # another process, with no guard
             with pytest.raises(Waiting):
                 await (await store.effect(begun.id)).dispatch()
 

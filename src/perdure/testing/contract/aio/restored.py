@@ -12,6 +12,7 @@ from perdure.handles.aio.store import AsyncStore
 from perdure.model.records.conversation import Call
 from perdure.model.records.effects import Absent, Happened
 from perdure.runtime.agent import agent
+from perdure.runtime.callers import caller_of
 from perdure.testing.contract.aio.effects import CountingWorld
 from perdure.testing.contract.aio.runs import driven, program
 from perdure.testing.openers import AsyncOpener
@@ -19,7 +20,7 @@ from perdure.testing.openers import AsyncOpener
 
 def put_back(store: AsyncStore) -> None:
     """Let a store be one that was restored from a backup: what it has planned and sent is of another epoch."""
-    store._caller.core.epoch += 1
+    caller_of(store).core.epoch += 1
 
 
 class AsyncRestoredContract:

@@ -26,6 +26,7 @@ from perdure.handles.aio.store import AsyncStore
 from perdure.handles.colours import run_for
 from perdure.planes.execution import leases, steps
 from perdure.runtime.agent import Agent, agent
+from perdure.runtime.callers import caller_of, stream_of
 from perdure.runtime.shells import AsyncRunShell
 from perdure.testing.contract.aio.effects import CountingWorld
 from perdure.testing.openers import AsyncOpener
@@ -48,8 +49,10 @@ async def driven(store: AsyncStore, made: Agent, *args: Any, key: str = "k", **k
 
 async def claimed(store: AsyncStore, handle: AsyncRunHandle) -> leases.Lease | None:
     """Take a run as a worker does."""
-    core = store._caller.core
-    return await store._caller.write(leases.claim, handle._stream, holder=core.holder, program="p", epoch=core.epoch)
+    core = caller_of(store).core
+    return await caller_of(store).write(
+        leases.claim, stream_of(handle), holder=core.holder, program="p", epoch=core.epoch
+    )
 
 
 class AsyncRunsContract:
@@ -291,7 +294,7 @@ class AsyncRunsContract:
             handle = await a.start(made, key="k")
             with pytest.raises(Conflict):  # b has it
                 await a.drive(made, key="k")
-            done = await b._caller.read(steps.steps, handle._stream)
+            done = await caller_of(b).read(steps.steps, stream_of(handle))
             assert (done, (await handle.refresh()).record.token) == ([], 2)
             opener.clock.advance("1h")
             assert await b.drive(made, key="k") == 1

@@ -14,6 +14,7 @@ from perdure.handles.aio.run import AsyncRun
 from perdure.model.records.conversation import Call
 from perdure.model.records.retention import Retention
 from perdure.runtime.agent import agent
+from perdure.runtime.callers import caller_of
 from perdure.testing.openers import AsyncOpener
 
 
@@ -360,7 +361,7 @@ class AsyncSearchContract:
             assert any(each.turns for each in report.streams)
             assert await store.search("xylophone", limit=50) == []
             for table in ("texts", "postings", "terms"):
-                assert "xylophon" not in str(await store._caller.read(_all_of, table)), table
+                assert "xylophon" not in str(await caller_of(store).read(_all_of, table)), table
             assert (await store.verify()).ok
 
     async def test_tenants_find_and_weigh_only_their_own(self, opener: AsyncOpener) -> None:

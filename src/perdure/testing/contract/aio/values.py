@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from perdure.errors import Conflict, Invalid, TooLarge
+from perdure.runtime.callers import caller_of
 from perdure.stores.tx import LOG
 from perdure.testing.openers import AsyncOpener
 from perdure.testing.races import AsyncRace
@@ -289,13 +290,13 @@ class AsyncValuesContract:
     async def test_opening_a_scope_again_writes_nothing(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
             scope = await store.scope("user:alice")
-            before = await store._caller.read(
+            before = await caller_of(store).read(
                 lambda reads: reads.query(LOG.stream_by_uid, uid=bytes.fromhex(scope.uid))
             )
-            head = await store._caller.read(lambda reads: reads.query(LOG.stream_head, stream=before[0][0]))
+            head = await caller_of(store).read(lambda reads: reads.query(LOG.stream_head, stream=before[0][0]))
             await store.scope("user:alice")
             assert head[0][0] == 1
-            assert head == await store._caller.read(lambda reads: reads.query(LOG.stream_head, stream=before[0][0]))
+            assert head == await caller_of(store).read(lambda reads: reads.query(LOG.stream_head, stream=before[0][0]))
 
     async def test_a_scope_that_two_open_first_is_one(self, opener: AsyncOpener) -> None:
         async with await opener() as a, await opener() if opener.shared else a as b:

@@ -11,6 +11,7 @@ from perdure.errors import Error
 from perdure.handles.aio.session import AsyncSession
 from perdure.handles.aio.store import AsyncStore
 from perdure.model.instants import to_datetime
+from perdure.runtime.callers import caller_of
 from perdure.stores.statements import Statement
 from perdure.testing.contract.aio.history import lived_in
 from perdure.testing.openers import AsyncOpener
@@ -23,7 +24,7 @@ VIEWS = (
 
 def ask(store: AsyncStore, text: str) -> list[tuple[Any, ...]]:
     """Run SQL as a user would, on a connection of its own."""
-    return store._caller.core.read(lambda reads: reads.query(Statement("ask", "", text)), tenant=0)
+    return caller_of(store).core.read(lambda reads: reads.query(Statement("ask", "", text)), tenant=0)
 
 
 def rows(store: AsyncStore, session: AsyncSession, view: str, *columns: str) -> list[tuple[Any, ...]]:

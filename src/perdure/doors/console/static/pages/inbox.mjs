@@ -27,7 +27,7 @@ function Card({ id, chosen, children }) {
 
 function Ask({ ask, chosen, onGone }) {
   const [text, set] = useState("");
-  const approval = ask.kind === "approval";
+  const approval = ask.kind === "approval" && ask.detail?.tool; // of a call: one of other versions names none
   const choices = ask.choices.length ? ask.choices : null;
   const answer = (value) => async () => {
     const done = await decided(ask.id, onGone, post(by(ask.id), { value }));

@@ -183,6 +183,8 @@ export function Run({ given: [id], query }) {
       parent: run.parent && html`<a href=${runAt(run.parent)}><code>${run.parent}</code></a>`,
       "what-if": run.what_if && html`another result at <code>${seen(run.what_if.place)}</code> of <a href=${runAt(run.what_if.run, run.what_if.seq)}><code>${run.what_if.run}</code></a>`,
       creator: run.creator, created: ago(run.created_at), ended: run.ended_at && ago(run.ended_at), deaths: run.deaths || null, program: run.program && html`<code>${run.program.slice(0, 16)}</code>`,
+      versions: Object.keys(run.pins).length ? say(Object.entries(run.pins).map(([name, value]) => `${name}=${value}`).join(", ")) : null,
+      "versions changed": run.pins_change && say(`${Object.entries(run.pins_change.moved).map(([name, [was, now]]) => `${name} ${was ?? "unknown"} → ${now ?? "unknown"}`).join(", ")} (${run.pins_change.decision})`),
       arguments: html`<${Json} value=${{ args: run.args, ...(Object.keys(run.kwargs).length ? { kwargs: run.kwargs } : {}) }} label="arguments" />`,
       result: run.result !== null ? html`<${Json} value=${run.result} label="result" />` : null, error: oops(run.error),
       command: html`<code>perdure show run:${run.id}</code>`,

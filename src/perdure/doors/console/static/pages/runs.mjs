@@ -31,15 +31,14 @@ export function useRows(path, query, names) {
 }
 
 export function Runs({ query }) {
-  const { read, items, button } = useRows("/v1/console/runs", query, ["status", "agent", "session", "since", "errors"]);
+  const { read, items, button } = useRows("/v1/console/runs", query, ["status", "agent", "session", "version", "since", "errors"]);
   return html`<${Page} title="Runs" sub=${query.errors ? "Those that failed or are parked, the last trouble first." : "The newest first."}>
-    <${Filters} query=${query} fields=${[["status", "Status", STATES], ["agent", "Agent"], ["session", "Session"], ["since", "Since", "7d, 2h, 2026-01-31"], WRONG]} />
+    <${Filters} query=${query} fields=${[["status", "Status", STATES], ["agent", "Agent"], ["session", "Session"], ["version", "Version", "model=m1"], ["since", "Since", "7d, 2h, 2026-01-31"], WRONG]} />
     <${Loading} read=${read} />
     ${read.data && (items.length ? html`<${Table} heads=${["Status", "Agent", "Run", "Key", "Session", "Why", "Created"]}>
       ${items.map((run) => html`<tr key=${run.id}>
         <td><${Pill} state=${run.abandoned ? "abandoned" : run.status} />${run.what_if && html` <${Pill} state="what_if" />`}</td>
         <td>${say(run.agent)}</td><td><a class="mono" href=${runAt(run.id)}>${run.id.slice(0, 12)}</a></td><td class="wrap">${say(run.key || "")}</td>
         <td>${run.session && html`<a href=${sessionAt(run.session)}>${say(run.session)}</a>`}</td><td class="long soft">${say(run.error || run.reason || "")}</td><td class="soft">${ago(run.created_at)}</td></tr>`)}<//>${button}` : html`<${Empty} title="No run matches">Change the filters, or start one: <code>perdure start MODULE:AGENT</code><//>`)}
-    ${read.data?.damaged > 0 && html`<p class="caution">${read.data.damaged} rows cannot be read: <code>perdure verify</code> says why.</p>`}
   <//>`;
 }

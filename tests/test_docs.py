@@ -272,6 +272,8 @@ def test_the_example_of_a_files_store_runs_and_its_branches_merge(tmp_path: Path
 DECISIONS = ROOT / "docs" / "decisions"
 CITED = re.compile(r"decisions?[/ ](0[01]\d\d)(?:(?:,| and) (0[01]\d\d))?")
 FRAMEWORKS = ROOT / "docs" / "adapters" / "reasons.md"
+
+
 def known_decisions() -> set[str]:
     """The numbers that have a record, a line of the history, or a part of the page about frameworks."""
     files = {path.name[:4] for path in DECISIONS.glob("0*.md")}

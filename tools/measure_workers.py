@@ -43,6 +43,7 @@ async def start(url: str, count: int) -> None:
 if __name__ == "__main__":
     asyncio.run(start(sys.argv[1], int(sys.argv[2])))
 """
+STATS = "SELECT xact_rollback, deadlocks FROM pg_stat_database WHERE datname = current_database()"
 LOOK_SECONDS = 0.1
 GIVE_UP_SECONDS = 1_800.0
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -116,10 +117,8 @@ class Round:
         def sample() -> tuple[float, float, float, int, int]:
             workers = cpu_seconds(lambda parts: parts[3] == str(session))
             database = cpu_seconds(lambda parts: parts[1] == str(postmaster)) + self._of_ended(postmaster)
-            stats = raw.execute(
-                "SELECT xact_rollback, deadlocks FROM pg_stat_database WHERE datname = current_database()"
-            )
-            return (time.monotonic(), workers, database, *(stats.fetchone() or (0, 0)))
+            (found,) = raw.execute(STATS).fetchall()
+            return time.monotonic(), workers, database, found[0], found[1]
 
         before = sample()
         raw.execute("UPDATE runs SET agent = 'short'")

@@ -443,7 +443,8 @@ def continued(folder: str, grouping: str) -> list[Any]:
             *(step.value for step in steps if step.name == "think"),
             *("answer" for step in steps if step.name == "answer"),
         ]
-        begun = [part for run in store.runs(agent="doing") for part in PARTS.get(run.record.args[0], run.record.args)]
+        calls = [str(call) for run in store.runs(agent="doing") for call in run.record.args or ()]
+        begun = [part for call in calls for part in PARTS.get(call, (call,))]
         record = _drive_on(store, grouping)
         return [record.status, record.reason or (record.error and str(record.error)), recorded, begun]
 
@@ -508,8 +509,8 @@ def lived(case: Case) -> Outcome:
     with scratch() as folder:
         forked(live, folder, case.old, case.point)
         before = seen_in(folder)
-        ended = forked(continued, folder, case.new)
-        return Outcome(*ended, before, seen_in(folder)[len(before) :])
+        status, reason, recorded, begun = forked(continued, folder, case.new)
+        return Outcome(status, reason, recorded, begun, before, seen_in(folder)[len(before) :])
 
 
 def seen_in(folder: str) -> list[str]:

@@ -203,7 +203,8 @@ def step(place: str, name: str = "look", digest: str = "d") -> StepRecord:
 def trunk() -> Branch:
     """A trunk with the branches 1, 2, 2.1 and 3; 3 came to its end."""
     trunk = Branch()
-    trunk.child(), trunk.child().child(), trunk.child()
+    _, two, _ = trunk.child(), trunk.child(), trunk.child()
+    two.child()
     trunk.ended.add("3")
     return trunk
 
@@ -335,8 +336,8 @@ async def waiting(run: perdure.AsyncRun) -> Any:
         return [await run.act(send, first), await asyncio.wait_for(run.act(send, second), 60)]
 
     found = await asyncio.wait_for(two("ann", "bob"), 60)
-    found += await asyncio.wait_for(asyncio.gather(two("cat", "dan"), asyncio.wait_for(two("eve", "fay"), 60)), 60)
-    return found, await asyncio.wait_for(run.ask("?"), 60)
+    rest = await asyncio.wait_for(asyncio.gather(two("cat", "dan"), asyncio.wait_for(two("eve", "fay"), 60)), 60)
+    return found, rest, await asyncio.wait_for(run.ask("?"), 60)
 
 
 def moved(

@@ -49,8 +49,8 @@ def ran(*words: str) -> dict[str, Any]:
     """What a command says in JSON. Raises Refused where it is."""
     result = CliRunner().invoke(cli, [*words, "--json"])
     shown = result.stdout.strip() or result.stderr.strip()
-    *before, last = [json.loads(line) for line in shown.splitlines() if line.startswith(("{", "["))]
-    answer = last if isinstance(last, dict) and (result.exit_code or not before) else {"items": [*before, last]}
+    *before, last = lines = [json.loads(line) for line in shown.splitlines() if line.startswith(("{", "["))]
+    answer: dict[str, Any] = last if isinstance(last, dict) and (result.exit_code or not before) else {"items": lines}
     if answer.get("error") == "Refused":
         raise Refused(answer["message"])
     assert result.exit_code == 0, shown

@@ -29,12 +29,9 @@ if TYPE_CHECKING:
     from perdure.boot import stale
 
 M = TypeVar("M", bound="MemoryFacts")
-T = TypeVar("T")
 
 
-class Fact:
-    """A fact that a handle shows as its record has it, under the same name."""
-
+class _Fact:
     def __init__(self, about: str) -> None:
         self.__doc__ = about
 
@@ -49,8 +46,8 @@ class Fact:
 
 
 def fact(about: str) -> Any:
-    """Declare a fact, as `seq: int = fact("Its number.")`: for a checker it is an attribute, so handles fit protocols."""
-    return Fact(about)
+    """A fact that a handle shows as its record has it, under the same name. A checker takes it for an attribute of its type."""
+    return _Fact(about)
 
 
 class StreamFacts:

@@ -363,7 +363,7 @@ class AsyncRunShell(AsyncShell):
         self._hold = driving.hold
         self._program = program
         self._first: tuple[Any, Any] | None = None  # the first task of the program, and its coroutine
-        # Tasks that wait for other branches, and those that wait until their program cancels them, until they look again.
+        # Tasks that wait for other branches, and those that wait until their program cancels them: until they look again.
         self._standing: dict[Any, TimerHandle] = {}
         self._awaiting: dict[Any, TimerHandle] = {}
         self._stopped = False  # whether the program's first task was cancelled here
@@ -429,7 +429,7 @@ class AsyncRunShell(AsyncShell):
         return await self._stand(command.seconds, self._awaiting, [self._standing, self._awaiting])
 
     async def _stand(self, seconds: float, among: dict[Any, TimerHandle], judged: list[dict[Any, TimerHandle]]) -> bool:
-        """Wait among such tasks for some seconds. Gives whether no task can move by itself, if those in `judged` cannot."""
+        """Wait among such tasks for some seconds. Gives whether no task can move by itself, if those in these cannot."""
         from asyncio import current_task, get_running_loop  # noqa: PLC0415 - as above
 
         from perdure.runtime.standstill import stands  # noqa: PLC0415 - which needs asyncio
@@ -437,8 +437,8 @@ class AsyncRunShell(AsyncShell):
         def look() -> None:  # while this task waits, too
             first = self._first if judged else None
             if not woken.done():
-                idle = set().union(*judged)
-                woken.set_result(first is not None and stands(first, self._driving.trunk.tasks, idle))
+                standing = {task for each in judged for task in each}
+                woken.set_result(first is not None and stands(first, self._driving.trunk.tasks, standing))
 
         loop, task = get_running_loop(), current_task()
         woken = loop.create_future()

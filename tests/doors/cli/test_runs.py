@@ -6,11 +6,13 @@ import json
 import subprocess
 import sys
 
+import click
 import pytest
 
 import perdure
 from doors.cli.content import TERMINAL_COMMANDS, clean_environment, on_a_terminal
 from perdure import errors
+from perdure.doors.cli.runs import runs as listing
 
 FIELDS = {
     "id",
@@ -338,3 +340,10 @@ def test_versions_and_their_change_are_shown(run, ask, pinned_url) -> None:
     assert "run.versions_changed" in shown
     (wrong,) = ask("errors", "--store", pinned_url)["items"]
     assert wrong["versions"] == change
+
+
+def test_the_versions_of_a_store_are_completed(pinned_url) -> None:
+    context = click.Context(click.Command("runs"))
+    context.params = {"store": pinned_url}
+    (option,) = [each for each in listing.params if each.name == "version"]
+    assert [each.value for each in option.shell_complete(context, "mod")] == ["model=m2"]

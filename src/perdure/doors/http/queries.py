@@ -53,13 +53,6 @@ class AsksQuery(AskFilters, frozen=True, kw_only=True):
     wait: Wait = 0
 
 
-class SpanQuery(PageQuery, forbid_unknown_fields=True, kw_only=True):
-    """A page of a list within a range of time."""
-
-    since: When | None = None
-    until: When | None = None
-
-
 class TurnsQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """Which turns: the last ones, or those after or before a sequence number or a cursor."""
 

@@ -21,7 +21,7 @@ from perdure.evaluation.bench import (
 )
 from perdure.evaluation.bench.case import Benchmark, Context, Figure
 
-_KINDS = (writing, reading, recalling, running, working, past, lining, carrying, booting, recalling)
+_KINDS = (writing, reading, recalling, running, working, past, lining, carrying, booting)
 CASES: dict[str, Benchmark] = {case.name: case for kind in _KINDS for case in kind.CASES}
 
 

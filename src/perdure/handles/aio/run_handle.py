@@ -155,7 +155,7 @@ class AsyncRunHandle(KnownRunFacts, AsyncEnveloping, Generic[R_co]):
     async def resume(self, *, vouch: bool = False) -> AsyncRunHandle[R_co]:
         """Re-check a waiting or parked run: after a deploy, or when the thing that it waits for has come.
 
-        An undo that failed is tried again.
+        An undo that failed is tried again. A run that was parked for other versions may continue under them from now on.
         vouch: after a restore, you state that everything that it did in the outside world is recorded here: no person is asked
             any more before it does something unsafe.
 

@@ -154,7 +154,7 @@ class RunHandle(KnownRunFacts, Enveloping, Generic[R_co]):
     def resume(self, *, vouch: bool = False) -> RunHandle[R_co]:
         """Re-check a waiting or parked run: after a deploy, or when the thing that it waits for has come.
 
-        An undo that failed is tried again.
+        An undo that failed is tried again. A run that was parked for other versions may continue under them from now on.
         vouch: after a restore, you state that everything that it did in the outside world is recorded here: no person is asked
             any more before it does something unsafe.
 

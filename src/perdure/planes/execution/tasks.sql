@@ -90,8 +90,8 @@ FROM (
     AND t.at >= :since --? since
     AND t.at < :until --? until
     AND t.status IN ('todo', 'doing', 'blocked') AND EXISTS ( --? stuck
-      SELECT 1 FROM task_needs w JOIN tasks d ON d.stream = w.stream AND d.seq = w.needs --? stuck
-      WHERE w.stream = t.stream AND w.task = t.seq AND d.status IN ('failed', 'cancelled') LIMIT 1 OFFSET 0) --? stuck
+      SELECT 1 FROM task_needs w WHERE w.stream = t.stream AND w.task = t.seq AND ( --? stuck
+        SELECT d.status FROM tasks d WHERE d.stream = w.stream AND d.seq = w.needs) IN ('failed', 'cancelled') LIMIT 1 OFFSET 0) --? stuck
     AND (t.at, t.stream, t.seq) < (:after_at, :after_stream, :after_seq) --? after_at
   ORDER BY
     g.at DESC, g.stream DESC, g.id DESC --? label

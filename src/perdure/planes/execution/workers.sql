@@ -39,16 +39,17 @@ SELECT r.holder,
 FROM runs r WHERE r.tenant = :tenant AND r.status = 'running' AND r.status IN ('ready', 'running', 'waiting')
 GROUP BY r.holder, r.tenant
 
--- wake_left prepared: microseconds until the next waiting run is to be looked at; of the living workers that do not wait for
+-- wake_left: microseconds until the next waiting run is to be looked at; of the living workers that do not wait for
 -- suspects, how many come before one by name, how many there are, and whether it is among those that are written down.
-SELECT min(wake_at) - :now,
+SELECT
+  (SELECT wake_at - :now FROM runs
+    WHERE tenant = :tenant AND status = 'waiting' AND status IN ('ready', 'running', 'waiting') AND wake_at > :now
+    ORDER BY wake_at LIMIT 1),
   (SELECT count(*) FROM workers w JOIN holders h ON h.tenant = w.tenant AND h.holder = w.holder
     WHERE w.tenant = :tenant AND h.expires_at > :now AND w.holder < :me AND replace(w.about, '"suspects":' || 'true', '') = w.about),
   (SELECT count(*) FROM workers w JOIN holders h ON h.tenant = w.tenant AND h.holder = w.holder
     WHERE w.tenant = :tenant AND h.expires_at > :now AND replace(w.about, '"suspects":' || 'true', '') = w.about),
   (SELECT count(*) FROM workers w WHERE w.tenant = :tenant AND w.holder = :me)
-FROM runs
-WHERE tenant = :tenant AND status = 'waiting' AND status IN ('ready', 'running', 'waiting') AND wake_at > :now
 
 -- workers_lapsed: workers whose heartbeat is gone.
 SELECT w.holder FROM workers w

@@ -214,15 +214,6 @@ def get(reads: Reads, stream: Stream, name: str, key: str | None = None) -> Keye
 
 
 @one_state
-def get_with_writes(
-    reads: Reads, stream: Stream, name: str, key: str | None = None
-) -> tuple[KeyedCheckpoint, Any, list[StoredWrite]] | None:
-    """A checkpoint, its state and the writes after it, as of one moment."""
-    found = get(reads, stream, name, key)
-    return None if found is None else (found, state(found, reads.fetch), writes_of(reads, stream, name, found.key))
-
-
-@one_state
 def restore(reads: Reads, stream: Stream, name: str, key: str, default: Any = None) -> Any:
     """The state of a checkpoint by its key, `default` when there is none. Damaged names the node that is missing."""
     found = get(reads, stream, check_name(name, "name"), check_name(key, "key"))

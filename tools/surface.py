@@ -26,6 +26,7 @@ import perdure
 from perdure.doors.cli.main import COMMANDS, cli
 from perdure.doors.http.app import TABLE
 from perdure.doors.http.table import IfMatch, NoQuery, Route
+from perdure.doors.http.wire import DAMAGED
 from perdure.doors.mcp.server import TOOLS
 from perdure.remote import core as _core  # noqa: F401 - its modules enter what they answer
 from perdure.remote.asking import ANSWERED
@@ -300,6 +301,7 @@ def of_routes() -> Iterator[str]:
         parts += [f"body {fields(route.body)}"] if route.body is not None else []
         parts += [f"body {route.takes}"] if route.takes else []
         parts += ["Idempotency-Key"] if route.takes_key else []
+        parts += [f"header {DAMAGED}"] if route.names_damage else []
         parts += [f"If-Match: {route.match.value}"] if route.match is not IfMatch.NONE else []
         yield f"{name}: {'; '.join(parts)}"
 

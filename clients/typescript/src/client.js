@@ -37,7 +37,8 @@ export class Client {
   }
 
   /**
-   * Call an operation of the OpenAPI document. The answer of a wait that ended without anything is null.
+   * Call an operation of the OpenAPI document. The answer of a wait that ended without anything is null. A list has `damaged`, as
+   * a page has: the rows that were left out because they cannot be read.
    *
    * A read, a PUT, a verb of workers and whatever takes a `key` is repeated when an answer was lost: each of them is carried out
    * once. Any other request is sent once. A write that may have been carried out though nobody answered it throws an error with
@@ -78,11 +79,12 @@ export class Client {
 
   /** One attempt. `later`: whether it may be tried again. */
   async _once(url, request, waitMs) {
-    let status, text, kind, retryAfter;
+    let status, text, kind, retryAfter, damaged;
     try {
       const answer = await this._fetch(url, { ...request, signal: AbortSignal.timeout(waitMs + 20_000) });
       retryAfter = answer.headers.get("retry-after");
       kind = answer.headers.get("content-type") ?? "";
+      damaged = answer.headers.get("perdure-damaged");
       ({ status } = answer);
       text = await answer.text();
     } catch (error) {
@@ -91,6 +93,7 @@ export class Client {
     }
     if (status === 204) return { answer: null };
     const body = parsed(text);
+    if (Array.isArray(body)) body.damaged = parsed(damaged ?? "[]") ?? [];
     if (status < 300 && (body !== undefined || !kind.includes("json"))) return { answer: body ?? null };
     if (status < 300) return { later: true, problem: new Unreachable(`the server answered ${status} with half an answer, or none`) };
     const problem = new Problem(status, body ?? { title: "Problem", detail: `the server answered ${status}` });

@@ -21,9 +21,14 @@ export interface ClientOptions {
   fetch?: typeof fetch;
 }
 
+/** An answer. A list that is no page names the rows that it leaves out because they cannot be read. */
+export type Answer<Name extends Op> = operations[Name]["answer"] extends (infer Row)[] | null
+  ? Row[] & { damaged: components["DamagedRow"][] }
+  : operations[Name]["answer"];
+
 export class Client {
   constructor(url: string, options: ClientOptions);
-  call<Name extends Op>(name: Name, given?: Given<Name>): Promise<operations[Name]["answer"]>;
+  call<Name extends Op>(name: Name, given?: Given<Name>): Promise<Answer<Name>>;
   start(
     agent: string,
     args?: unknown[],

@@ -16,8 +16,8 @@ async function serving(answer, use) {
     seen.push({ method: request.method, path: request.url, body, headers: request.headers });
     const found = await answer(request.method, request.url, body, seen.length);
     if (found === null) return request.socket.destroy();
-    const [status, said] = found;
-    response.writeHead(status, { "content-type": "application/json" });
+    const [status, said, headers] = found;
+    response.writeHead(status, { "content-type": "application/json", ...headers });
     response.end(said === undefined ? undefined : JSON.stringify(said));
   });
   await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
@@ -70,6 +70,18 @@ test("a write has a key of its own, which its error tells when it may have been 
       const error = await start(url).catch((raised) => raised);
       assert.deepEqual([error.key], is_told ? keys(seen) : [undefined], JSON.stringify(told));
       if (is_told) assert.ok(error.message.includes(error.key));
+    });
+  }
+});
+
+test("a list names the rows that it leaves out because they cannot be read", async () => {
+  const rows = [{ where: "session \ud83d\udd25 memory 3", reason: "no" }];
+  const named = { "perdure-damaged": JSON.stringify(rows).replace(/[^ -~]/g, (each) => `\\u${each.charCodeAt(0).toString(16)}`) };
+  for (const [headers, damaged] of [[named, rows], [{}, []]]) {
+    await serving(() => [200, [{ score: 1 }], headers], async (url) => {
+      const hits = await new Client(url, { token: "t" }).call("recall_across", { query: { q: "push" } });
+      assert.deepEqual([...hits], [{ score: 1 }]);
+      assert.deepEqual(hits.damaged, damaged);
     });
   }
 });

@@ -20,6 +20,7 @@ from perdure.model.instants import instant_us
 from perdure.model.records.emitted import EventContent, EventRecord
 from perdure.model.refs import Ref
 from perdure.model.values import from_plain
+from perdure.planes.memory.search import Results
 from perdure.planes.reading.paging import DamagedRow, Page
 
 
@@ -36,16 +37,23 @@ class Visited(msgspec.Struct, frozen=True):
 
 Reads = Callable[[Any], Any]
 
+DAMAGED = "Perdure-Damaged"  # the rows that a plain list left out
 CLASSES: dict[str, type[Error]] = {
     name: found for name, found in vars(errors).items() if inspect.isclass(found) and issubclass(found, Error)
 }
 _PREFIXES = ("body.", "query.", "path.")
 
 
-def read_answer(kind: Any, data: bytes) -> Any:
-    """The answer of a request. Damaged for what is no such record."""
+def read_answer(kind: Any, data: bytes, damaged: str | None = None) -> Any:
+    """The answer of a request. damaged: what its header says of the rows that a plain list left out.
+
+    Damaged for what is no such record.
+    """
     try:
-        return reader_of(kind)(msgspec.json.decode(data))
+        found = reader_of(kind)(msgspec.json.decode(data))
+        if isinstance(found, Results):
+            found.damaged = msgspec.json.decode(damaged or "[]", type=tuple[DamagedRow, ...])
+        return found
     except (msgspec.MsgspecError, KeyError, TypeError, ValueError) as error:
         hint = "is there another program behind this address, or a server of another version?"
         raise Damaged(f"the answer is not what was expected: {error}"[:300], path="answer", hint=hint) from error
@@ -85,7 +93,7 @@ def reader_of(hint: Any) -> Reads:  # noqa: PLR0911 - one line a kind
         return _pages_of(reader_of(args[0]))
     if origin in (Union, UnionType):
         return _choice_of(hint, [each for each in args if each is not type(None)])
-    if origin in (list, tuple):
+    if origin in (list, tuple, Results):
         return _all_of(reader_of(args[0]), origin)
     if origin is dict:
         return _dict_of(reader_of(args[1]))

@@ -20,7 +20,7 @@ from perdure.log.change import Stream
 from perdure.model.limits import KEEP_SECONDS
 from perdure.planes.conversation import artifacts
 from perdure.remote import verbs
-from perdure.remote.answers import Visited, read_answer
+from perdure.remote.answers import DAMAGED, Visited, read_answer
 from perdure.remote.asking import ANSWERED, AlreadyKnown, RouteRequest, acts_as, get, under_a_key, unsettled
 from perdure.remote.connection import Connections
 from perdure.remote.elsewhere import elsewhere
@@ -116,7 +116,9 @@ class RemoteCore:
         if found.status == NO_CONTENT:
             return None
         try:
-            return found.body if request.answer is bytes else read_answer(request.answer, found.body)
+            if request.answer is bytes:
+                return found.body
+            return read_answer(request.answer, found.body, found.headers.get(DAMAGED))
         except Damaged as error:
             raise unsettled(error, request) from error.__cause__
 

@@ -210,7 +210,9 @@ def _tagged(route: Route, call: HttpCall, request: Request, found: Any) -> Respo
     plain = wire.wired(found)
     tag = etag_of(plain, call.caller.core.epoch)
     if tag is None:
-        return _plain_json(plain, route.status)
+        answer = _plain_json(plain, route.status)
+        answer.headers.update(wire.damage_of(found))
+        return answer
     if route.method == "GET" and request.headers.get("if-none-match") == tag:
         return Response(status_code=304, headers={"ETag": tag, "Cache-Control": "no-store"})
     answer = _plain_json(plain, route.status)

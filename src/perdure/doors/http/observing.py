@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -55,6 +54,7 @@ from perdure.model.records.timeline import TimelineRecord
 from perdure.model.records.workers import WorkersRecord
 from perdure.planes.audit import verify as auditing
 from perdure.planes.execution import waits, workers
+from perdure.planes.memory.search import Results
 from perdure.planes.reading.durations import pauses
 from perdure.planes.reading.paging import Page
 from perdure.stores.url import parse, without_password
@@ -212,20 +212,20 @@ async def list_memories(call: HttpCall, query: MemoryFilters) -> Any:
     return call.paged(found.each(lambda each: each.record))
 
 
-@route("GET", "/v1/sessions/{session}/recall", Right.READ, list[dict[str, Any]])
+@route("GET", "/v1/sessions/{session}/recall", Right.READ, list[dict[str, Any]], names_damage=True)
 async def recall(call: HttpCall, query: RecallQuery) -> Any:
     """The memories that answer a question best."""
     found = await (await call.session()).recall(query.q, query.k, scopes=query.scopes, **_sought(query))
     return _hits(found)
 
 
-@route("GET", "/v1/scopes/{scope}/recall", Right.READ, list[dict[str, Any]])
+@route("GET", "/v1/scopes/{scope}/recall", Right.READ, list[dict[str, Any]], names_damage=True)
 async def recall_in_scope(call: HttpCall, query: RecallQuery) -> Any:
     """The memories of a scope that answer a question best."""
     return _hits(await (await call.scope()).recall(query.q, query.k, scopes=query.scopes, **_sought(query)))
 
 
-@route("GET", "/v1/recall", Right.READ, list[dict[str, Any]])
+@route("GET", "/v1/recall", Right.READ, list[dict[str, Any]], names_damage=True)
 async def recall_across(call: HttpCall, query: RecallQuery) -> Any:
     """The memories of all sessions and scopes that answer a question best."""
     if query.scopes is not None:
@@ -243,19 +243,20 @@ def _sought(query: RecallQuery) -> dict[str, Any]:
     }
 
 
-def _hits(found: Iterable[AsyncHit]) -> list[dict[str, Any]]:
-    return [
+def _hits(found: Results[AsyncHit]) -> Results[dict[str, Any]]:
+    shown = (
         {"memory": hit.memory.record, "score": hit.score, "why": hit.why, "standing": hit.standing} for hit in found
-    ]
+    )
+    return Results(shown, damaged=found.damaged)
 
 
-@route("GET", "/v1/search", Right.READ, list[Found])
+@route("GET", "/v1/search", Right.READ, list[Found], names_damage=True)
 async def search(call: HttpCall, query: SearchQuery) -> Any:
     """Everything that was said, decided, done and remembered and shares words with a query, best first."""
     asked = {name: getattr(query, name) for name in SearchFilters.__struct_fields__}
     if query.kind is not None:
         asked["kinds"] = [query.kind, *(query.kinds or ())]
-    return list(await call.store.search(query.q, **asked))
+    return await call.store.search(query.q, **asked)
 
 
 @route("GET", "/v1/sessions/{session}/boot", Right.READ, dict[str, Any])

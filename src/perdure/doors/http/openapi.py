@@ -11,6 +11,8 @@ import msgspec
 
 from perdure.doors.http.problems import MEDIA_TYPE, Problem9457
 from perdure.doors.http.table import RIGHTS, Route
+from perdure.doors.http.wire import DAMAGED, DAMAGED_MAX_CHARS
+from perdure.planes.reading.paging import DamagedRow
 from perdure.version import VERSION
 
 REFS = "#/components/schemas/{name}"
@@ -20,7 +22,7 @@ REFUSALS = ("4XX", "503", "507")
 
 def document(routes: Sequence[Route]) -> dict[str, Any]:
     """The whole document. The same table gives the same document."""
-    kinds = [Problem9457, *(each.answer for each in routes if each.answer is not None)]
+    kinds = [Problem9457, DamagedRow, *(each.answer for each in routes if each.answer is not None)]
     kinds += [each.body for each in routes if each.body is not None]
     schemas, components = msgspec.json.schema_components(kinds, ref_template=REFS)
     components = _written(components)
@@ -120,6 +122,13 @@ def _responses(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
     answer: dict[str, Any] = {"description": "Success."}
     if route.answer is not None:
         answer["content"] = {route.media_type: {"schema": schemas[repr(route.answer)]}}
+    if route.names_damage:
+        about = (
+            "The rows that the list leaves out because they cannot be read, as JSON in ASCII; absent if there are none. "
+            f"At most {DAMAGED_MAX_CHARS} characters: the last row counts those that do not fit."
+        )
+        rows = {"type": "array", "items": schemas[repr(DamagedRow)]}
+        answer["headers"] = {DAMAGED: {"description": about, "content": {"application/json": {"schema": rows}}}}
     found = {str(route.status): answer}
     if route.method == "GET" or "wait" in getattr(route.body, "__struct_fields__", ()):
         found["204"] = {"description": "Nothing came in time."}

@@ -73,7 +73,8 @@ class Route(NamedTuple):
     once for an Idempotency-Key, whose mark lies in that stream. Without a target it is a coroutine `verb(call, …)`.
 
     takes_key: an Idempotency-Key is taken; by a verb without a target as its own `key=`. filters: the record of a listing, which
-    the verb gets instead of its parameters.
+    the verb gets instead of its parameters. names_damage: the answer is a plain list, and a header names the rows that it leaves
+    out, because they cannot be read.
     """
 
     name: str
@@ -92,6 +93,7 @@ class Route(NamedTuple):
     media_type: str
     match: IfMatch
     takes: str
+    names_damage: bool
 
     @property
     def about(self) -> str:
@@ -129,6 +131,7 @@ def route(
     media_type: str = "application/json",
     match: IfMatch | None = None,
     takes: str = "",
+    names_damage: bool = False,
     into: list[Route] = ROUTES,
 ) -> Callable[[F], F]:
     """Enter a verb into the table. Its parameters `query` and `body` say by their types what it takes.
@@ -147,6 +150,7 @@ def route(
             query=parameters_of(filters) if filters else query, filters=filters, body=hints.get("body"), status=status,
             target=target, takes_key=takes_key or target is not None, tag=tag, media_type=media_type,
             takes=takes, match=match or (IfMatch.HEAD if target is MarkedIn.SESSION else IfMatch.NONE),
+            names_damage=names_damage,
         )  # fmt: skip
         into.append(entry)
         return verb

@@ -7,16 +7,22 @@ as the log writes it, tagged where JSON has no such type, so that a client can g
 from __future__ import annotations
 
 import enum
+import json
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from functools import cache
+from itertools import accumulate
 from typing import Any, get_args, get_type_hints
 
 import msgspec
 
 from perdure.errors import Invalid
 from perdure.model.values import from_plain, to_plain
+from perdure.planes.memory.search import Results
+from perdure.planes.reading.paging import DamagedRow
 
+DAMAGED = "Perdure-Damaged"  # a header of plain lists, which `remote.answers` reads
+DAMAGED_MAX_CHARS = 2_000  # proxies take 4 KB of headers
 _ENCODER = msgspec.json.Encoder()
 _AS_THEY_ARE = frozenset({type(None), bool, int, float, str, datetime})
 
@@ -72,6 +78,24 @@ def _value(value: Any) -> Any:
 def _values(value: Any) -> Any:
     """Values of the user in a list or dict of ours."""
     return [_value(item) for item in value] if isinstance(value, tuple) else _value(value)
+
+
+def damage_of(found: Any) -> dict[str, str]:
+    """The header that names the rows which a plain list leaves out, because they cannot be read. Its last row counts those that
+    do not fit.
+    """
+    if not isinstance(found, Results) or not found.damaged:
+        return {}
+    rows = [_ascii(row) for row in found.damaged]
+    fitting = sum(size <= DAMAGED_MAX_CHARS - 200 for size in accumulate(len(row) + 2 for row in rows))
+    if fitting < len(rows):
+        reason = "cannot be read, and have no place here: `perdure verify` names them"
+        rows[fitting:] = [_ascii(DamagedRow(f"{len(rows) - fitting} more", reason))]
+    return {DAMAGED: f"[{', '.join(rows)}]"}
+
+
+def _ascii(row: DamagedRow) -> str:
+    return json.dumps({"where": row.where, "reason": row.reason})
 
 
 @cache

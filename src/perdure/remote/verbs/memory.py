@@ -202,11 +202,12 @@ def recall(
     when = {"at": instant(at, "at"), "since": instant(since, "since")}
     if [] in (asked.get("kinds"), asked.get("scopes")):
         return search.Results()
-    found = yield from _sought(get(path, list[HitFound], q=_words(query), k=k, **asked, **when))
-    return search.Results(
+    found = yield from _sought(get(path, search.Results[HitFound], q=_words(query), k=k, **asked, **when))
+    hits = (
         search.Recalled(stream_of(each.memory.scope_kind, each.memory.scope, each.memory.ref.uid), *_fields(each))
         for each in found
     )
+    return search.Results(hits, damaged=found.damaged)
 
 
 def _words(query: Any) -> str:
@@ -242,8 +243,8 @@ def find(_core: Any, _tenant: int, query: str, asked: SearchFilters) -> Asking:
     }
     if named.get("kinds") == [] or (named.get("scopes") == [] and asked.session is None):
         return search.Results()
-    request = get(address("search"), list[Found], q=_words(query), **filters(asked) | named)
-    return search.Results((yield from _sought(request)))
+    request = get(address("search"), search.Results[Found], q=_words(query), **filters(asked) | named)
+    return (yield from _sought(request))
 
 
 # -- boot ------------------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ class Damage(list[DamagedRow]):
 
     def rows(self, page: P) -> P:
         """A page, whose damaged rows are named here."""
-        self += page.damaged
+        self += [row for row in page.damaged if row not in self]
         return page
 
     def part(self, reading: Callable[[], T], otherwise: T) -> T:

@@ -23,7 +23,7 @@ from perdure.model.limits import PAGE_MAX_ROWS
 from perdure.model.records.effects import EffectRecord, EffectState
 from perdure.planes.reading.body_reading import inline_body
 from perdure.planes.reading.durations import between
-from perdure.planes.reading.paging import Page, decode_cursor, encode_cursor
+from perdure.planes.reading.paging import DamagedRow, Page, decode_cursor, encode_cursor
 from perdure.planes.recovery import presence
 from perdure.stores.batch import EVENTS
 from perdure.stores.core import Core
@@ -71,47 +71,58 @@ def effects_of_store(reads: Reads, here: AskingStore, asked: EffectFilters) -> P
     return _merged(found, _left(reads, here, asked.limit, asked), asked.limit, _at) if asked.in_doubt else found
 
 
-def _left(reads: Reads, here: AskingStore, limit: int, asked: EffectFilters) -> list[Found]:
-    """The first orphaned effects, one more than a page has. Each holder is looked up once."""
+def _left(reads: Reads, here: AskingStore, limit: int, asked: EffectFilters) -> Page[Found]:
+    """The first orphaned effects, one more than a page has. Each holder is looked up once.
+
+    damaged: the dispatched effects that cannot be read, as far as was looked: their sender may be gone.
+    """
     once = here._replace(is_dead=cache(here.is_dead))
     is_alive = cache(partial(presence.is_alive, reads))
     left: list[Found] = []
-    for each in _sent(reads, replace(asked, state=EffectState.DISPATCHED, limit=PAGE_MAX_ROWS)):
+    damaged: list[DamagedRow] = []
+    for each in _sent(reads, replace(asked, state=EffectState.DISPATCHED, limit=PAGE_MAX_ROWS), damaged):
         if _is_left(each[1], once, is_alive):
             left.append(each)
             if len(left) > limit:
                 break
-    return left
+    return Page(left, damaged=tuple(damaged))
 
 
-def _sent(reads: Reads, asked: EffectFilters) -> Iterator[Found]:
+def _sent(reads: Reads, asked: EffectFilters, damaged: list[DamagedRow]) -> Iterator[Found]:
     """All effects that are recorded as dispatched, newest first."""
     while True:
         page = ledger.effects_of_store(reads, asked)
+        damaged += page.damaged
         yield from page
         if page.next is None:
             return
         asked = replace(asked, after=page.next)
 
 
-def _gone_wrong(reads: Reads, here: AskingStore, asked: EffectFilters) -> list[Found]:
-    """The orphaned effects that went wrong in a span. A sender that died during a call died after the dispatch."""
+def _gone_wrong(reads: Reads, here: AskingStore, asked: EffectFilters) -> Page[Found]:
+    """The orphaned effects that went wrong in a span. A sender that died during a call died after the dispatch.
+
+    Those that cannot be read have no place in the span: the first page names them.
+    """
     since, until = between(reads, asked.since, asked.until)
     last = None if asked.after is None else decode_cursor(asked.after, 3)
     everything = replace(asked, since=None, until=None, after=None)
-    places = {_wrong_at(each): each for each in _left(reads, here, sys.maxsize, everything)}
-    return [
+    left = _left(reads, here, sys.maxsize, everything)
+    places = {_wrong_at(each): each for each in left}
+    within = [
         each for place, each in places.items()
         if (since is None or place[0] >= since) and (until is None or place[0] < until) and (last is None or place < last)
     ]  # fmt: skip
+    return Page(within, damaged=left.damaged if last is None else ())
 
 
-def _merged(found: Page[Found], left: list[Found], limit: int, order: Callable[[Found], Place]) -> Page[Found]:
+def _merged(found: Page[Found], left: Page[Found], limit: int, order: Callable[[Found], Place]) -> Page[Found]:
     """Two pages as one, in the order of the first, each effect once."""
     both = sorted({order(each): each for each in (*found, *left)}.items(), reverse=True)
     more = found.next is not None or len(both) > limit
     following = encode_cursor(*both[limit - 1][0]) if more else None
-    return Page([each for _, each in both[:limit]], following, found.damaged)
+    damaged = dict.fromkeys((*found.damaged, *left.damaged))
+    return Page([each for _, each in both[:limit]], following, tuple(damaged))
 
 
 def _at(found: Found) -> Place:

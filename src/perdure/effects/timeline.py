@@ -5,10 +5,11 @@ compared with another. Caller: handles.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 from perdure.effects import ledger
-from perdure.errors import Damaged
+from perdure.errors import Damaged, NewerSchema
 from perdure.log.change import Stream
 from perdure.log.event import Body
 from perdure.model.limits import PAGE_MAX_ROWS, check_page
@@ -19,7 +20,7 @@ from perdure.planes.execution import runs, steps, waits
 from perdure.planes.reading.body_reading import inline_body
 from perdure.planes.reading.lineage import MAX_SEQ
 from perdure.planes.reading.origins import check_seq
-from perdure.planes.reading.paging import Page, page_by_seq, seq_or_cursor
+from perdure.planes.reading.paging import Page, page_by_seq, read_rows, seq_or_cursor
 from perdure.planes.reading.row_reading import stored_instant
 from perdure.planes.reading.sides import OtherSide
 from perdure.planes.reading.snapshots import one_state
@@ -30,6 +31,7 @@ from perdure.stores.store import Reads
 
 Q = Statements("perdure.effects", "timeline.sql")
 
+DAMAGED = "damaged"  # the subject of an event that cannot be read
 _NAMES = {EFFECTS.name: (EFFECTS, "tool"), WAITS.name: (WAITS, "kind")}
 
 
@@ -40,7 +42,7 @@ def timeline(reads: Reads, stream: Stream, *, last: int = 100, before: int | str
     upto = MAX_SEQ if before is None else check_seq(seq_or_cursor(before, "before"), "before")
     rows = reads.query(Q.timeline, touches=[(EVENTS, stream.id)], stream=stream.id, before=upto, limit=count + 1)
     page = page_by_seq(rows, count, lambda row: row[0])
-    return Page([_record(reads, stream, row) for row in reversed(page)], page.next)
+    return read_rows(reversed(page), partial(_record, reads, stream), page.next)
 
 
 class OutlineEntry(NamedTuple):
@@ -76,22 +78,29 @@ def outline(reads: Reads, stream: Stream, *, most: int) -> RunOutline:
 
 def _entries(reads: Reads, stream: Stream, rows: list[tuple[Any, ...]]) -> Iterator[OutlineEntry]:
     known: dict[int | None, OutlineEntry] = {}
-    for seq, at, kind, table, stored in reversed(rows):
-        where = f"run {stream.name} seq {seq}"
+    for row in reversed(rows):
+        seq, at, kind = row[:3]
         if type(at) is not int:
-            raise Damaged(f"an instant was expected, and there is {at!r}", path=where)
-        body = inline_body(stored, where)
-        doc = body.doc if isinstance(body.doc, dict) else {}
-        of = body.key.get("seq") or doc.get("effect")
-        place = doc.get("place") or body.set.get("place")
-        if (first := known.get(of)) is not None and not place:
-            yield OutlineEntry(seq, at, kind, first.about, first.place, of)
-            continue
-        about = doc.get("name") or _child(table, body, doc) or _about(reads, stream, table, body)
-        entry = OutlineEntry(seq, at, kind, str(about or ""), str(place or ""), of)
-        if place:
-            known[seq] = entry
-        yield entry
+            raise Damaged(f"an instant was expected, and there is {at!r}", path=f"run {stream.name} seq {seq}")
+        try:
+            yield _entry(reads, stream, row, known)
+        except (Damaged, NewerSchema):
+            yield OutlineEntry(seq, at, kind, DAMAGED, "", None)
+
+
+def _entry(reads: Reads, stream: Stream, row: tuple[Any, ...], known: dict[int | None, OutlineEntry]) -> OutlineEntry:
+    seq, at, kind, table, stored = row
+    body = inline_body(stored, f"run {stream.name} seq {seq}")
+    doc = body.doc if isinstance(body.doc, dict) else {}
+    of = body.key.get("seq") or doc.get("effect")
+    place = doc.get("place") or body.set.get("place")
+    if (first := known.get(of)) is not None and not place:
+        return OutlineEntry(seq, at, kind, first.about, first.place, of)
+    about = doc.get("name") or _child(table, body, doc) or _about(reads, stream, table, body)
+    entry = OutlineEntry(seq, at, kind, str(about or ""), str(place or ""), of)
+    if place:
+        known[seq] = entry
+    return entry
 
 
 def _child(table: str, body: Body, doc: dict[str, Any]) -> Any:

@@ -173,7 +173,7 @@ def _timeline(reads: Reads, stream: Stream) -> list[TimelineRecord]:
     found: list[TimelineRecord] = []
     before: str | None = None
     while True:
-        older = timeline.timeline(reads, stream, last=PAGE_MAX_ROWS, before=before)
+        older = timeline.timeline(reads, stream, last=PAGE_MAX_ROWS, before=before).whole()
         found, before = older + found, older.next
         if before is None:
             return found

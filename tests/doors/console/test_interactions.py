@@ -17,8 +17,9 @@ import pytest
 
 import perdure
 from doors.console import scene
-from doors.console.conftest import Console, served
+from doors.console.conftest import Console, copied, served
 from perdure.stores.url import parse
+from planes.tampering import Intruder
 
 QUIET = "**/v1/console/live"  # a tab that hears nothing of what others do
 
@@ -381,3 +382,23 @@ def test_pages_work_by_keyboard_alone(own: Console, tab: Any) -> None:
     assert page.evaluate("() => document.activeElement.textContent") == "hold"
     page.keyboard.press("Enter")
     page.get_by_text("hold, by alice").wait_for()
+
+
+def test_the_page_of_a_damaged_session_or_run_names_the_damage_and_the_way_out(
+    filled: Path, tmp_path: Path, tab: Any
+) -> None:
+    url = f"sqlite:///{copied(filled, tmp_path)}"
+    run = run_of(url, "fix-issue")
+    for table in ("sessions", "runs"):
+        Intruder(url).run(f"UPDATE {table} SET status = 'hurt'")
+    with served(url) as console:
+        here = tab(console)
+        for path, name in (("/sessions/issue-42", "session issue-42"), (f"/runs/{run}", f"run {run}")):
+            page = here.at(path)
+            caution = page.get_by_text("Damaged:").first
+            caution.wait_for()
+            for said in (name, "perdure verify", "perdure quarantine"):
+                assert said in caution.inner_text(), path
+        page.get_by_role("listbox", name="Events").wait_for()
+        page.get_by_role("heading", name="After event").wait_for()
+        assert page.get_by_text("Damaged:").count() == 2  # of the page, and of the state beside its events

@@ -11,11 +11,13 @@ import pytest
 
 import perdure
 from doors.console import scene
-from perdure.doors.console import run_reads
+from doors.console.conftest import copied
+from perdure.doors.console import attention, run_reads
 from perdure.effects import envelope, glimpse, timeline
 from perdure.runtime.callers import caller_of, stream_of
 from perdure.runtime.places import branch_name
 from perdure.stores.tx import Tx
+from planes.tampering import Intruder
 
 
 def each_run(url: str, work: Any) -> list[Any]:
@@ -210,3 +212,23 @@ def test_an_outline_names_what_the_timeline_does_with_the_branch_of_each_event(t
 def test_branches_are_named_as_the_program_named_them() -> None:
     paths = {"": "main", "2": "2", "2.1": "2.1", ".'review'": "review", "1.'a.b'.3": "1.a.b.3", '."it\'s"': "it's"}
     assert {path: branch_name(path) for path in paths} == paths
+
+
+@pytest.mark.parametrize(
+    "harm",
+    ["UPDATE effects SET kind = 'hurt'", "UPDATE events SET body = x'7b' WHERE kind LIKE 'run.%' AND body IS NOT NULL", ""],
+    ids=["the doubts themselves", "events beside them", "control"],
+)  # fmt: skip
+def test_a_doubt_that_cannot_be_read_is_counted_and_named(filled: Path, tmp_path: Path, harm: str) -> None:
+    url = f"sqlite:///{copied(filled, tmp_path)}"
+
+    async def look() -> tuple[Any, Any]:
+        async with perdure.aopen(url, actor="alice", read_only=True) as store:
+            return await attention.counts(store), await attention.inbox(store)
+
+    before, _ = asyncio.run(look())
+    assert before["doubts"]
+    if harm:
+        Intruder(url).run(harm)
+    counts, inbox = asyncio.run(look())
+    assert (counts["doubts"] >= before["doubts"], bool(inbox["damaged"])) == (True, bool(harm))

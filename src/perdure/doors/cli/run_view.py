@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,12 +13,14 @@ from perdure.doors.cli.output import compact, moment, say_facts, say_heading, sa
 from perdure.doors.cli.runs import change_text, status_of, versions_text
 from perdure.doors.cli.tables import say_damaged, say_table
 from perdure.doors.damage import Damage
-from perdure.errors import NotFound
+from perdure.errors import Error, NotFound
 from perdure.model.display import shortened, visible
 from perdure.model.records.runs import WaitKind
+from perdure.planes.reading.paging import DamagedRow
 
 if TYPE_CHECKING:
     from perdure.handles.sync.run_handle import RunHandle
+    from perdure.handles.sync.store import Store
     from perdure.model.records.timeline import TimelineRecord
     from perdure.model.records.workers import StrandedRecord
 
@@ -42,6 +45,21 @@ def show_run(handle: RunHandle, last: int, lost: StrandedRecord | None, *, as_js
         say_json(found)
     else:
         _say(found)
+
+
+def show_damaged_run(store: Store, run: str, last: int, error: Error, *, as_json: bool) -> None:
+    """Show the events of a run whose own record cannot be read."""
+    from perdure.effects.timeline import timeline  # noqa: PLC0415 - help must be light
+    from perdure.planes.execution import runs  # noqa: PLC0415 - as above
+    from perdure.runtime.callers import caller_of  # noqa: PLC0415 - as above
+
+    caller, damage = caller_of(store), Damage([DamagedRow(error.path, error.message)])
+    events = damage.rows(caller.read(timeline, caller.read(runs.find, run), last=last)) if last else []
+    if as_json:
+        say_json({"run": None, "timeline": events, "damaged": damage})
+        return
+    _say_timeline(events)
+    say_damaged(damage)
 
 
 def show_step(handle: RunHandle, seq: int, *, as_json: bool) -> None:
@@ -96,12 +114,7 @@ def _say(found: dict[str, Any]) -> None:
         say_heading("Waits for")
         for wait in found["waits"]:
             click.echo(visible(f"  {wait['id']}  {wait['kind']}  {_awaited(wait)}"))
-    if found["timeline"]:
-        say_heading("Timeline")
-        if found["timeline"][0].seq > 1:
-            click.echo("        … earlier events: --last N")
-        for entry in found["timeline"]:
-            _say_entry(entry)
+    _say_timeline(found["timeline"])
     if found["verdict"]:
         say_heading(f"Verdict: {found['verdict'].standing.value}")
         say_prose(found["verdict"].says)
@@ -112,6 +125,16 @@ def _awaited(wait: dict[str, Any]) -> str:
     """The question, or the name of what is waited for; of a run both: whose it is, and which."""
     said = [wait["question"], wait["name"]] if wait["kind"] == WaitKind.CHILD else [wait["question"] or wait["name"]]
     return " ".join(each for each in said if each)
+
+
+def _say_timeline(entries: Sequence[TimelineRecord]) -> None:
+    if not entries:
+        return
+    say_heading("Timeline")
+    if entries[0].seq > 1:
+        click.echo("        … earlier events: --last N")
+    for entry in entries:
+        _say_entry(entry)
 
 
 def _say_entry(entry: TimelineRecord) -> None:

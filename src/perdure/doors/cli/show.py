@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from perdure.doors.cli.finding import find_either
+from perdure.doors.cli.finding import find_either, run_id
 from perdure.doors.cli.names import argument, shown_names
 from perdure.doors.cli.options import StoreOptions, command, reads
 from perdure.doors.cli.output import compact, moment, note, plain, say_facts, say_heading, say_json, say_prose
 from perdure.doors.cli.tables import say_damaged
 from perdure.doors.damage import Damage
-from perdure.errors import NotFound
+from perdure.errors import Damaged, Error, NewerSchema, NotFound
 from perdure.model.display import shortened, visible
 
 if TYPE_CHECKING:
     from perdure.handles.sync.run_handle import RunHandle
     from perdure.handles.sync.session import Session
+    from perdure.handles.sync.store import Store
     from perdure.model.records.conversation import Origin
     from perdure.model.records.workers import StrandedRecord
 
@@ -67,7 +68,13 @@ def show(asked: StoreOptions, *, name: str, count: int, at: str | None, last: in
     its event.
     """
     with asked.open() as store:
-        session = find_either(store, name)
+        try:
+            session = find_either(store, name)
+        except (Damaged, NewerSchema) as error:
+            if at is not None or step is not None:
+                raise
+            _show_damaged_run(store, name, last, error, as_json=asked.as_json)
+            return
         if at is not None:
             session = session.at(int(at) if at.isdecimal() else at)
         if not hasattr(session, "turns"):
@@ -88,6 +95,12 @@ def show(asked: StoreOptions, *, name: str, count: int, at: str | None, last: in
         say_json(found)
     else:
         _say(found)
+
+
+def _show_damaged_run(store: Store, name: str, last: int, error: Error, *, as_json: bool) -> None:
+    from perdure.doors.cli.run_view import show_damaged_run  # noqa: PLC0415 - only for runs
+
+    show_damaged_run(store, run_id(store, name), last, error, as_json=as_json)
 
 
 def _show_run(run: RunHandle, last: int, step: int | None, lost: StrandedRecord | None, *, as_json: bool) -> None:

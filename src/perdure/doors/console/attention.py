@@ -36,6 +36,7 @@ async def now(store: AsyncStore) -> dict[str, Any]:
     doubts = damage.rows(await store.effects(in_doubt=True, limit=LISTED))
     parked = damage.rows(await store.runs(status="parked", limit=LISTED))
     failed = damage.rows(await store.runs(status="failed", errors=True, since=RECENT, limit=LISTED))
+    recent = damage.rows(await store.runs(limit=8))
     tree = await caller_of(store).read(workers.tree, caller_of(store).core.liveness.is_dead)
     needs = [*map(_asked, asks), *(_doubted(each.record) for each in doubts)]
     needs += [_stopped(each.record) for each in (*parked, *failed) if not each.record.what_if]
@@ -46,7 +47,7 @@ async def now(store: AsyncStore) -> dict[str, Any]:
         "more": any(page.next for page in (asks, doubts, parked, failed)),
         "queue": plain(tree.queue),
         "workers": {"alive": sum(each.alive for each in tree.workers), "known": len(tree.workers)},
-        "recent": [summary(each.record) for each in (await store.runs(limit=8))],
+        "recent": [summary(each.record) for each in recent],
         "damaged": plain(damage),
     }
 
@@ -54,7 +55,7 @@ async def now(store: AsyncStore) -> dict[str, Any]:
 async def counts(store: AsyncStore) -> dict[str, int]:
     """How much waits for people: for the mark beside the inbox."""
     asks, doubts = await store.asks(limit=LISTED), await store.effects(in_doubt=True, limit=LISTED)
-    return {"asks": len(asks), "doubts": len(doubts)}
+    return {"asks": len(asks) + len(asks.damaged), "doubts": len(doubts) + len(doubts.damaged)}
 
 
 async def inbox(store: AsyncStore) -> dict[str, Any]:
@@ -65,18 +66,18 @@ async def inbox(store: AsyncStore) -> dict[str, Any]:
     return {
         "at": plain(to_datetime(await caller_of(store).read(store_now))),
         "asks": [identified(each) for each in reversed(asks)],
-        "doubts": [await evidence(store, each) for each in reversed(doubts)],
+        "doubts": [await evidence(store, each, damage) for each in reversed(doubts)],
         "more": bool(asks.next or doubts.next),
         "damaged": plain(damage),
     }
 
 
-async def evidence(store: AsyncStore, effect: AsyncEffect) -> dict[str, Any]:
+async def evidence(store: AsyncStore, effect: AsyncEffect, damage: Damage) -> dict[str, Any]:
     """An effect with what is known about its call: its sender, the events about it, the rule, and the ways out."""
     record = effect.record
     now_us = await caller_of(store).read(store_now)
     advice = settling.advise(record, now_us, can_probe=False)
-    recent = await caller_of(store).read(timeline.timeline, stream_of(effect), last=LOOKED_THROUGH)
+    recent = damage.rows(await caller_of(store).read(timeline.timeline, stream_of(effect), last=LOOKED_THROUGH))
     about = [each for each in recent if record.seq in (each.of, each.seq)]
     return {
         **identified(record),

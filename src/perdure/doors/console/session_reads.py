@@ -33,8 +33,9 @@ async def session(store: AsyncStore, present: AsyncSession, at: int | None = Non
     damage = Damage()
     effects = damage.rows(await shown.effects(limit=PAGE_MAX_ROWS))
     runs = damage.rows(await store.runs(session=present.name, limit=BESIDE)) if at is None else []
+    info = await damage.apart(shown.info(), None)
     return {
-        "session": {**plain(await shown.info()), "uid": present.uid},
+        "session": info and {**plain(info), "uid": present.uid},
         "origin": plain(await present.origin()),
         "turns": plain(damage.rows(await shown._read(turns.shown, last=TURNS))),
         "pending": plain(await damage.apart(shown.pending(), None)),

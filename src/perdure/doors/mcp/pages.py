@@ -12,6 +12,7 @@ from pydantic import Field
 from perdure.doors.mcp.door import Door, door_of, places, short, told
 from perdure.planes.conversation import turns as conversation
 from perdure.planes.conversation.transcript import as_text
+from perdure.planes.reading.paging import Page
 
 SESSIONS_MAX = 50
 TURNS_MAX = 50
@@ -22,8 +23,7 @@ def add_pages(server: MCPServer[Any], door: Door) -> None:
 
     async def sessions() -> str:
         """The newest sessions."""
-        found = await (await door.store()).sessions(limit=SESSIONS_MAX)
-        return json.dumps([msgspec.to_builtins(each) for each in found])
+        return _listed(await (await door.store()).sessions(limit=SESSIONS_MAX))
 
     server.resource("perdure://sessions", title="Sessions", mime_type="application/json")(told(sessions))
     server.resource("perdure://session/{name}/boot", title="Working set", mime_type="text/plain")(told(boot))
@@ -50,8 +50,13 @@ async def turns(name: str, ctx: Context[Any, Any]) -> str:
 async def decisions(name: str, ctx: Context[Any, Any]) -> str:
     """The newest decisions of a session."""
     found = await (await door_of(ctx).session(name)).decisions(limit=SESSIONS_MAX)
+    return _listed(found.each(lambda each: each.record))
+
+
+def _listed(found: Page[Any]) -> str:
+    """Records as JSON, and the rows that cannot be read."""
     damaged = [{"damaged": each} for each in places(found.damaged)]
-    return json.dumps([*(msgspec.to_builtins(each.record) for each in found), *damaged])
+    return json.dumps([*map(msgspec.to_builtins, found), *damaged])
 
 
 def start(task: Annotated[str, Field(description="The task.")] = "") -> str:

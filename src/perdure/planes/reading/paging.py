@@ -49,8 +49,9 @@ class Page(list[T]):
         self.damaged = damaged
 
     def each(self, made: Callable[[T], U]) -> Page[U]:
-        """This page with something else made of every row."""
-        return Page(map(made, self), self.next, self.damaged)
+        """This page with something else made of every row. A row of which nothing can be made is named in `damaged`."""
+        page = read_rows(self, made, self.next)
+        return Page(page, self.next, self.damaged + page.damaged)
 
     def whole(self) -> Page[T]:
         """This page, for callers that must not miss a row. Damaged if one cannot be read."""

@@ -185,7 +185,7 @@ export function Page({ title, sub, crumb, aside, problem, children, name }) {
 export function Loading({ read }) {
   if (read.problem) return html`<${Trouble} problem=${read.problem} />`;
   const rows = read.data?.damaged;
-  if (rows?.length) return html`<p class="caution">Damaged: <${Text}>${rows.map((it) => it.where).join(", ")}<//></p>`;
+  if (rows?.length) return html`<p class="caution">Damaged: <${Text}>${rows.map((it) => it.where).join(", ")}<//>. ${told("`perdure verify` says what is wrong, and `perdure quarantine` records that it is known.")}</p>`;
   return read.data ? null : html`<p class="empty" role="status">Reading…</p>`;
 }
 export function Empty({ title, children }) {

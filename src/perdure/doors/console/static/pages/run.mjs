@@ -86,16 +86,17 @@ function State({ run, seq, steps, isLast, onFork }) {
   if (problem) return html`<div class="card panel"><${Trouble} problem=${problem} /></div>`;
   if (!state) return html`<div class="card panel" role="status">Folding the log…</div>`;
   return html`<div class="card panel" aria-busy=${shown !== seq}>
+    <${Loading} read=${{ data: { damaged: [...(event.damaged || []), ...(state.damaged || [])] } }} />
     <div><h2>After event ${state.seq}</h2><p class="soft small">${isLast ? "This is the present." : "The past, folded from the log up to here."}</p></div>
-    <div><h3><span class=${look(event.kind)}>${event.kind}</span> <span class="soft">by ${say(event.actor)}</span></h3>
+    <div><h3><span class=${look(event.kind)}>${event.kind}</span> ${event.actor && html`<span class="soft">by ${say(event.actor)}</span>`}</h3>
       ${event.about && event.about !== run && html`<p>${say(event.about)}${event.place && html` <span class="soft">at place <code>${seen(event.place)}</code></span>`}</p>`}
       ${event.said !== null && html`<${Json} value=${event.said} label="what the event says" />`}
       ${event.place && html`<p class="small"><button type="button" class="plain" onClick=${() => onFork(event.of || event.seq)}>Fork here with another result…</button></p>`}</div>
-    <div><h3>The run</h3><p><${Pill} state=${state.run.status} /> ${state.run.reason && html`<span class="soft">${say(state.run.reason)} · </span>`}<span class="soft">${shown === seq ? `${count(steps, "step")}, ` : ""}${count(state.effect_count, "effect")}${state.run.holder ? html`, held by <code>${state.run.holder.slice(0, 8)}</code>` : ", held by nobody"}</span></p></div>
+    ${state.run && html`<div><h3>The run</h3><p><${Pill} state=${state.run.status} /> ${state.run.reason && html`<span class="soft">${say(state.run.reason)} · </span>`}<span class="soft">${shown === seq ? `${count(steps, "step")}, ` : ""}${count(state.effect_count, "effect")}${state.run.holder ? html`, held by <code>${state.run.holder.slice(0, 8)}</code>` : ", held by nobody"}</span></p></div>`}
     ${state.waits.length > 0 && html`<div><h3>Waits for</h3>${state.waits.map((each) => html`<p key=${each.id}><${Pill} state="waiting" label=${each.kind} /> ${say(each.question || each.name)}</p>`)}</div>`}
     ${state.effects.length > 0 && html`<div><h3>Effects</h3><ul>${state.effects.toReversed().map((each) => html`<li key=${each.id}><${Pill} state=${each.state} /> <code>${seen(each.tool)}</code> <span class="soft small">#${each.seq}${each.attempt > 1 ? `, attempt ${each.attempt}` : ""}</span></li>`)}</ul></div>`}
     ${state.steps.length > 0 && html`<details><summary>Latest steps</summary><${Json} value=${state.steps.toReversed()} label="steps" /></details>`}
-    ${state.run.result !== null && html`<div><h3>Result</h3><${Json} value=${state.run.result} label="result" /></div>`}
+    ${state.run && state.run.result !== null && html`<div><h3>Result</h3><${Json} value=${state.run.result} label="result" /></div>`}
   </div>`;
 }
 

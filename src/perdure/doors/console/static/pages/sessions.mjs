@@ -56,11 +56,11 @@ export function Session({ given: [name], query }) {
       ${turns.length ? html`<ol class="turns">${turns.map((turn) => html`<${TurnView} key=${turn.seq} turn=${turn} session=${name} onFork=${setFork} onDiff=${setDiff} />`)}</ol>` : html`<${Empty} title="Nothing was said yet" />`}
       ${found.pending && html`<p class="caution">${found.pending.kind === "answer" ? "The last turn of the user waits for an answer." : `${count(found.pending.calls.length, "call")} without a result.`}</p>`}
     <//><div>
-      <${Box} title="About"><${Facts} of=${{
+      ${info && html`<${Box} title="About"><${Facts} of=${{
         name, creator: info.creator, events: info.last_seq, created: ago(info.created_at), labels: info.labels.join(", "), model: info.pins?.model,
         "forked from": found.origin && html`<a href=${found.origin.session ? sessionAt(found.origin.session, found.origin.seq) : "/sessions"}>${say(found.origin.session || found.origin.uid)}</a> after event ${found.origin.seq}${found.origin.session && html` · <a href=${`${sessionAt(found.origin.session)}?other=${part(name)}`}>compare</a>`}`,
         command: html`<code>perdure show ${seen(name)}</code>`,
-      }} /><//>
+      }} /><//>`}
       <${Slim} title="Tasks" of=${found.tasks} row=${(task) => html`<${Row} key=${task.id} state=${task.status} title=${say(task.title)} side=${`#${task.id}`} />`} />
       <${Slim} title="Decisions" of=${found.decisions} row=${(each) => html`<${Row} key=${each.seq} state=${each.status} title=${say(each.text)} about=${each.because && say(each.because)} side=${ago(each.at)} />`} />
       <${Slim} title="Effects" of=${found.effects} row=${(each) => html`<${Row} key=${each.id} href=${`/effects?text=${part(each.id)}`} state=${each.state} title=${html`<code>${seen(each.tool)}</code>`} side=${ago(each.at)} />`} />

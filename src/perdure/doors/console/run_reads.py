@@ -46,7 +46,7 @@ async def run(store: AsyncStore, name: str) -> dict[str, Any]:
     whole_name, damage = await store.run_id(name), Damage()
     handle = await damage.apart(store.run(whole_name), None)
     return {
-        "run": handle and plain(handle.record),
+        "run": None if handle is None else plain(handle.record),
         **(_nothing_read() if handle is None else await _standing(handle, damage)),
         "children": [summary(each.record) for each in damage.rows(await store.runs(parent=whole_name))],
         "damaged": plain(damage),

@@ -35,7 +35,7 @@ async def session(store: AsyncStore, present: AsyncSession, at: int | None = Non
     runs = damage.rows(await store.runs(session=present.name, limit=BESIDE)) if at is None else []
     info = await damage.apart(shown.info(), None)
     return {
-        "session": info and {**plain(info), "uid": present.uid},
+        "session": None if info is None else {**plain(info), "uid": present.uid},
         "origin": plain(await present.origin()),
         "turns": plain(damage.rows(await shown._read(turns.shown, last=TURNS))),
         "pending": plain(await damage.apart(shown.pending(), None)),

@@ -102,7 +102,7 @@ def _say(found: dict[str, Any]) -> None:
             click.echo("        … earlier events: --last N")
         for entry in found["timeline"]:
             _say_entry(entry)
-    if found["verdict"]:
+    if found["verdict"] is not None:
         say_heading(f"Verdict: {found['verdict'].standing.value}")
         say_prose(found["verdict"].says)
     say_damaged(found.get("damaged", ()))

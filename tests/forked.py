@@ -132,7 +132,9 @@ class Program:
 
     def _heard(self, timeout: float | None) -> str:
         """The next that the server says of it: its number, that it was stopped, or how it ended."""
-        if not select.select([self._status], [], [], timeout)[0]:
+        ready = select.poll()  # `select` takes no descriptor above 1023, and a worker of the suite has more of them
+        ready.register(self._status, select.POLLIN)
+        if not ready.poll(None if timeout is None else timeout * 1000):
             raise subprocess.TimeoutExpired(self.args, timeout or 0)
         said = self._status.readline().decode().strip()
         assert said, "the program that forks is gone"

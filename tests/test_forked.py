@@ -118,3 +118,13 @@ def test_all_end_with_their_server():
         os.close(number)
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+def test_a_caller_may_have_more_descriptors_than_select_takes():
+    """A worker of the whole suite has them: it waited without end for a program that had never begun."""
+    taken = [os.dup(0) for _ in range(1100)]
+    try:
+        assert forked.run("-c", "print('alive')").stdout == "alive\n"
+    finally:
+        for number in taken:
+            os.close(number)

@@ -113,7 +113,7 @@ def listings() -> Iterator[tuple[str, Callable[[Store], Any]]]:
 def filtered(store: Store, name: str, word: str, value: Any) -> Any:
     """A page of a listing with one filter."""
     if value is PARENT:
-        value = store.runs(agent="parent", limit=1)[0].id
+        value = store.runs(agent="sized parent", limit=1)[0].id
     return getattr(store, name)(limit=PAGE, **{word: value})
 
 

@@ -115,7 +115,7 @@ def _say(found: dict[str, Any]) -> None:
         for wait in found["waits"]:
             click.echo(visible(f"  {wait['id']}  {wait['kind']}  {_awaited(wait)}"))
     _say_timeline(found["timeline"])
-    if found["verdict"]:
+    if found["verdict"] is not None:
         say_heading(f"Verdict: {found['verdict'].standing.value}")
         say_prose(found["verdict"].says)
     say_damaged(found.get("damaged", ()))

@@ -409,7 +409,7 @@ class AsyncRecoveringContract:
         async def known(run: AsyncRun) -> int:
             return await run.step(int, 1)
 
-        made, read = program(known), steps.steps
+        made, read = program(known), steps.steps_and_retried
         async with await opener() as store:
             broken = await store.start(made, key="broken")
             await runs_once(store, broken)
@@ -420,7 +420,7 @@ class AsyncRecoveringContract:
                     raise Damaged("the stored data is no step", path=f"run {stream.name}")
                 return read(reads, stream, after)
 
-            monkeypatch.setattr(steps, "steps", torn)
+            monkeypatch.setattr(steps, "steps_and_retried", torn)
             found = await store.recover([made])
             assert [(await each.refresh()).status for each in others] == ["completed"] * 3
             assert {each.id for each in found.runs} == {broken.id, *(each.id for each in others)}

@@ -23,6 +23,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import forked
 import perdure
 
 CASES_A_PROGRAM = 40
@@ -330,15 +331,8 @@ def interrupted_life(url: str, seed: int, key: str, point: int) -> bool:
 
 
 def in_child(url: str, seed: int, key: str, point: int) -> bool:
-    """`interrupted_life` in a process of its own."""
-    pid = os.fork()
-    if pid == 0:
-        status = 2
-        try:
-            status = int(interrupted_life(url, seed, key, point))
-        finally:
-            os._exit(status)
-    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    """`interrupted_life` in a process of its own. Not forked from this one: a thread of it may hold a lock of a library."""
+    status = forked.run(__file__, "life", url, str(seed), key, str(point), str(Witness.path)).returncode
     assert status in (0, 1), status
     return bool(status)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from perdure.doors.cli.identified import identified
 from perdure.doors.cli.output import plain
+from perdure.doors.cli.runs import change_text, versions_text
 from perdure.doors.console.attention import summary
 from perdure.doors.damage import Damage
 from perdure.effects import envelope, glimpse, ledger, timeline
@@ -59,6 +60,8 @@ def _nothing_read() -> dict[str, Any]:
 
 async def _standing(handle: AsyncRunHandle[Any], damage: Damage) -> dict[str, Any]:
     return {
+        "versions": versions_text(handle.record.pins),
+        "versions_changed": change_text(handle.record),
         "verdict": plain(await damage.apart(_verdict(handle), None)) or UNREAD,
         "waits": [identified(each) for each in await damage.apart(handle.waits(), [])],
         "open_effects": [identified(each.record) for each in await damage.apart(handle.effects(open=True), [])],

@@ -341,7 +341,9 @@ def await_end(pids: list[int]) -> None:
             handle = os.pidfd_open(pid)
         except ProcessLookupError:
             continue
-        ended, _, _ = select.select([handle], [], [], 60)
+        ends = select.poll()  # `select` takes no descriptor above 1023
+        ends.register(handle, select.POLLIN)
+        ended = ends.poll(60_000)
         os.close(handle)
         assert ended, "a process outlived its owner"
 

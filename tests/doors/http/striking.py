@@ -77,7 +77,9 @@ def ask(port: int, text: str, method: str = "GET", key: str | None = None) -> An
 
 def end(pid: int, *, silent: bool = False) -> bool:
     """End a server; whether it was dead already. silent: it did not answer, so it is dying if it is not dead."""
-    found = select.select([gone := os.pidfd_open(pid)], [], [], 5 if silent else 0)[0]
+    ends = select.poll()  # `select` takes no descriptor above 1023
+    ends.register(gone := os.pidfd_open(pid), select.POLLIN)
+    found = ends.poll(5_000 if silent else 0)
     os.close(gone)
     if not found:
         os.kill(pid, signal.SIGKILL)

@@ -32,7 +32,7 @@ HURT = frozenset({
 
 
 def hurt(events: list[dict[str, Any]]) -> None:
-    """What is said goes; the text of a memory stays, so that it is found by its words."""
+    """Its body goes; the text of a memory stays, so that it is found by its words."""
     for event in events:
         body = event["body"]
         if event["kind"] == "memory.made" and "doc" in body:

@@ -221,7 +221,7 @@ def taken(path: Path, *, rehearsed: bool = True) -> tuple[Any, str]:
 def swept(
     sound: Members, folder: Path, rounds: int, *, rehearsed: bool, strict: bool
 ) -> tuple[list[str], Counter[str]]:
-    """Whatever ended a reader of so many bundles, and what became of them."""
+    """The faults that ended a reader of so many bundles, and what became of them."""
     outcomes: Counter[str] = Counter()
     ended: list[str] = []
     for number in range(rounds):

@@ -22,7 +22,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def install(site: Path, package: str, version: str, declarations: str) -> None:
-    """What an installer leaves of a package that declares entry points."""
+    """Leave what an installer leaves of a package that declares entry points."""
     folder = site / f"{package.replace('-', '_')}-{version}.dist-info"
     folder.mkdir()
     (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n")
@@ -73,12 +73,6 @@ def test_one_command_mends_all_siblings_of_other_versions(site: Path) -> None:
     ) as refusal:
         siblings.load(GROUP, "serve", "perdure-server", "perdure serve")
     assert refusal.value.hint == f"pip install 'perdure-files=={VERSION}' 'perdure-server=={VERSION}'"
-
-
-def test_a_sibling_that_is_imported_directly_says_so_too() -> None:
-    siblings.fits("perdure-adapters", VERSION)
-    with pytest.raises(perdure.Refused, match=r"perdure-adapters 0\.0\.1 does not fit"):
-        siblings.fits("perdure-adapters", "0.0.1")
 
 
 def test_what_is_no_declaration_is_passed_over(site: Path) -> None:

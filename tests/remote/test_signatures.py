@@ -18,7 +18,7 @@ TOOL = load()
 TABLE = TOOL.offers()
 LOCAL = {gap.argument for gap in gaps() if gap.door == "http" and gap.why == "- local"}  # refused by the client, once
 RENAMED = {gap.argument for gap in gaps() if gap.door == "http" and gap.why.startswith("as ")}
-# What the handle or the server supplies, so that an answer may do without.
+# Arguments that the handle or the server supplies, so that an answer may do without.
 SUPPLIED = {
     "holder",
     "epoch",

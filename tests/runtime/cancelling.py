@@ -421,7 +421,7 @@ def fault_of(result: Any, expected: tuple[Any, Counter[str]]) -> str:
 
 
 def expectation(url: str, seed: int, key: str, folder: Path) -> tuple[int, tuple[Any, Counter[str]]]:
-    """What an undisturbed run of a program gives, and how many counts its first drive has."""
+    """The result of an undisturbed run of a program, and how many counts its first drive has."""
     Witness.path = folder / "expected"
     Witness.path.write_text("")
     count, _ = lived_once(url, seed, key, 0, "once")

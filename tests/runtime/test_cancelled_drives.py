@@ -354,7 +354,7 @@ class Cancels:
 
 
 class Heard(logging.Handler):
-    """What the log of runs says."""
+    """The log of runs."""
 
     lines: ClassVar[list[str]] = []
 

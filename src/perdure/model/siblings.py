@@ -33,7 +33,7 @@ class EntryPoint(NamedTuple):
     def load(self) -> Any:
         """Its object. Refused if its package is of another version, or does not load."""
         if self.package in OURS and self.version != VERSION:
-            raise misfit({self.package: self.version})
+            raise _misfit()
         module, _, attribute = self.value.partition(":")
         try:
             return getattr(import_module(module), attribute) if attribute else import_module(module)
@@ -57,16 +57,10 @@ def load(group: str, name: str, package: str, need: str) -> Any:
     return point.load()
 
 
-def fits(package: str, version: str) -> None:
-    """Refused if a sibling that is imported directly is of another version than the core; the hint mends all that do not fit."""
-    if version != VERSION:
-        raise misfit({package: version})
-
-
-def misfit(others: dict[str, str]) -> Refused:
+def _misfit() -> Refused:
     """The error of siblings of other versions; its hint names all that are installed, so that one command mends them."""
-    installed = {name: version for name, (version, _) in _packages(tuple(sys.path)).items() if name in OURS}
-    misfits = {name: version for name, version in sorted((installed | others).items()) if version != VERSION}
+    installed = sorted((name, version) for name, (version, _) in _packages(tuple(sys.path)).items() if name in OURS)
+    misfits = {name: version for name, version in installed if version != VERSION}
     names = ", ".join(f"{name} {version}" for name, version in misfits.items())
     command = " ".join(f"'{name}=={VERSION}'" for name in misfits)
     verb = "does" if len(misfits) == 1 else "do"

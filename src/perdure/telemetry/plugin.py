@@ -5,7 +5,6 @@ OpenTelemetry is an extra and slow to load: it is loaded when it is asked for, o
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 from perdure.errors import Refused
@@ -13,8 +12,6 @@ from perdure.errors import Refused
 
 def observe(core: Any, *, asked: bool, content: bool) -> None:
     """Tell the spans of a store that was opened: if that is asked for, or if the application has set OpenTelemetry up."""
-    if not asked and "opentelemetry.trace" not in sys.modules:
-        return
     try:
         from perdure.telemetry import traces  # noqa: PLC0415 - see the head
     except ImportError:

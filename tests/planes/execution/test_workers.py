@@ -250,7 +250,7 @@ class TestWhoClaimsWhat:
         assert len({run for runs_chosen in chosen for run in runs_chosen}) == 10
 
     def test_workers_with_nothing_of_their_own_claim_different_runs(self):
-        """What is left is the share of a worker that takes nothing: all claimed its oldest, and waited for each other."""
+        """The share of a worker that takes nothing is left: all claimed its oldest, and waited for each other."""
         theirs = list(orders(400, 8, room=25))[7][:50]  # the share of the last
         left = [run for run in found_runs(400) if run.stream.id in theirs]
         chosen = [workers.Look(left, [], None, True, 0, place, 8).in_own_order(left, 25)[:4] for place in range(7)]

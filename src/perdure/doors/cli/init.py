@@ -36,7 +36,7 @@ TEXT = """\
 store = {store}
 # Whose state it is, where several share a store (--tenant, PERDURE_TENANT).
 {tenant}
-# Who the log says did it (--actor, PERDURE_ACTOR); without it, your login.
+# The name that the log gives to each writer (--actor, PERDURE_ACTOR); without it, your login.
 # actor = "me"
 
 [worker]

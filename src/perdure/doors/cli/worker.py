@@ -168,8 +168,9 @@ def _be_a_worker(asked: StoreOptions, given: dict[str, Any]) -> None:
         if os.environ.get("PERDURE_DEBUG"):
             raise
         sys.exit(error.exit_code)
-    for observer in siblings.declared(siblings.OBSERVERS).values():
-        observer.load().begin("perdure-worker")  # after the agents: a provider of their own comes first
+    if any(name.startswith("OTEL_") for name in os.environ):  # without a word of it, no other package is looked for
+        for observer in siblings.declared(siblings.OBSERVERS).values():
+            observer.load().begin("perdure-worker")  # after the agents: a provider of their own comes first
     asyncio.run(_work(asked, given, agents, line))
 
 

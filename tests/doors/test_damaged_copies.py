@@ -58,6 +58,7 @@ def taken_in(folder: Path, members: Members) -> str:
     with pytest.MonkeyPatch.context() as patch, perdure.open(url) as store:
         patch.setattr(bundle_in, "_rehearse", lambda *_: None)
         store.import_(folder / "x.perdure")
+        store.index()  # a store that is only read makes none
     return url
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import random
-import subprocess
 import sys
 import tempfile
 from functools import cache
@@ -17,10 +16,12 @@ from perdure.evaluation.recovery.faults.fault import Control, RecoveryFault
 from perdure.evaluation.recovery.interface import Subject
 from perdure.evaluation.recovery.story import LIVES_MAX, Story
 from perdure.evaluation.recovery.tasks import RecoveryTask
+from perdure.model import programs
 from perdure.testing.disk import own_mounts, run
 
 PAGE = 4096
 ROOM_BYTES = 64 * 2**20
+PROBE_SECONDS = 120.0
 
 
 @cache
@@ -28,8 +29,8 @@ def missing() -> str:
     """Why no file system can be mounted here; nothing, if it can. Tried in a process of its own."""
     if not sys.platform.startswith("linux") or os.geteuid() != 0:
         return "only root can mount a small file system"
-    tried = subprocess.run([sys.executable, "-m", __name__], capture_output=True, check=False)  # noqa: S603
-    return "" if tried.returncode == 0 else "no file system can be mounted here"
+    tried = programs.run([sys.executable, "-m", __name__], env=os.environ, seconds=PROBE_SECONDS)
+    return "" if tried.exit == 0 else "no file system can be mounted here"
 
 
 def _mounted(story: Story) -> Path:

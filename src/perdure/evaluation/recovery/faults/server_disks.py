@@ -7,7 +7,7 @@ host's own, and so are the servers: one for each of the two.
 
 from __future__ import annotations
 
-import subprocess
+import os
 import sys
 import tempfile
 from contextlib import ExitStack
@@ -20,6 +20,7 @@ from perdure.evaluation.recovery.faults import disk, servers
 from perdure.evaluation.recovery.faults.fault import Control, RecoveryFault
 from perdure.evaluation.recovery.faults.strikes import one_by_one
 from perdure.evaluation.recovery.story import LIVES_MAX, Story
+from perdure.model import programs
 from perdure.testing.disk import Disk, own_mounts, run
 from perdure.testing.postgres import PostgresServer
 from perdure.testing.scratch import scratch
@@ -72,8 +73,8 @@ def _missing() -> str:
     """Why no file system can be lost here, or no server be started on one. Tried in a process of its own."""
     if why := servers.missing() or disk.missing():
         return why
-    tried = subprocess.run([sys.executable, "-m", __name__], capture_output=True, check=False)  # noqa: S603
-    return "" if tried.returncode == 0 else "no ext4 file system can be made, mounted and shut down here"
+    tried = programs.run([sys.executable, "-m", __name__], env=os.environ, seconds=disk.PROBE_SECONDS)
+    return "" if tried.exit == 0 else "no ext4 file system can be made, mounted and shut down here"
 
 
 def _lost(story: Story, at: str) -> None:

@@ -11,7 +11,10 @@ from typing import TypeVar
 
 T = TypeVar("T")
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = (ROOT / "src" / "perdure",)
+SIBLINGS = ("server", "agents", "adapters", "files", "testing", "evaluate")
+CORE = ROOT / "packages" / "perdure" / "src" / "perdure"
+PACKAGES = (CORE, *(ROOT / "packages" / f"perdure-{name}" / "src" / f"perdure_{name}" for name in SIBLINGS))
+TESTS = (ROOT / "tests", *(package.parent.parent / "tests" for package in PACKAGES))
 LEAST = {".py": 600, ".sql": 40, ".mjs": 15}  # well below what is there, so that code can go; far above an empty folder
 
 
@@ -27,6 +30,11 @@ def sources(*suffixes: str, packages: Sequence[Path] = PACKAGES) -> list[Path]:
     for suffix in suffixes:
         at_least(LEAST[suffix], [path for path in paths if path.suffix == suffix], f"{suffix} files of the source")
     return paths
+
+
+def of_core(*suffixes: str) -> list[Path]:
+    """Every file of the core with one of these suffixes: what its own tests may ask for."""
+    return [path for path in sources(*suffixes) if path.is_relative_to(CORE)]
 
 
 def within_package(path: Path) -> Path:

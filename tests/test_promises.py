@@ -23,7 +23,14 @@ def cited(text: str) -> set[int]:
 
 def texts() -> Iterator[tuple[str, str]]:
     """Every file in which a promise may be cited."""
-    folders = ("tests", "docs", "tools", "examples", "clients")
+    folders = (
+        "tests",
+        "docs",
+        "tools",
+        "examples",
+        "clients",
+        *(f"packages/{path.parent.name}/tests" for path in ROOT.glob("packages/*/tests")),
+    )
     beside = [path for folder in folders for path in sorted((ROOT / folder).rglob("*")) if path.suffix in SUFFIXES]
     pages = [
         *ROOT.glob("*.md"),
@@ -51,7 +58,7 @@ def test_every_promise_that_is_cited_is_defined() -> None:
 @pytest.mark.parametrize("row", ROW.findall(PAGE), ids=lambda row: f"P{row[0]}")
 def test_a_promise_names_files_that_are_there_and_cite_it(row: tuple[str, ...]) -> None:
     kept, proved = (re.findall(r"`([\w/.]+)`", cell) for cell in row[3:])
-    paths = [*(Path("src/perdure", name) for name in kept), *map(Path, proved)]
+    paths = [*(Path("packages/perdure/src/perdure", name) for name in kept), *map(Path, proved)]
     assert [str(path) for path in paths if not (ROOT / path).exists()] == []
     assert len(kept) >= 2
     assert len(proved) >= 2

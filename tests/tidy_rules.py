@@ -101,7 +101,7 @@ EXEMPT: dict[str, dict[str, str]] = {
 
 @dataclass(frozen=True)
 class File:
-    """One source file, by its path below src/perdure."""
+    """One source file, by its path below packages/perdure/src/perdure."""
 
     path: str
     text: str

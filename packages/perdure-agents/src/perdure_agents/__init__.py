@@ -1,0 +1,1 @@
+"""Perdure for coding agents: MCP, hooks, ready tools, importers."""

@@ -1,0 +1,1 @@
+"""Perdure in a folder of text files, with pages for people."""

@@ -1,0 +1,1 @@
+"""Perdure over HTTP: the door, the console, A2A, telemetry."""

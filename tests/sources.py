@@ -38,8 +38,9 @@ def of_core(*suffixes: str) -> list[Path]:
 
 
 def within_package(path: Path) -> Path:
-    """The place of a file below the folder of its package."""
-    return next(path.relative_to(package) for package in PACKAGES if path.is_relative_to(package))
+    """The place of a file below the core, or that of a sibling's file with the sibling's name before it."""
+    package = next(package for package in PACKAGES if path.is_relative_to(package))
+    return path.relative_to(package if package == CORE else package.parent)
 
 
 def module_name(path: Path) -> str:

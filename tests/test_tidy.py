@@ -316,28 +316,28 @@ CAUGHT = {
 }  # fmt: skip
 PASSES = [
     (
-        "planes/a.py",
+        "perdure/planes/a.py",
         "import time\ntime.monotonic()\nclock.now()\nids.random\nconsole.print(1)\nrun.exec(x)\nretrieval(x)",
     ),
-    ("planes/a.py", "from uuid import UUID\nyaml.safe_load(x)\n# eval(x)\ny = 'eval(x)'"),
-    ("model/instants.py", "import time\ntime.time_ns()"),
-    ("model/ids.py", "import os\nos.urandom(8)"),
-    ("testing/a.py", "import time\ntime.time()"),
-    ("evaluation/a.py", "import random"),
+    ("perdure/planes/a.py", "from uuid import UUID\nyaml.safe_load(x)\n# eval(x)\ny = 'eval(x)'"),
+    ("perdure/model/instants.py", "import time\ntime.time_ns()"),
+    ("perdure/model/ids.py", "import os\nos.urandom(8)"),
+    ("../../perdure-testing/src/a.py", "import time\ntime.time()"),
+    ("../../perdure-evaluate/src/a.py", "import random"),
 ]
 
 
 def linted(path: str, text: str) -> set[str]:
     """The rules of the linter that a file of the source would break."""
     ruff = Path(sysconfig.get_path("scripts"), "ruff")
-    command = [ruff, "check", "--quiet", "--output-format", "json", "--stdin-filename", PACKAGES[0] / path, "-"]
+    command = [ruff, "check", "--quiet", "--output-format", "json", "--stdin-filename", PACKAGES[0].parent / path, "-"]
     ran = subprocess.run(command, input=text, capture_output=True, text=True, check=False, cwd=ROOT)
     return {complaint["code"] for complaint in json.loads(ran.stdout)}
 
 
 @pytest.mark.parametrize(("rule", "text"), [(rule, text) for rule, texts in CAUGHT.items() for text in texts])
 def test_control_the_linter_catches(rule: str, text: str) -> None:
-    assert rule in linted("planes/a.py", text)
+    assert rule in linted("perdure/planes/a.py", text)
 
 
 @pytest.mark.parametrize(("path", "text"), PASSES)

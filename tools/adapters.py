@@ -33,7 +33,7 @@ SOURCES = [str(path) for path in sorted(ROOT.glob("packages/*/src"))]
 TESTS = PACKAGE / "tests"
 BESIDE = os.pathsep.join(
     map(str, (ROOT / "tests", *sorted(ROOT.glob("packages/*/tests"))))
-)  # what tests import of each other
+)  # tests import helpers of each other
 CACHE = ROOT / ".cache" / "adapters"
 STORES = ("sqlite", "files", "postgres")
 SECONDS = 3_600

@@ -132,7 +132,7 @@ def test_rules_compose_and_a_twin_is_its_own_twin(sources: list[str]) -> None:
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     handles = tmp_path / "packages/perdure/src/perdure/handles/aio"
-    tests = tmp_path / "tests/handles/aio"
+    tests = tmp_path / "packages/perdure/tests/handles/aio"
     for folder in (handles, tests):
         folder.mkdir(parents=True)
     (handles / "__init__.py").touch()
@@ -158,10 +158,10 @@ def test_writes_sorted_and_formatted_twins(checkout: Path) -> None:
         "from collections.abc import Callable, Iterator\n\nf: Callable\n\n\n"
         "def g() -> Iterator[int]:\n    return f()\n"
     )
-    test = checkout / "tests/handles/sync/test_store.py"
-    assert test.read_text().startswith("# Generated from tests/handles/aio/test_store.py by")
+    test = checkout / "packages/perdure/tests/handles/sync/test_store.py"
+    assert test.read_text().startswith("# Generated from packages/perdure/tests/handles/aio/test_store.py by")
     assert test.read_text().endswith("def test_x(store):\n    store.close()\n")
-    assert not (checkout / "tests/handles/sync/conftest.py").exists()
+    assert not (checkout / "packages/perdure/tests/handles/sync/conftest.py").exists()
     assert run(checkout, "--check").returncode == 0
 
 
@@ -181,7 +181,7 @@ def test_check_names_the_twin_that_differs_and_the_cure_mends_it(checkout: Path,
 
 
 def test_a_file_of_its_own_beside_the_twins_stays(checkout: Path) -> None:
-    own = checkout / "tests/handles/sync/conftest.py"
+    own = checkout / "packages/perdure/tests/handles/sync/conftest.py"
     own.parent.mkdir()
     own.write_text("x = 1\n")
     assert run(checkout).returncode == 0

@@ -32,8 +32,8 @@ class EntryPoint(NamedTuple):
 
     def load(self) -> Any:
         """Its object. Refused if its package is of another version, or does not load."""
-        if self.package in OURS and self.version != VERSION:
-            raise _misfit()
+        if self.package in OURS:
+            check_fits(self.package, self.version)
         module, _, attribute = self.value.partition(":")
         try:
             return getattr(import_module(module), attribute) if attribute else import_module(module)
@@ -57,14 +57,19 @@ def load(group: str, name: str, package: str, need: str) -> Any:
     return point.load()
 
 
-def _misfit() -> Refused:
-    """The error of siblings of other versions; its hint names all that are installed, so that one command mends them."""
-    installed = sorted((name, version) for name, (version, _) in _packages(tuple(sys.path)).items() if name in OURS)
-    misfits = {name: version for name, version in installed if version != VERSION}
-    names = ", ".join(f"{name} {version}" for name, version in misfits.items())
+def check_fits(package: str, version: str) -> None:
+    """Raise Refused if a sibling is of another version than the core; each sibling asks this when it is imported.
+
+    The hint names all siblings that do not fit, so that one command mends them.
+    """
+    if version == VERSION:
+        return
+    installed = {name: version for name, (version, _) in _packages(tuple(sys.path)).items() if name in OURS}
+    misfits = {name: at for name, at in sorted({**installed, package: version}.items()) if at != VERSION}
+    names = ", ".join(f"{name} {at}" for name, at in misfits.items())
     command = " ".join(f"'{name}=={VERSION}'" for name in misfits)
     verb = "does" if len(misfits) == 1 else "do"
-    return Refused(f"{names} {verb} not fit perdure {VERSION}", path="install", hint=f"pip install {command}")
+    raise Refused(f"{names} {verb} not fit perdure {VERSION}", path="install", hint=f"pip install {command}")
 
 
 @cache

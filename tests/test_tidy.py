@@ -204,11 +204,11 @@ CONTROLS: dict[Rule, tuple[list[File], list[File]]] = {
             isinstance(error, Fault)"""),
     ),
     handles_have_one_seam: (
-        planted("""doors/a.py> x = store._caller.core
-            testing/a.py> f(handle._stream)
-            adapters/a.py> x = (await f())._stream"""),
-        planted("""doors/a.py> x = caller_of(store).core
-            doors/a.py> x = self._caller
+        planted("""cli/a.py> x = store._caller.core
+            perdure_testing/a.py> f(handle._stream)
+            perdure_adapters/a.py> x = (await f())._stream"""),
+        planted("""cli/a.py> x = caller_of(store).core
+            cli/a.py> x = self._caller
             runtime/a.py> x = store._caller"""),
     ),
     data_holds_no_code: (
@@ -225,11 +225,11 @@ CONTROLS: dict[Rule, tuple[list[File], list[File]]] = {
     ),
     files_below_a_store_are_opened_within: (
         [
-            File("stores/files/a.py", "path.write_bytes(b'')"),
-            File("stores/files/a.py", "os.open(path, os.O_RDWR)"),
-            File("interchange/views/a.py", "(folder / 'x').mkdir()"),
+            File("perdure_files/store/a.py", "path.write_bytes(b'')"),
+            File("perdure_files/store/a.py", "os.open(path, os.O_RDWR)"),
+            File("perdure_files/views/a.py", "(folder / 'x').mkdir()"),
         ],
-        [File("stores/files/a.py", "layout.within.unlink(path)"), File("stores/a.py", "path.write_bytes(b'')")],
+        [File("perdure_files/store/a.py", "layout.within.unlink(path)"), File("stores/a.py", "path.write_bytes(b'')")],
     ),
 }
 RULES = list(CONTROLS)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -85,3 +87,54 @@ def test_what_is_no_declaration_is_passed_over(site: Path) -> None:
     (site / "not_a_package-1.dist-info").write_text("a file where a folder was expected")
     sys.path.append(str(site / "missing"))
     assert siblings.declared(GROUP)["shelf"].value == "a:b"
+
+
+def test_a_sibling_of_another_version_is_refused_when_it_is_imported(site: Path) -> None:
+    install(site, "perdure-files", "0.0.8", "[perdure.stores]\nfiles = perdure_files:kind\n")
+    with pytest.raises(perdure.Refused, match=r"perdure-files 0.0.8, perdure-server 0.2.0 do not fit") as refusal:
+        siblings.check_fits("perdure-server", "0.2.0")
+    assert refusal.value.hint == f"pip install 'perdure-files=={VERSION}' 'perdure-server=={VERSION}'"
+    siblings.check_fits("perdure-server", VERSION)
+
+
+PACKAGES = Path(__file__).parents[3]
+
+
+@pytest.mark.parametrize("folder", sorted(PACKAGES.glob("perdure-*")), ids=lambda folder: folder.name)
+def test_each_sibling_pins_this_core_and_asks_whether_it_fits(folder: Path) -> None:
+    project = tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))["project"]
+    (opening,) = folder.glob("src/*/__init__.py")
+    assert project["version"] == VERSION
+    assert f"perdure=={VERSION}" in project["dependencies"]
+    assert f'check_fits("{folder.name}", "{VERSION}")' in opening.read_text("utf-8")
+
+
+def test_there_are_as_many_siblings_as_the_core_knows() -> None:
+    assert {folder.name for folder in PACKAGES.glob("perdure-*")} == {*siblings.OURS}
+
+
+def test_an_address_of_a_sibling_is_its_own_module(site: Path) -> None:
+    """`perdure.adapters.langgraph` and `perdure_adapters.langgraph` have one set of classes."""
+    (site / "a_wing").mkdir()
+    (site / "a_wing" / "__init__.py").write_text("")
+    (site / "a_wing" / "feather.py").write_text("class Feather: pass\n")
+    (site / "a_bird.py").write_text(
+        'from perdure.model.stand_ins import stand_in\nstand_in(__name__, "a_wing", "wing")\n'
+    )
+    finders = list(sys.meta_path)
+    try:
+        bird = importlib.import_module("a_bird.feather")
+        wing = importlib.import_module("a_wing.feather")
+    finally:
+        sys.meta_path[:] = finders
+    assert bird is wing
+    assert wing.__spec__ is not None
+    assert wing.__spec__.name == "a_wing.feather"
+
+
+def test_an_address_of_a_sibling_that_is_missing_names_the_extra(site: Path) -> None:
+    (site / "a_fish.py").write_text(
+        'from perdure.model.stand_ins import stand_in\nstand_in(__name__, "a_fin", "fin")\n'
+    )
+    with pytest.raises(ModuleNotFoundError, match=r"a_fish is in the package a-fin \(pip install 'perdure\[fin\]'\)"):
+        importlib.import_module("a_fish")

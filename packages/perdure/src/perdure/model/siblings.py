@@ -37,6 +37,8 @@ class EntryPoint(NamedTuple):
         module, _, attribute = self.value.partition(":")
         try:
             return getattr(import_module(module), attribute) if attribute else import_module(module)
+        except Refused:
+            raise
         except Exception as error:
             message = f"{self.package} cannot be loaded: {type(error).__name__}: {error}"
             raise Refused(

@@ -521,14 +521,14 @@ def events(store: perdure.Store) -> list[dict[str, Any]]:
 
 
 SHOWN = ("stream_kind", "stream", "seq", "kind", "tbl", "actor", "at_us", "body")
-MESSAGE = re.compile(r'"message":"(?:[^"\\]|\\.)*"')
+UNSHOWN = re.compile(r'"(message|program)":"(?:[^"\\]|\\.)*"')
 
 
 def added(store: perdure.Store, before: int) -> list[str]:
-    """A line for each event that came after so many: where, what, by whom, when, and all that it holds but for the wording of
-    errors."""
+    """A line for each event that came after so many: where, what, by whom, when, and all that it holds, but for the wording of
+    errors and the digests of programs, which differ between versions of Python."""
     lines = (" ".join(str(each[name]) for name in SHOWN) for each in events(store)[before:])
-    return [MESSAGE.sub('"message":""', each) for each in lines]
+    return [UNSHOWN.sub(r'"\1":""', each) for each in lines]
 
 
 @contextmanager

@@ -47,32 +47,37 @@ def modules() -> dict[str, ast.Module]:
     return {name: trees[name] for name in at_least(600, [*trees], "modules")}
 
 
-def names_in(tree: ast.Module) -> Iterator[str]:
-    """Every name of another module that a module calls or builds upon, as `module.name`, and each that it imports."""
-    homes = {
+def homes_of(tree: ast.Module) -> dict[str, str]:
+    """The names that a module imports from others, each with its home."""
+    return {
         alias.asname or alias.name: f"{node.module}.{alias.name}"
         for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom) and node.module
         for alias in node.names
     }
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute):
-            yield ast.unparse(node)
-        elif isinstance(node, ast.Name) and node.id in homes:
-            yield homes[node.id]
-        elif isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
 
 
-def called_in(tree: ast.Module) -> Iterator[str]:
-    """What a module calls."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call):
-            yield from names_in(ast.Module([*imports_of(tree), ast.Expr(node.func)], []))
+def name_of(node: ast.AST, homes: dict[str, str]) -> str:
+    """The full name of something of another module, as it is written or imported."""
+    match node:
+        case ast.Attribute(value=ast.Name() | ast.Attribute()):
+            return ast.unparse(node)
+        case ast.Name():
+            return homes.get(node.id, node.id)
+        case _:
+            return ""
 
 
-def imports_of(tree: ast.Module) -> list[ast.stmt]:
-    return [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+def called_in(tree: ast.Module) -> list[str]:
+    """The names of all that a module calls."""
+    homes = homes_of(tree)
+    return [name_of(node.func, homes) for node in ast.walk(tree) if isinstance(node, ast.Call)]
+
+
+def used_in(tree: ast.Module) -> set[str]:
+    """The names of all that a module calls, hands on or builds upon."""
+    homes = homes_of(tree)
+    return {name_of(node, homes) for node in ast.walk(tree) if isinstance(node, (ast.Attribute, ast.Name))}
 
 
 def starts(tree: ast.Module) -> set[str]:
@@ -94,7 +99,7 @@ GIT_WORDS = {"-c", "-C", "--no-pager", "rev-parse", "log", "status", "diff", "ad
 
 
 def speaks_http(tree: ast.Module) -> set[str]:
-    used = {name for name in names_in(tree) if name.rpartition(".")[2] in OPENERS}
+    used = {name for name in used_in(tree) if name.rpartition(".")[2] in OPENERS}
     roots = {name.partition(".")[0] for name in imported(tree)}
     return {name for name in used if name.startswith(("http.client.", "urllib.request."))} | roots & CLIENTS
 
@@ -111,7 +116,7 @@ def test_processes_are_started_by_one_function(modules: dict[str, ast.Module]) -
     starting = {name for name, tree in modules.items() if starts(tree)}
     assert PROCESSES in starting
     assert starting - {PROCESSES} == MAY_START.keys(), "a name too few: whoever starts none needs no reason any more"
-    assert [*called_in(modules[PROCESSES])].count("subprocess.Popen") == 1
+    assert called_in(modules[PROCESSES]).count("subprocess.Popen") == 1
 
 
 def test_git_is_asked_by_one_module(modules: dict[str, ast.Module]) -> None:

@@ -317,7 +317,7 @@ def _no_alarm(real: Any) -> Any:
     return always(None)(real)
 
 
-@bug("a recorded step is done again on replay", "acts cuts", (journal.Journal, "take"))
+@bug("a recorded step is done again on replay", "acts cuts", (journal.Journal, "record_at"))
 def _redo(real: Any) -> Any:
     def take(self: Any, place: str, what: str, name: str, digest: str, given: Any = None) -> Any:
         found = real(self, place, what, name, digest, given)
@@ -364,7 +364,7 @@ def _bare_undo(real: Any) -> Any:
         yield from ()
         tool = driving.sagas.tools[record.tool].undo
         with contextlib.suppress(OSError, outcomes.Failed, outcomes.Unavailable):
-            tool.call(tool.fn, run_replay.undo_args(tool, record), key=f"{record.key} {driving.hold.lease.token}")
+            tool.call(tool.fn, journal.undo_args(tool, record), key=f"{record.key} {driving.hold.lease.token}")
 
     return undo
 

@@ -26,10 +26,10 @@ from perdure.effects.settling import Action, Advice
 from perdure.errors import Error
 from perdure.handles.aio.run import AsyncSaga as Saga
 from perdure.planes.execution import leases, runs, steps, waits
-from perdure.runtime import outward, places, run_replay, undoing
+from perdure.runtime import current_branch, outward, run_replay, undoing
 from perdure.runtime.driving import Driving, Hold, Sagas
 from perdure.runtime.invoking import Flight
-from perdure.runtime.journal import Journal
+from perdure.runtime.journal import BranchPoint, BranchSpan, Journal
 from perdure.stores.tool_limits import Slots
 from perdure.testing.contract.aio.acting import AsyncActingContract
 from perdure.testing.contract.aio.batch import AsyncBatchContract, AsyncLimitsContract
@@ -163,7 +163,7 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
         leases, "check_lease", lambda *_: None, AsyncRunsContract, "test_a_stale_lease_writes_nothing", {},
     ),
     "a changed program is noticed": (
-        Journal, "take", lambda journal, place, *_: getattr(journal._entries.get(place), "record", None),
+        Journal, "record_at", lambda journal, place, *_: getattr(journal._entries.get(place), "record", None),
         AsyncProgramsContract, "test_a_changed_program_is_named_and_does_nothing", CHANGED["more"],
     ),
     "what is left out is noticed": (
@@ -197,11 +197,11 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
         Saga, "__aenter__", entered_unseen, AsyncUndoingContract, "test_a_saga_is_not_cut", {},
     ),
     "what a saga holds is where it is": (
-        places.BranchPoint, "was_begun_after", lambda mark, branch: branch != mark.path, AsyncUndoingContract,
+        BranchPoint, "was_begun_after", lambda mark, branch: branch != mark.path, AsyncUndoingContract,
         "test_what_was_begun_before_stays_whatever_finishes_first", {"asks": True},
     ),
     "what was stopped is undone though it was not reached": (
-        places.BranchSpan, "ends", lambda *_: False, AsyncUndoingContract,
+        BranchSpan, "ends", lambda *_: False, AsyncUndoingContract,
         "test_a_task_that_was_stopped_is_undone_at_every_replay", {},
     ),
     "nothing arrives after it was undone": (
@@ -232,7 +232,7 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
         runs, "is_known", lambda *_: True, AsyncRestoredContract, "test_a_child_is_as_wary_as_its_parent", {},
     ),
     "what a stopped task did more of is not missed": (
-        Journal, "forget_in", lambda *_: None, AsyncForgottenContract, "test_what_nobody_waits_for_is_not_missed", {},
+        Journal, "forget_branches", lambda *_: None, AsyncForgottenContract, "test_what_nobody_waits_for_is_not_missed", {},
     ),
     "the effect that ended its run is tried again": (
         ledger, "revive", lambda *_: None, AsyncRunsContract, "test_only_the_effect_that_ended_it_is_tried_again", {},
@@ -264,7 +264,7 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
         "test_an_answer_that_comes_while_another_branch_works_is_not_lost", {},
     ),
     "tasks are numbered": (
-        places, "number_branches", lambda _: None, AsyncBranchesContract, "test_branches_replay_whatever_finishes_first",
+        current_branch, "number_branches", lambda _: None, AsyncBranchesContract, "test_branches_replay_whatever_finishes_first",
         {"seed": 0},
     ),
     "what an agent catches does not end its run": (

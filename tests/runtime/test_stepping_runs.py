@@ -37,7 +37,7 @@ from perdure.planes.execution.leases import Lease
 from perdure.planes.reading.durations import store_now
 from perdure.runtime import driver, run_replay
 from perdure.runtime.driving import Driving
-from perdure.runtime.journal import Journal
+from perdure.runtime.journal import Journal, load_journal
 from perdure.stores.in_flight import InFlight
 from perdure.stores.tool_limits import Slots
 
@@ -242,7 +242,7 @@ class Process:
 
     def _read(self, verb: Any, args: Any, kwargs: Any) -> Any:
         world = self.world
-        if verb is run_replay.journal_of:
+        if verb is load_journal:
             done = [] if world.broken == "steps are not replayed" else world.journal
             return Journal(done, [] if world.broken == "effects are not replayed" else world.effects())
         if verb is ledger.all_effects:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure.runtime import log_context, places, placing, stalled_loops
+from perdure.runtime import current_branch, log_context, placing, stalled_loops
+from perdure.runtime.journal import Branch
 from perdure.runtime.stalled_loops import LoopWatchdog
 from runtime.crew import Scene, scene, until
 from runtime.test_worker_processes import steps_of, total
@@ -75,11 +76,11 @@ def stalled(*, branch: bool, told: bool, shared: bool) -> tuple[list[log_context
         blamed.append(log_context.of(task))
 
     async def story() -> int:
-        places.number_branches(asyncio.get_running_loop())
+        current_branch.number_branches(asyncio.get_running_loop())
         watch = LoopWatchdog(0.0, over.set, lambda: shared)
         if told:
             watch.told()
-        with log_context.driving("r1", "blocker", None), places.standing_in(places.Branch()):
+        with log_context.driving("r1", "blocker", None), current_branch.in_branch(Branch()):
             log_context.note(asyncio.current_task())
             await (asyncio.create_task(block()) if branch else block())
         watch.close()

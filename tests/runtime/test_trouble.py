@@ -19,7 +19,7 @@ from perdure.effects.acting import Acting
 from perdure.handles.colours import run_for
 from perdure.model.crash_points import arm
 from perdure.planes.execution import leases, workers
-from perdure.runtime import places, run_replay
+from perdure.runtime import current_branch, driver
 from perdure.runtime.driving import Hold
 from perdure.runtime.shells import adrive
 from perdure.stores.in_flight import InFlight
@@ -127,7 +127,7 @@ def test_a_journal_that_cannot_be_read_now_is_read_later(url, monkeypatch):
         (handle,) = store.runs()
         store.answer(handle.waits()[0].id, "yes")
         with monkeypatch.context() as patched:
-            patched.setattr(run_replay, "journal_of", lambda *_: (_ for _ in ()).throw(AWAY))
+            patched.setattr(driver, "load_journal", lambda *_: (_ for _ in ()).throw(AWAY))
             for _ in range(7):
                 with pytest.raises(perdure.Unavailable):
                     store.drive(two, key="k")
@@ -380,7 +380,7 @@ def driven_by_a_worker(url: str, fn: Any) -> Any:
             lease = await store._caller.write(
                 leases.claim, handle._stream, holder=core.holder, program=made.program, epoch=core.epoch
             )
-            lease.hired = True
+            lease.driven_by_worker = True
             await adrive(store._caller, made, lease, run_for)
             return (await handle.refresh()).record
 
@@ -413,7 +413,7 @@ def test_a_branch_that_exits_ends_its_run_and_not_the_worker(url):
 
 
 def test_control_a_branch_that_exits_as_any_task_does(url, monkeypatch):
-    monkeypatch.setattr(places, "_held_back", lambda coro: coro)
+    monkeypatch.setattr(current_branch, "_failed_if_exited", lambda coro: coro)
     with pytest.raises(SystemExit):
         branching(url)
 

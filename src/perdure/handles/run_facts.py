@@ -10,7 +10,7 @@ from perdure.model.records.runs import RunRecord, RunStatus
 
 if TYPE_CHECKING:
     from perdure.runtime.driving import Driving
-    from perdure.runtime.places import Branch
+    from perdure.runtime.journal import Branch
 
 
 class KnownRunFacts:
@@ -74,7 +74,7 @@ class DrivenFacts:
     @property
     def replaying(self) -> bool:
         """Whether recorded work is still ahead in this replay."""
-        return self._driving.replay.replaying
+        return self._driving.replay.is_replaying
 
     def uuid(self) -> uuid.UUID:
         """Return a UUID that belongs to this place: the same at every replay. Writes nothing."""

@@ -22,7 +22,7 @@ from perdure.runtime import run_replay
 from perdure.runtime.agent import Policy
 from perdure.runtime.driving import Driving
 from perdure.runtime.holding import hold_back
-from perdure.runtime.places import Branch
+from perdure.runtime.journal import Branch, step_failed, step_result
 from perdure.runtime.placing import arrive, check_real, hold_up
 from perdure.runtime.stopping import TROUBLES
 from perdure.runtime.undoing import undo_left
@@ -44,7 +44,7 @@ def checkpoint(driving: Driving, branch: Branch, state: Any, *, now: bool, about
                       hint="do it before or after the saga")  # fmt: skip
     if branch is not driving.trunk or driving.has_branches:
         raise Refused("a branch cannot cut the run", path="checkpoint", hint="do it after gathering the branches")
-    policy, replaying = driving.agent.policy, replay.replaying
+    policy, replaying = driving.agent.policy, replay.is_replaying
     elapsed_us = 0 if replaying else driving.core.clocks.now() - replay.cut_at_us
     if not (now or policy.is_due(steps=replay.steps, elapsed_us=elapsed_us, effects=replay.effects)):
         return False
@@ -75,8 +75,8 @@ def patched(driving: Driving, name: str) -> Steps[bool]:
     replay = driving.replay
     place = f"{replay.cut}/patch/{check_name(name, 'patch')}"
     if place not in replay.patches:
-        recorded = replay.journal.take(place, "step", "run.patched", "") is not None
-        replay.patches[place] = recorded or not replay.replaying
+        recorded = replay.journal.record_at(place, "step", "run.patched", "") is not None
+        replay.patches[place] = recorded or not replay.is_replaying
         if replay.patches[place] and not recorded:
             yield write(steps.done, steps.document(place, "run.patched", "", None, None, {}))
     return replay.patches[place]
@@ -91,7 +91,7 @@ def atomic(driving: Driving, branch: Branch, name: str, verb: Callable[..., Any]
     place, found = yield from arrive(driving, branch, "step", name, "")
     driving.replay.steps += 1
     if found is not None:
-        return run_replay.step_result(found)
+        return step_result(found)
     check_real(driving, f"write to sessions ({name})")
     yield from hold_back(driving, branch, place, "step", name, "")
     try:
@@ -101,4 +101,4 @@ def atomic(driving: Driving, branch: Branch, name: str, verb: Callable[..., Any]
     except Exception as error:
         said = error_of(error)
         driving.hold.unsaid.append(steps.document(place, name, "", None, said, {}))
-        raise run_replay.failed_step(place, name, said) from error
+        raise step_failed(place, name, said) from error

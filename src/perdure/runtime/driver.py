@@ -20,6 +20,7 @@ from perdure.planes.reading.durations import store_now
 from perdure.planes.recovery import checkpoints
 from perdure.runtime import resting, run_replay
 from perdure.runtime.driving import Driving
+from perdure.runtime.journal import load_journal
 from perdure.runtime.run_replay import Drive
 from perdure.runtime.undoing import settle_open, stop_branches, undo_left
 
@@ -67,7 +68,7 @@ def _load(driving: Driving) -> Steps[None]:
     if hold.lease.first:
         return
     try:
-        journal = yield Read(run_replay.journal_of, (stream, record.cut_seq))
+        journal = yield Read(load_journal, (stream, record.cut_seq))
         restored, cut_at_us = None, instant_us(record.created_at, 0)
         if record.cuts:
             restored = yield Read(checkpoints.restore, (stream,))

@@ -25,7 +25,7 @@ from perdure.planes.execution.leases import Lease
 from perdure.runtime import run_replay
 from perdure.runtime.agent import Agent
 from perdure.runtime.heartbeat import Heartbeat
-from perdure.runtime.places import AFTERWARDS, Branch, BranchSpan, LeftSaga
+from perdure.runtime.journal import AFTERWARDS, Branch, BranchSpan, LeftSaga, effects_to_undo
 from perdure.runtime.run_replay import Replay
 from perdure.runtime.stopping import TIMED_OUT, TROUBLES, Leaving, found_in, is_end, origins
 from perdure.stores.core import Core
@@ -190,8 +190,8 @@ class Sagas:
         self.undone.clear()
 
     def done_in(self, effects: list[EffectRecord], spans: list[BranchSpan], begun: set[int]) -> list[EffectRecord]:
-        """The effects to undo, in order: see `run_replay.done_in`."""
-        return run_replay.done_in([each for each in effects if each.seq not in self.undone], spans, begun, self.reached)
+        """The effects to undo, in order: see `effects_to_undo`."""
+        return effects_to_undo([each for each in effects if each.seq not in self.undone], spans, begun, self.reached)
 
     def undone_for(self, error: BaseException) -> int | None:
         """An effect, by number, that was undone for the error that ends the run now, so that the run cannot be tried again; None
@@ -217,7 +217,7 @@ class Driving:
         self.agent = agent
         self.record = record
         self.stream = lease.stream
-        self.trunk = Branch(hired=lease.hired)
+        self.trunk = Branch(driven_by_worker=lease.driven_by_worker)
         self.afterwards = Branch(AFTERWARDS, self.trunk)
         self.activity = Activity()
         self.hold = Hold(lease, record, self.activity, core.clocks.now)

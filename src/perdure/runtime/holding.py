@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from perdure.effects.commands import Pause, StandBy, Steps, StopProgram, write
 from perdure.planes.execution import runs
+from perdure.runtime.current_branch import lines_here
 from perdure.runtime.driving import LOOK_SECONDS, Driving
-from perdure.runtime.journal import JournalEntry
-from perdure.runtime.places import AFTERWARDS, Branch, is_named, lines_here
+from perdure.runtime.journal import AFTERWARDS, Branch, JournalEntry, is_named
 
 log = logging.getLogger("perdure.run")
 
@@ -37,7 +37,7 @@ def hold_back(driving: Driving, branch: Branch, place: str, what: str, name: str
     """Wait until no record holds a new verb any more; mostly none does. Parks the run as changed when no branch can move by
     itself, or when the agent's `hold=` has passed in which its program waited for something of its own.
     """
-    if not driving.replay.journal.left or branch.path == AFTERWARDS:
+    if not driving.replay.journal.unreached or branch.path == AFTERWARDS:
         return
     new = _new_verb(branch, place, what, name, mark)
     try:
@@ -55,7 +55,7 @@ def hold_back(driving: Driving, branch: Branch, place: str, what: str, name: str
 
 def is_held(driving: Driving, branch: Branch, place: str, what: str, name: str, mark: str) -> bool:
     """Whether a new verb would be held now."""
-    ahead = driving.replay.journal.left
+    ahead = driving.replay.journal.unreached
     return bool(ahead) and _held_by(driving, _new_verb(branch, place, what, name, mark)) is not None
 
 
@@ -67,14 +67,14 @@ def _let_others_replay(driving: Driving) -> Steps[None]:
     """Let the branches beside come as far as their records lead them at once, so that whatever differs there is seen first."""
     replay = driving.replay
     looks, progress = 0, replay.progress
-    while driving.agent.is_async and replay.journal.left and looks < SWIFT_LOOKS:
+    while driving.agent.is_async and replay.journal.unreached and looks < SWIFT_LOOKS:
         yield Pause(0)
         looks, progress = (looks + 1 if replay.progress == progress else 0), replay.progress
 
 
 def _held_by(driving: Driving, new: NewVerb) -> str | None:
     driving.replay.catch_up()
-    return driving.replay.journal.holding(*new, frozenset().union(*driving.activity.held))
+    return driving.replay.journal.place_that_holds(*new, frozenset().union(*driving.activity.held))
 
 
 def _hold(driving: Driving, new: NewVerb, holding: str) -> Steps[None]:

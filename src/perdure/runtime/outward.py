@@ -26,11 +26,10 @@ from perdure.errors import Failed, InDoubt, Invalid, Refused, Unavailable
 from perdure.model.records.effects import EffectRecord, EffectState, Reply, ToolKind
 from perdure.planes.execution import leases, steps
 from perdure.planes.reading.durations import Duration
-from perdure.runtime import run_replay
 from perdure.runtime.driving import Driving
 from perdure.runtime.holding import hold_back, is_held
 from perdure.runtime.interrupted import stay_interrupted
-from perdure.runtime.places import Branch
+from perdure.runtime.journal import Branch, effect_result
 from perdure.runtime.placing import check_real, hold_up, step, take
 from perdure.runtime.waiting import suspend, until_over
 
@@ -44,7 +43,7 @@ def act(
     undoes: EffectRecord | None = None, about: tuple[str, ...] = (),
 ) -> Steps[EffectRecord]:  # fmt: skip
     """Call an external system once, even if the process dies in the middle. Gives the effect, settled, whatever became of
-    it; its result is `run_replay.effect_result`.
+    it; its result is `effect_result`.
     """
     if driving.hold.refusals:
         yield from hold_up(driving)
@@ -278,4 +277,4 @@ def _carry_out(driving: Driving, branch: Branch, meant: BatchCall, then: NextCal
     if meant.intent is None and isinstance(found, EffectRecord) and found.state is EffectState.PLANNED:
         found = yield from _asked_before(driving, branch, found, meant.asked)
     meant.record = yield from conclude(driving, branch, meant.sends, found, mine=meant.mine, then=then)
-    meant.settle(run_replay.effect_result)
+    meant.settle(effect_result)

@@ -25,8 +25,18 @@ from perdure.runtime import resting, run_replay
 from perdure.runtime.driving import Driving
 from perdure.runtime.holding import hold_back
 from perdure.runtime.interrupted import stay_interrupted
-from perdure.runtime.journal import shape_of
-from perdure.runtime.places import Branch
+from perdure.runtime.journal import (
+    UNKEPT,
+    UNSTORABLE,
+    Branch,
+    reads_otherwise,
+    shape_of,
+    step_failed,
+    step_result,
+    unkept_error,
+    unkept_notes,
+    value_read_again,
+)
 from perdure.runtime.usage import usage_of
 
 log = logging.getLogger("perdure.run")
@@ -81,7 +91,7 @@ def take(
         raise run_replay.continues_interrupted(branch.interrupted)
     place = branch.next_place(replay.cut)
     try:
-        return place, replay.journal.take(place, what, name, mark, given, sagas)
+        return place, replay.journal.record_at(place, what, name, mark, given, sagas)
     except Changed as changed:
         driving.hold.stop(changed)  # nothing more is done, whatever the program makes of it
         raise
@@ -130,9 +140,7 @@ def step(
     replay.steps += 1
     if found is not None:
         brief = found.gave is not None
-        return (
-            (yield from _read_again(driving, called, args, kwargs, found)) if brief else run_replay.step_result(found)
-        )
+        return (yield from _read_again(driving, called, args, kwargs, found)) if brief else step_result(found)
     hold.check_going()
     frozen = (yield from _freeze_input(driving, branch, place, called.name, mark, args, kwargs)) if notes else None
     shape = shape_of(args, kwargs) if (args or kwargs) and not notes else ""
@@ -189,15 +197,15 @@ def _fail(
         raise error
     said = error_of(error)
     driving.hold.unsaid.append(steps.document(place, name, mark, None, said, notes, shape=shape))
-    raise run_replay.failed_step(place, name, said) from error
+    raise step_failed(place, name, said) from error
 
 
 def _refuse(error: Invalid, value: Any, called: StepFunction, place: str, mark: str, shape: str) -> Steps[NoReturn]:
     """Record that the result of a step cannot be kept, and raise that. The program gets the same error at a replay."""
-    noted = run_replay.unkept_notes(error, value, brief=called.brief)
-    said = EffectError(run_replay.UNSTORABLE, text_of(error))
+    noted = unkept_notes(error, value, brief=called.brief)
+    said = EffectError(UNSTORABLE, text_of(error))
     yield Write(steps.done, (steps.document(place, called.name, mark, None, said, noted, shape=shape),), keep=True)
-    raise run_replay.unkept(noted[run_replay.UNKEPT], place) from error
+    raise unkept_error(noted[UNKEPT], place) from error
 
 
 def _read_again(
@@ -214,7 +222,7 @@ def _read_again(
     error = came.error
     if error is None:
         try:
-            return run_replay.read_again(found, came.result)
+            return value_read_again(found, came.result)
         except Exception as differs:  # noqa: BLE001 - whatever is wrong with it, it cannot be repeated
             error = differs
     if not isinstance(error, Exception):
@@ -222,6 +230,6 @@ def _read_again(
     if isinstance(error, Parked):
         driving.hold.stop(error)
         raise error
-    parked = run_replay.reads_otherwise(found, f"an error: {error_of(error)}")
+    parked = reads_otherwise(found, f"an error: {error_of(error)}")
     driving.hold.stop(parked)
     raise parked from error

@@ -33,12 +33,10 @@ from perdure.model.records.effects import EffectRecord, EffectState, Rule, ToolK
 from perdure.model.records.runs import RunRecord, RunStatus, StepRecord, WaitRecord
 from perdure.planes.execution import leases, runs, steps, waits
 from perdure.planes.execution.leases import Lease
-from perdure.runtime import run_replay
 from perdure.runtime.agent import HOLD_SECONDS, Agent, Policy
 from perdure.runtime.driving import Driving
 from perdure.runtime.heartbeat import Heartbeat
-from perdure.runtime.journal import Journal
-from perdure.runtime.places import Branch
+from perdure.runtime.journal import Branch, Journal, load_journal
 from perdure.runtime.stopping import Suspended
 from perdure.stores.core import Core
 from perdure.stores.in_flight import InFlight
@@ -234,7 +232,7 @@ def fence(tx: Tx, stream: Stream, hold: RemoteClaim) -> Lease:
     row = runs.row_of(tx, stream)
     lease = Lease(stream, hold.holder, hold.token, -1)
     lease.epoch, lease.known_seq, lease.before = row["epoch"], row["known_seq"], row["program"]
-    lease.hired = True
+    lease.driven_by_worker = True
     if row["token"] == hold.token and row["holder"] == hold.holder:
         leases.check_lease(tx, lease)
         return lease
@@ -353,13 +351,13 @@ class RemoteRequest:
 
 def marks_after(reads: Reads, stream: Stream, after: int) -> dict[str, PlaceMark]:
     """The places that were taken after an event."""
-    found = run_replay.journal_of(reads, stream, after).entries
-    return {place: PlaceMark(entry.what, entry.record.seq) for place, entry in found}
+    found = load_journal(reads, stream, after).entries
+    return {place: PlaceMark(entry.kind, entry.record.seq) for place, entry in found}
 
 
 def recorded(reads: Reads, stream: Stream, record: RunRecord, after: int) -> list[tuple[str, Any]]:
     """The record at each place of a run since its last checkpoint, in order, after an event. Raises Parked and Damaged."""
-    found = run_replay.journal_of(reads, stream, max(after, record.cut_seq)).entries
+    found = load_journal(reads, stream, max(after, record.cut_seq)).entries
     return [
         (place, entry) for place, entry in found if isinstance(entry.record, (StepRecord, EffectRecord, WaitRecord))
     ]

@@ -31,7 +31,7 @@ from perdure.planes.reading.durations import Duration, store_now
 from perdure.runtime import outward, run_replay, waiting
 from perdure.runtime.cutting import checkpoint
 from perdure.runtime.driving import Driving
-from perdure.runtime.places import Branch
+from perdure.runtime.journal import Branch
 from perdure.runtime.placing import take
 from perdure.runtime.remote import (
     BACKOFF_SECONDS,

@@ -47,7 +47,7 @@ def _raised(driving: Driving, error: BaseException) -> bool:
     lease = driving.hold.lease
     if driving.agent.is_async and is_cancellation(error):
         return not (lease.leaving or driving.hold.stopped is not None)
-    return lease.hired
+    return lease.driven_by_worker
 
 
 def ended_by(driving: Driving, error: BaseException) -> Steps[Drive]:

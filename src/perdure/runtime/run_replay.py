@@ -10,22 +10,16 @@ from math import inf
 from typing import Any, NamedTuple
 
 from perdure.effects import ledger
-from perdure.effects.outcomes import outcome_of
-from perdure.effects.storable import storable
-from perdure.effects.tool import Tool
-from perdure.errors import Cancelled, Changed, Damaged, Failed, Invalid, NewerSchema, Parked, Refused, TooLarge
+from perdure.errors import Cancelled, Changed, Failed, Parked, Refused
 from perdure.log.change import Stream
 from perdure.model.instants import SECOND_US, duration_us, instant_us
-from perdure.model.records.effects import EffectError, EffectRecord, EffectState, ToolKind, text_of
-from perdure.model.records.runs import RunRecord, RunStatus, StepRecord, WaitKind
-from perdure.model.values import digest
-from perdure.planes.execution import parked_runs, runs, steps, waits
+from perdure.model.records.runs import RunRecord, RunStatus, WaitKind
+from perdure.planes.execution import parked_runs, runs, waits
 from perdure.planes.execution.leases import Lease
 from perdure.planes.reading.durations import Duration
 from perdure.planes.recovery import checkpoints
-from perdure.runtime.journal import Journal
-from perdure.runtime.places import AFTERWARDS, Branch, BranchSpan
-from perdure.runtime.wait_for_branches import Wraps
+from perdure.runtime.current_branch import WaitForBranches
+from perdure.runtime.journal import AFTERWARDS, Branch, Journal
 from perdure.stores.store import Reads
 from perdure.stores.tx import Tx
 
@@ -70,7 +64,7 @@ class Replay:
         self._restored: Any = None
         self._trunk = trunk
         if record.numbering == runs.BY_PYTHON:
-            trunk.wraps = Wraps(self._began)
+            trunk.wait_for_branches = WaitForBranches(self._began)
 
     def load(self, journal: Journal, restored: Any, cut_at_us: int) -> None:
         """Take in the work of the run since its last cut, the state that it saved there, and the time of the cut."""
@@ -83,35 +77,35 @@ class Replay:
         return self._restored
 
     @property
-    def replaying(self) -> bool:
+    def is_replaying(self) -> bool:
         """Whether things that were recorded are still ahead."""
         self.catch_up()
-        return self.journal.replaying
+        return self.journal.is_replaying
 
     def _began(self, place: str, path: str) -> tuple[float, float]:
-        return self.journal.began(place, path)
+        return self.journal.first_records(place, path)
 
     def catch_up(self) -> None:
         """Forget what is recorded in branches that the program has cancelled."""
         self._trunk.note_ends()
         going = {path for task, path in self._trunk.tasks.items() if not task.done()}
-        self.journal.forget_in({*self._trunk.unfinished - going, AFTERWARDS})
+        self.journal.forget_branches({*self._trunk.unfinished - going, AFTERWARDS})
 
     @property
     def progress(self) -> tuple[int, int]:
         """The numbers of records that are ahead, and of branches that were begun."""
-        return len(self.journal.left), len(self._trunk.begun)
+        return len(self.journal.unreached), len(self._trunk.begun)
 
     def check_used_up(self) -> None:
         """Changed when the program ended without doing what is recorded."""
-        self.journal.forget_in({*self._trunk.unfinished, AFTERWARDS})
+        self.journal.forget_branches({*self._trunk.unfinished, AFTERWARDS})
         self.journal.check_used_up()
 
     def check_given_up(self) -> None:
         """Changed when the program gave up on a verb that was held, and ended without doing what held it."""
-        self.journal.forget_in({*self._trunk.unfinished, AFTERWARDS})
+        self.journal.forget_branches({*self._trunk.unfinished, AFTERWARDS})
         for place, changed in self.given_up.items():
-            if place in self.journal.left:
+            if place in self.journal.unreached:
                 raise changed
 
     def begin_cut(self, number: int, seq: int, now_us: int) -> None:
@@ -121,19 +115,6 @@ class Replay:
         self.steps = self.effects = 0
         self.given_up.clear()
         self._trunk.restart()
-
-
-def journal_of(reads: Reads, stream: Stream, after: int) -> Journal:
-    """The journal of a run after an event. Raises Parked when a newer Perdure recorded some of it, which this one cannot read."""
-    try:
-        done = ledger.all_effects(reads, stream, after=after)
-        awaited = waits.waits(reads, stream, after)
-        ends = waits.ends(reads, stream, after) if awaited else {}
-        found, retried = steps.steps_and_retried(reads, stream, after)
-        return Journal(found, done, awaited, ends, retried)
-    except NewerSchema as error:
-        hint = f"upgrade the workers, then `perdure resume {stream.name}`"
-        raise Parked(error.message, path=error.path, hint=hint, reason="newer") from error
 
 
 def cut(
@@ -198,67 +179,6 @@ def go_to_rest(
     runs.wait(tx, stream, reason, min(times, default=None))
 
 
-def step_result(step: StepRecord) -> Any:
-    """The result of a recorded step: its value, or Failed with what it raised; Invalid again if its value could not be kept."""
-    if step.error is None:
-        return step.value
-    if step.error.code == UNSTORABLE:
-        raise unkept(step.notes.get(UNKEPT) or {"message": step.error.message, "path": f"step {step.name}"}, step.place)
-    raise failed_step(step.place, step.name, step.error)
-
-
-def unkept_notes(error: Invalid, value: Any, *, brief: bool) -> dict[str, Any]:
-    """The record of a value that could not be kept: the error that its program gets, and the value with each part that no store
-    takes as text, unless only its digest was to be kept (brief).
-    """
-    said = {"message": text_of(error.message), "path": text_of(error.path), "hint": text_of(error.hint)}
-    return {UNKEPT: {"too_large": isinstance(error, TooLarge), **said, **({} if brief else {"kept": storable(value)})}}
-
-
-def unkept(noted: dict[str, Any], place: str) -> Invalid:
-    """The error of a step whose value could not be kept, now and at every replay."""
-    kind = TooLarge if noted.get("too_large") else Invalid
-    kept = {"kept": noted["kept"]} if "kept" in noted else {}
-    return kind(noted["message"], path=noted["path"], hint=noted.get("hint", ""), step=place, **kept)
-
-
-def failed_step(place: str, name: str, said: EffectError) -> Failed:
-    """The error that a program gets of a step that failed, now and at every replay; its place is what `retry` does anew."""
-    return Failed(said.message, code=said.code, path=f"step {name}", step=place)
-
-
-def child_result(child: str, said: Any, place: str | None) -> Any:
-    """The result of a child for the run that started it. Raises Failed with the error by which the child failed.
-
-    place: where it was started, which is what `retry` does anew.
-    """
-    match said:
-        case {"error": [str(code), str(message)]}:
-            raise Failed(message, code=code, path=f"run {child}", step=place)
-        case {"result": result}:
-            return result
-    raise Damaged("the stored data is no end of a run", path=f"run {child}")
-
-
-def read_again(step: StepRecord, value: Any) -> Any:
-    """The result of a step of which only the digest is kept. Parked when it is not what it gave before: replay must not
-    differ.
-    """
-    now = digest(value, "result").hex()
-    if now != step.gave:
-        raise reads_otherwise(step, now)
-    return value
-
-
-def reads_otherwise(step: StepRecord, now: str) -> Parked:
-    """The error of a reading that cannot be repeated, with what it gave before and now."""
-    return Parked(
-        f"{step.name} gave {step.gave} and now gives {now}: the run cannot continue as it began", path=f"step {step.name}",
-        hint="put back what it read and `perdure resume` the run, or `perdure retry` it with what is read now",
-        reason="reread", step=step.place, expected=step.gave, found=now,
-    )  # fmt: skip
-
-
 def saves_unread(first: str) -> Refused:
     """The error of a checkpoint in a program that does not begin from it. first: what it did before it looked."""
     late = f"reads run.restored only after {first}" if first else "never reads run.restored"
@@ -303,49 +223,6 @@ def continues_interrupted(place: str) -> Refused:
         f"its work at {place} was cancelled in the middle (by asyncio.timeout?), and may happen all the same", path=place,
         hint="a deadline belongs to the tool (timeout=) or to the wait; what may be stopped belongs in a task of its own",
     )  # fmt: skip
-
-
-def effect_result(record: EffectRecord) -> Any:
-    """The result of an effect for its program. Raises Failed for one that did not happen. One that was undone later did happen:
-    at a replay the program goes the same way.
-    """
-    if record.state in (EffectState.UNDOING, EffectState.UNDONE) and record.error is None:
-        return record.result
-    return outcome_of(record)
-
-
-def may_have_happened(record: EffectRecord) -> bool:
-    """Whether an effect may have to be undone. One of an idempotent tool that was given up may have happened all the same."""
-    if record.state is EffectState.FAILED:
-        said_no = record.error is not None and record.error.code == "Declined"  # by a person, who is believed
-        return record.kind is ToolKind.IDEMPOTENT and record.doubtful and not said_no
-    return record.state in (EffectState.COMMITTED, EffectState.UNDOING, EffectState.UNDONE)
-
-
-def done_in(
-    effects: list[EffectRecord], spans: list[BranchSpan], begun: set[int], reached: set[int]
-) -> list[EffectRecord]:
-    """The effects in spans, newest first; before them those that an earlier drive undid, in its order.
-
-    By place: a task that was stopped may not have come as far in this drive as in the one before. begun: effects by number
-    that are undone in any case. reached: those that the program came to in this drive.
-    """
-
-    def did(effect: EffectRecord, span: BranchSpan) -> bool:
-        place = effect.place
-        return bool(place) and span.holds(place) and (effect.seq in reached or span.ends(place))
-
-    undos = {each.undoes: each.seq for each in effects if each.undoes is not None}
-    done = [each for each in effects if each.undoes is None]
-    found = [each for each in done if each.seq in begun or any(did(each, span) for span in spans)]
-    return sorted(found, key=lambda each: (each.seq not in undos, undos.get(each.seq, -each.seq)))
-
-
-def undo_args(tool: Tool, record: EffectRecord) -> dict[str, Any]:
-    """The arguments of the undo of an effect: those of its arguments, and its result, that the undo has parameters for."""
-    known = tool.signature.parameters
-    given = dict(record.args) | {"result": record.result}
-    return {name: value for name, value in given.items() if name in known}
 
 
 def run_result(record: RunRecord, cause: BaseException | None = None) -> Any:

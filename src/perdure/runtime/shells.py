@@ -43,7 +43,7 @@ from perdure.model.lazily import lazily
 from perdure.model.records.runs import RunRecord
 from perdure.planes.execution import leases, runs
 from perdure.planes.execution.leases import Lease
-from perdure.runtime import driver, invoking, log_context, places
+from perdure.runtime import current_branch, driver, invoking, log_context
 from perdure.runtime.agent import Agent
 from perdure.runtime.callers import AsyncCaller, Caller, Check
 from perdure.runtime.driving import Driving
@@ -227,14 +227,14 @@ class RunShell(Shell):
     def _call_program(self, _command: CallProgram) -> CallOutcome:
         driving = self._driving
         run = self._program(self, driving, driving.trunk)
-        token = places.enter(driving.trunk)
+        token = current_branch.enter(driving.trunk)
         try:
             with driving.observed():
                 return CallOutcome(driving.agent.fn(run, *driving.record.args, **driving.record.kwargs))
         except BaseException as error:  # noqa: BLE001 - whatever ends a program, the engine judges it
             return CallOutcome(None, error)
         finally:
-            places.leave(token)
+            current_branch.leave(token)
 
     _ways: ClassVar[CommandTable] = {
         **Shell._ways,
@@ -407,8 +407,8 @@ class AsyncRunShell(AsyncShell):
 
         driving = self._driving
         run = self._program(self, driving, driving.trunk)
-        places.number_branches(get_running_loop())
-        token = places.enter(driving.trunk)
+        current_branch.number_branches(get_running_loop())
+        token = current_branch.enter(driving.trunk)
         try:
             with driving.observed():
                 called = driving.agent.fn(run, *driving.record.args, **driving.record.kwargs)
@@ -417,7 +417,7 @@ class AsyncRunShell(AsyncShell):
         except BaseException as error:  # noqa: BLE001 - whatever ends a program, the engine judges it
             return CallOutcome(None, error)
         finally:
-            places.leave(token)
+            current_branch.leave(token)
             if self._stopped and self._first is not None:
                 self._first[0].uncancel()
             self._first = None
@@ -557,7 +557,7 @@ async def _apart(driving: Driving, shell: AsyncRunShell) -> Drive:
     assert caller is not None
     before = caller.cancelling()  # a caller may drive while it is being cancelled
     driving.hold.cancellation = lambda: CancelledError() if caller.cancelling() > before else None
-    with places.standing_in(None):  # the task is no branch of a run that its caller may be inside of
+    with current_branch.in_branch(None):  # the task is no branch of a run that its caller may be inside of
         task = loop.create_task(drive())
     log_context.note(task)
     while not task.done():

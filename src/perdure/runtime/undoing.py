@@ -13,10 +13,18 @@ from perdure.effects.commands import Read, Steps, StopBranches
 from perdure.effects.tool import DECLARED, Tool
 from perdure.errors import Failed, Parked
 from perdure.model.records.effects import EffectRecord, EffectState
-from perdure.runtime import run_replay
 from perdure.runtime.driving import Driving
+from perdure.runtime.journal import (
+    AFTERWARDS,
+    Branch,
+    BranchPoint,
+    BranchSpan,
+    LeftSaga,
+    effect_result,
+    may_have_happened,
+    undo_args,
+)
 from perdure.runtime.outward import LANDING, act, conclude
-from perdure.runtime.places import AFTERWARDS, Branch, BranchPoint, BranchSpan, LeftSaga
 from perdure.runtime.stopping import is_end
 from perdure.runtime.waiting import suspend
 
@@ -63,7 +71,7 @@ def undo_left(driving: Driving, why: BaseException | None = None) -> Steps[None]
     there is undone to its end.
     """
     spans = [each.span(driving.replay.cut) for each in driving.sagas.left]
-    begun = driving.replay.journal.undoes_in(AFTERWARDS)
+    begun = driving.replay.journal.undone_from(AFTERWARDS)
     if not spans and not begun:
         return
     driving.hold.shielded += 1
@@ -111,7 +119,7 @@ def _undo_in(
     yield from _settle_left(driving, branch, spans)
     effects = yield from _effects(driving)
     for record in driving.sagas.done_in(effects, spans, {*begun}):
-        if record.rule.undo and run_replay.may_have_happened(record):
+        if record.rule.undo and may_have_happened(record):
             yield from _undo(driving, branch, record)
             driving.sagas.undone[record.seq] = why
             undone.append(record.id)
@@ -142,8 +150,8 @@ def _undo(driving: Driving, branch: Branch, record: EffectRecord) -> Steps[None]
         if under_way is not None:
             yield from suspend(driving, LANDING, under_way.until_us)
     try:
-        undo = yield from act(driving, branch, tool.undo, run_replay.undo_args(tool.undo, record), undoes=record)
-        run_replay.effect_result(undo)
+        undo = yield from act(driving, branch, tool.undo, undo_args(tool.undo, record), undoes=record)
+        effect_result(undo)
     except Failed as error:
         hint = "mend what failed, then `perdure unpark` the run, which tries the undo again; or undo it by hand and `perdure "
         hint += "cancel` the run, twice if it is parked once more: that ends it as it is"

@@ -17,7 +17,7 @@ from perdure.planes.reading.durations import Duration
 from perdure.runtime.agent import Agent
 from perdure.runtime.driving import Driving
 from perdure.runtime.holding import hold_back
-from perdure.runtime.places import Branch
+from perdure.runtime.journal import Branch
 from perdure.runtime.placing import arrive, check_real
 from perdure.runtime.stopping import Suspended
 
@@ -58,7 +58,7 @@ def _in_order(driving: Driving, branch: Branch, found: WaitRecord) -> Steps[None
     """
     journal = driving.replay.journal
     if journal.continued_before(found, branch):
-        replaying = lambda: driving.replay.replaying and journal.continued_before(found, branch)  # noqa: E731
+        replaying = lambda: driving.replay.is_replaying and journal.continued_before(found, branch)  # noqa: E731
         yield from driving.in_turn(replaying)
 
 
@@ -105,7 +105,7 @@ def _take_signal(driving: Driving, seq: int, name: str, *, alone: bool) -> Steps
     taking = _take(driving, write(waits.take_signal, seq, name))
     if not driving.agent.is_async:
         return (yield from taking)
-    return (yield from driving.in_turn(lambda: driving.replay.replaying, taking))
+    return (yield from driving.in_turn(lambda: driving.replay.is_replaying, taking))
 
 
 def _take(driving: Driving, taking: Write) -> Steps[WaitRecord | None]:

@@ -351,7 +351,7 @@ class Worker:
             )  # fmt: skip
             if lease is None:
                 return None
-            lease.hired = True
+            lease.driven_by_worker = True
             if not self._begun:
                 self._begun = True
                 self._begin()

@@ -15,7 +15,7 @@ from doors.console.conftest import copied
 from perdure.doors.console import attention, run_reads
 from perdure.effects import envelope, glimpse, timeline
 from perdure.runtime.callers import caller_of, stream_of
-from perdure.runtime.places import branch_name
+from perdure.runtime.journal import branch_name
 from perdure.stores.tx import Tx
 from planes.tampering import Intruder
 

@@ -29,10 +29,10 @@ from perdure.model.values import digest
 from perdure.planes.execution import waits
 from perdure.planes.reading.durations import Duration
 from perdure.planes.subjects import named
-from perdure.runtime import cutting, outward, places, run_replay, undoing, waiting
+from perdure.runtime import current_branch, cutting, journal, outward, undoing, waiting
 from perdure.runtime.agent import as_agent
 from perdure.runtime.driving import Driving
-from perdure.runtime.places import Branch, BranchPoint
+from perdure.runtime.journal import Branch, BranchPoint
 from perdure.runtime.placing import step, step_function
 from perdure.runtime.shells import RunShell
 
@@ -200,7 +200,7 @@ class Run(DrivenFacts):
             check_question(approve, "approve")
         given, asked = found.bind(args, kwargs), (approve, approve_within)
         acting = outward.act(self._driving, self._here(), found, given, asked, about=named(about))
-        return run_replay.effect_result(self._shell.run(acting))
+        return journal.effect_result(self._shell.run(acting))
 
     def respond(
         self,
@@ -351,7 +351,7 @@ class Run(DrivenFacts):
 
     def _here(self) -> Branch:
         """The branch that this code is in. Refused inside a step or a tool of the run."""
-        places.refuse_inside()
+        current_branch.refuse_inside()
         return self._branch
 
 
@@ -400,4 +400,4 @@ class Child(Generic[R_co]):
         """Return its result; the parent waits for it. Raises Failed when it failed or was cancelled (`code` says which)."""
         run = self._run
         ended = run._shell.run(waiting.until_over(run._driving, run._here(), self._wait))
-        return run_replay.child_result(self.id, ended.answer, self._wait.place)
+        return journal.child_result(self.id, ended.answer, self._wait.place)

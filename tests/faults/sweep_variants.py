@@ -23,11 +23,11 @@ def unrecorded() -> None:
     def call_first(driving: Any, branch: Any, tool: Any, found: Any, **about: Any) -> Any:
         if not isinstance(found, Intent) or tool.name in ("label", "shove", "ring", "refuse", "stumble", "undo_badly"):
             return (yield from concluded(driving, branch, tool, found, **about))
-        acting = driving.acting
+        engine = driving.effects
         result = tool.call(tool.fn, found.args, key=found.key)
         reach("effect.call.after")
-        record = yield from acting.dispatch_new(tool, found)
-        return (yield from acting.move("commit", ledger.commit, record.seq, record.attempt, Outcome(result)))
+        record, _ = yield from engine.dispatch_effect(tool, found)
+        return (yield from engine.move("commit", ledger.commit, record.seq, record.attempt, Outcome(result)))
 
     outward.conclude = undoing.conclude = call_first
 

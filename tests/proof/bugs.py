@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from perdure.effects import acting, composed, ledger, operator_verbs, outcomes, settling
+from perdure.effects import commits, ledger, outcomes, settling
 from perdure.effects.commands import CallFunction, Read, Write
-from perdure.effects.ledger import Outcome
+from perdure.effects.effect_engine import EffectEngine
+from perdure.effects.ledger import Intent, Outcome
 from perdure.effects.settling import Action, Advice
 from perdure.effects.tool import DECLARED
 from perdure.handles import opening
@@ -96,16 +97,17 @@ SENT: dict[str, tuple[Any, BaseException | None]] = {}  # what came of calls tha
 
 
 def _call_first(real: Any) -> Any:
-    def dispatch_new(self: Any, *args: Any) -> Any:
-        intent = args[-1]
+    def dispatch_effect(self: Any, tool: Any, intent: Any, **how: Any) -> Any:
+        if not isinstance(intent, Intent):
+            return real(self, tool, intent, **how)
         tool = DECLARED[intent.tool]
         try:
             SENT[intent.key] = tool.call(tool.fn, intent.args, key=intent.key), None
         except Exception as error:
             SENT[intent.key] = None, error
-        return real(self, *args)
+        return real(self, tool, intent, **how)
 
-    return dispatch_new
+    return dispatch_effect
 
 
 def _called_before(real: Any) -> Any:
@@ -128,7 +130,7 @@ BUGS.append(
     Bug(
         "the call comes before its dispatch is durable",
         ("pays",),
-        ((acting.Acting, "dispatch_new", _call_first), (acting.Acting, "_call", _called_before)),
+        ((EffectEngine, "dispatch_effect", _call_first), (EffectEngine, "_call_of", _called_before)),
     )
 )
 
@@ -169,11 +171,11 @@ def _unlanded(real: Any) -> Any:
     return after_absent
 
 
-@bug("a lapsed heartbeat counts as proof of death", "haunted", (acting.Acting, "_find_out"))
+@bug("a lapsed heartbeat counts as proof of death", "haunted", (EffectEngine, "doubt_if_sender_is_gone"))
 def _lapse_is_death(real: Any) -> Any:
     def find_out(self: Any, record: Any) -> Any:
         holder = record.holder or ""
-        if not (yield from self._read(presence.is_alive, holder)):
+        if not (yield Read(presence.is_alive, (holder,))):
             return (yield from self._doubt(record, ledger.EffectError(settling.DIED, "no heartbeat"), quiet=True))
         return (yield from real(self, record))
 
@@ -190,7 +192,7 @@ def _guess(real: Any) -> Any:
     return advise
 
 
-@bug("a probe is not asked: what is in doubt counts as absent", "pays sessions", (acting.Acting, "ask_probe"))
+@bug("a probe is not asked: what is in doubt counts as absent", "pays sessions", (EffectEngine, "ask_probe"))
 def _unasked(real: Any) -> Any:
     def ask_probe(self: Any, tool: Any, record: Any) -> Iterator[Any]:
         yield from ()
@@ -217,12 +219,12 @@ BUGS.append(
 )
 
 
-@bug("any exception is a clear no", "pays", (acting.Acting, "_judged"))
+@bug("any exception is a clear no", "pays", (EffectEngine, "_record_error"))
 def _raised_is_no(real: Any) -> Any:
     def judged(self: Any, tool: Any, record: Any, error: BaseException, *rest: Any) -> Any:
         if isinstance(error, OSError):
             outcome = Outcome(error=ledger.error_of(error))
-            return self.move("fail", composed.answering(ledger.fail), record.seq, record.attempt, outcome)
+            return self.move("fail", commits.fail_and_answer_call, record, outcome, quiet=False)
         return real(self, tool, record, error, *rest)
 
     return judged
@@ -382,7 +384,7 @@ BUGS.append(
         ("asked",),
         (
             (waits, "for_effect", _any_approval),
-            (operator_verbs, "is_approved", lambda _real: lambda said, _: said.answer == waits.YES),
+            (commits, "is_approved", lambda _real: lambda said, _: said.answer == waits.YES),
         ),
     )
 )

@@ -10,18 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure.effects import (
-    acting,
-    approvals,
-    batch,
-    composed,
-    ending,
-    ledger,
-    operator_verbs,
-    outcomes,
-    sending,
-    settling,
-)
+from perdure.effects import commits, effect_engine, ending, ledger, operator_verbs, outcomes, settling
+from perdure.effects.commits import Dispatcher
+from perdure.effects.effect_engine import EffectEngine
 from perdure.effects.settling import Action, Advice
 from perdure.errors import Error
 from perdure.handles.aio.run import AsyncSaga as Saga
@@ -55,7 +46,7 @@ CHANGED = {
     change[0]: dict(zip(("change", "place", "expected", "found"), change, strict=True)) for change in Deployed.CHANGES
 }
 as_written = ledger._move
-planned_whole = batch.plan_all
+planned_whole = commits.plan_batch
 taken_at_once = Slots.take
 found_done_in = Sagas.done_in
 
@@ -74,19 +65,23 @@ def always_rest(
     runs.wait(tx, stream, reason, min(times, default=None))
 
 
-def first_alone(tx: Any, stream: Any, batch: Any, sender: Any, *, first: bool) -> Any:
+def first_alone(tx: Any, stream: Any, batch: Any, dispatcher: Any, *, first: bool) -> Any:
     """A batch of which only the first call is written down; the others are planned when it is their turn."""
-    begun = planned_whole(tx, stream, batch[:1], sender, first=first)
+    begun = planned_whole(tx, stream, batch[:1], dispatcher, first=first)
     return begun + [(begun[0][0], False) for _ in batch[1:]]
 
 
-def careless(after: int, sender: Any, _may_begin: Any, verb: Any) -> Any:
+def careless(tx: Any, stream: Any, made: Any, outcome: Any, following: int, dispatcher: Any) -> Any:
     """The next effect is dispatched though the run was called off."""
+    ended = commits.commit_and_answer_call(tx, stream, made, outcome)
+    dispatcher.dispatched = ledger.begin_next_attempt(tx, stream, following, dispatcher.sender)
+    return ended, dispatcher.dispatched
 
-    def both(tx: Any, stream: Any, *args: Any) -> Any:
-        return composed.answering(verb)(tx, stream, *args), ledger.dispatch_planned(tx, stream, after, sender)
 
-    return both
+def unchecked(tx: Any, stream: Any, intent: Any, dispatcher: Any) -> Any:
+    """An effect is dispatched though the run was called off."""
+    dispatcher.dispatched = ledger.begin_first_attempt(tx, stream, intent, dispatcher.sender)
+    return dispatcher.dispatched, True
 
 
 def no_doubt_left(*_: Any) -> Iterator[Any]:
@@ -120,11 +115,11 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
         "test_the_same_key_gives_the_stored_result_without_a_call", {},
     ),
     "the result of a call lands with its effect": (
-        sending, "answering", lambda verb: verb, AsyncActingContract,
+        commits, "answer_call", lambda *_: None, AsyncActingContract,
         "test_the_result_of_a_call_lands_in_the_same_commit", {},
     ),
     "a call is looked for before anything is sent": (
-        sending, "for_call", lambda verb: verb, AsyncActingContract,
+        commits, "intent_for_call", lambda _tx, _stream, intent: intent, AsyncActingContract,
         "test_a_call_that_nobody_made_is_refused_before_anything_is_sent", {},
     ),
     "retries have an end": (
@@ -133,7 +128,7 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
     ),
     "a settlement is a person's, once": (
         operator_verbs, "settle",
-        lambda tx, stream, seq, verdict, by, about, **_: composed.arriving(operator_verbs._settlement(verdict))(
+        lambda tx, stream, seq, verdict, by, about, **_: commits.settle_and_wake(
             tx, stream, seq, 1, operator_verbs._outcome(verdict, by)
         ), AsyncActingContract, "test_of_two_who_settle_one_does", {},
     ),
@@ -150,11 +145,11 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
         "test_a_result_that_cannot_be_kept_happened_all_the_same", {},
     ),
     "verdicts of guards are recorded": (
-        acting, "guarded", lambda *_: ([], None), AsyncGuardsContract,
+        effect_engine, "verdicts_of", lambda *_: ([], None), AsyncGuardsContract,
         "test_verdicts_of_guards_are_recorded_also_when_they_pass", {},
     ),
     "an approval binds to its call": (
-        approvals, "is_approved", lambda *_: True, AsyncGuardsContract, "test_no_answer_in_time_is_a_no", {},
+        commits, "is_approved", lambda *_: True, AsyncGuardsContract, "test_no_answer_in_time_is_a_no", {},
     ),
     "an approval is used once": (
         waits, "spend", lambda *_: None, AsyncWaitsContract, "test_an_approval_is_of_one_call_and_is_used_once", {},
@@ -205,7 +200,7 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
         "test_a_task_that_was_stopped_is_undone_at_every_replay", {},
     ),
     "nothing arrives after it was undone": (
-        acting.Acting, "landed", no_doubt_left, AsyncUndoingContract,
+        EffectEngine, "advice_until_landed", no_doubt_left, AsyncUndoingContract,
         "test_what_was_given_up_is_undone_only_when_it_can_no_longer_arrive", {},
     ),
     "a parked run undoes when it is cancelled": (
@@ -245,7 +240,7 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
         "test_a_cut_must_not_lose_sight_of_anything", {},
     ),
     "a run that waits has its time": (
-        Hold, "check_going", lambda _: None, AsyncSagasContract,
+        Hold, "check_may_continue", lambda _: None, AsyncSagasContract,
         "test_a_cancelled_run_undoes_what_it_did", {},
     ),
     "a cancelled run undoes": (
@@ -286,25 +281,25 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
         ), AsyncChildrenContract, "test_what_a_failed_run_waited_for_is_waited_for_anew", {},
     ),
     "a result lands with the next dispatch": (
-        sending.Sending, "_try_slot", lambda *_: False, AsyncBatchContract, "test_n_calls_take_n_and_one_commits",
+        EffectEngine, "_try_slot", lambda *_: False, AsyncBatchContract, "test_n_calls_take_n_and_one_commits",
         {"count": 2},
     ),
     "all calls are planned with the answer": (
-        batch, "plan_all", first_alone, AsyncBatchContract, "test_all_calls_are_known_before_the_first_is_sent", {},
+        commits, "plan_batch", first_alone, AsyncBatchContract, "test_all_calls_are_known_before_the_first_is_sent", {},
     ),
     "a cancelled run begins no further call": (
-        sending, "followed_by", careless, AsyncBatchContract, "test_a_cancelled_run_sends_no_further_call", {},
+        commits, "end_and_dispatch_next", careless, AsyncBatchContract, "test_a_cancelled_run_sends_no_further_call", {},
     ),
     "who dispatches sees in that commit whether his run is cancelled": (
-        sending, "unless_stopped", lambda _check, verb: verb, AsyncEndingsContract,
+        commits, "dispatch_under_lease", unchecked, AsyncEndingsContract,
         "test_a_cancel_that_is_first_seen_by_the_commit_of_a_dispatch_lets_nothing_be_sent", {"sends": "an effect"},
     ),
     "so does who dispatches the first of a batch": (
-        sending.Sending, "may_begin", True, AsyncEndingsContract,
+        Dispatcher, "may_begin", True, AsyncEndingsContract,
         "test_a_cancel_that_is_first_seen_by_the_commit_of_a_dispatch_lets_nothing_be_sent", {"sends": "a batch"},
     ),
     "a slot comes back": (
-        sending.Sending, "_give_slot", lambda *_: None, AsyncLimitsContract,
+        EffectEngine, "_give_slot", lambda *_: None, AsyncLimitsContract,
         "test_a_slot_comes_back_whatever_happens", {},
     ),
     "a limit holds": (

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure.effects.acting import Acting
+from perdure.effects.effect_engine import EffectEngine
 from perdure.handles.colours import run_for
 from perdure.model.crash_points import arm
 from perdure.planes.execution import leases, workers
@@ -317,13 +317,13 @@ def test_in_a_batch_too_what_is_stopped_before_the_call_was_not_sent(url, point)
 
 
 def test_control_nobody_says_it_in_a_batch(url, monkeypatch):
-    monkeypatch.setattr(Acting, "_take_back", lambda *_: ())
+    monkeypatch.setattr(EffectEngine, "_take_back_dispatch", lambda *_: ())
     with pytest.raises(perdure.Waiting):
         test_in_a_batch_too_what_is_stopped_before_the_call_was_not_sent(url, "effect.commit.after")
 
 
 def test_control_nobody_says_that_it_was_not_sent(url, monkeypatch):
-    monkeypatch.setattr(Acting, "_take_back", lambda *_: ())
+    monkeypatch.setattr(EffectEngine, "_take_back_dispatch", lambda *_: ())
     with pytest.raises(perdure.Waiting):
         test_what_is_stopped_before_the_call_was_not_sent(url, KeyboardInterrupt)
 

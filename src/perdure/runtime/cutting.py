@@ -51,7 +51,7 @@ def checkpoint(driving: Driving, branch: Branch, state: Any, *, now: bool, about
     frozen = checkpoints.freeze(state)  # at a replay too: what was refused then is refused again
     if replaying:
         return False
-    driving.hold.check_going()
+    driving.hold.check_may_continue()
     yield from undo_left(driving)
     by_policy = not now and policy != Policy()
     if by_policy and (yield Read(run_replay.left_open, (driving.stream, replay.cut_seq))):

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from perdure.effects.acting import Acting
 from perdure.effects.commands import Await, Ending, StandBy, Steps
-from perdure.effects.consulting import StepFunction, as_step_function
+from perdure.effects.effect_engine import EffectEngine
+from perdure.effects.step_functions import StepFunction, as_step_function
 from perdure.effects.tool import Tool
 from perdure.errors import Error, Parked
 from perdure.model.instants import instant_us
@@ -92,7 +92,7 @@ class Hold:
         """Whether the time of the run is over."""
         return self._timeout_us is not None and self._now() - self.ahead_us >= self._timeout_us
 
-    def check_going(self) -> None:
+    def check_may_continue(self) -> None:
         """Raise what must end the program now: the run is suspended or cancelled, or its time is over."""
         if self.stopped is not None:
             self.refusals += 1
@@ -205,7 +205,7 @@ class Driving:
     """One lease on one run, and all that its branches share."""
 
     __slots__ = (
-        "_functions", "acting", "activity", "afterwards", "agent", "core", "heartbeat", "hold", "record", "replay", "sagas",
+        "_functions", "activity", "afterwards", "agent", "core", "effects", "heartbeat", "hold", "record", "replay", "sagas",
         "stream", "trunk",
     )  # fmt: skip
 
@@ -223,8 +223,10 @@ class Driving:
         self.hold = Hold(lease, record, self.activity, core.clocks.now)
         self.replay = Replay(record, self.trunk, core.clocks.now())
         self.sagas = Sagas()
-        going = self.hold.check_going
-        self.acting = Acting(core, lease.stream, actor, tenant, in_run=True, token=lease.token, going=going)
+        self.effects = EffectEngine(
+            core, lease.stream, actor, tenant, in_run=True, token=lease.token,
+            check_may_continue=self.hold.check_may_continue,
+        )  # fmt: skip
         self._functions: dict[Any, StepFunction] = {}
 
     @property

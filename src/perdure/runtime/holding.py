@@ -50,7 +50,7 @@ def hold_back(driving: Driving, branch: Branch, place: str, what: str, name: str
     except BaseException as error:  # the program may continue: a deadline of its own
         driving.note_interrupted(error, place, what, name, mark)
         raise
-    driving.hold.check_going()
+    driving.hold.check_may_continue()
 
 
 def is_held(driving: Driving, branch: Branch, place: str, what: str, name: str, mark: str) -> bool:
@@ -97,7 +97,7 @@ def _until_released(driving: Driving, new: NewVerb, holding: str) -> Steps[None]
     looks = still = 0
     told, begun, progress = False, activity.begun, _progress(driving)
     while True:
-        driving.hold.check_going()
+        driving.hold.check_may_continue()
         activity.judge = activity.judge or new.place  # one looks for all whether anything can move
         judges = activity.judge == new.place
         is_quiet = activity.busy == activity.takers == 0

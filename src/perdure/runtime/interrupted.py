@@ -53,7 +53,7 @@ def _until_cancelled(driving: Driving, place: str, seq: int) -> Steps[None]:
     still, before, moved_us = 0, -1, began_us
     while True:
         stands = yield AwaitCancellation(LOOK_SECONDS)
-        driving.hold.check_going()
+        driving.hold.check_may_continue()
         if now() < overdue_us:
             continue
         if activity.busy or activity.begun != before:

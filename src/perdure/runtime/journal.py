@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from perdure.effects import ledger
 from perdure.effects.commands import Ending
 from perdure.effects.outcomes import outcome_of
-from perdure.effects.storable import storable
 from perdure.effects.tool import Tool
 from perdure.errors import Changed, Damaged, Failed, Invalid, NewerSchema, Parked, Refused, TooLarge
 from perdure.log.change import Stream
 from perdure.model.limits import check_name
 from perdure.model.records.effects import EffectError, EffectRecord, EffectState, ToolKind, text_of
 from perdure.model.records.runs import StepRecord, WaitRecord, WaitState
+from perdure.model.storable import storable
 from perdure.model.values import digest
 from perdure.planes.execution import steps, waits
 from perdure.planes.execution.steps import INTERRUPTED

@@ -12,15 +12,13 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from perdure.effects import approvals, ledger
-from perdure.effects.acting import FORGOTTEN, STRAYED
-from perdure.effects.batch import BatchCall, calls_in, keep_and_plan, mean, next_free, tools_by_name
+from perdure.effects import commits, ledger
+from perdure.effects.batch import BatchCall, calls_in, match_calls, next_free, tools_by_name
 from perdure.effects.commands import Read, Steps, Write, write
-from perdure.effects.consulting import StepFunction
+from perdure.effects.effect_engine import FORGOTTEN, STRAYED, NextCall
 from perdure.effects.ledger import Intent, error_of
-from perdure.effects.operator_verbs import ask_approval, is_approved
-from perdure.effects.sending import NextCall
 from perdure.effects.settling import Action
+from perdure.effects.step_functions import StepFunction
 from perdure.effects.tool import Refuse, Tool, digest_of
 from perdure.errors import Failed, InDoubt, Invalid, Refused, Unavailable
 from perdure.model.records.effects import EffectRecord, EffectState, Reply, ToolKind
@@ -53,17 +51,17 @@ def act(
     if about:
         intent = msgspec.structs.replace(intent, about=about)
     if found is None:
-        driving.hold.check_going()
+        driving.hold.check_may_continue()
         yield from _hold_back(driving, branch, intent)
     meant: EffectRecord | Intent
     if found is not None and (undoes is not None or found.state is not EffectState.PLANNED):
         meant = found
     elif undoes is not None:
         check_real(driving, f"undo {undoes.tool}")
-        meant = yield from driving.acting.move("undo", ledger.begin_undo, undoes.seq, intent, driving.core.epoch)
+        meant = yield from driving.effects.move("undo", ledger.begin_undo, undoes.seq, intent, driving.core.epoch)
     else:
         question = " ".join(filter(None, (_asked_first(driving), approve[0]))) or None
-        intent, asked = driving.acting.guarded(tool, intent, question)
+        intent, asked = driving.effects.ask_guards(tool, intent, question)
         if found is not None and not _is_new(driving, found):
             meant = yield from _asked_before(driving, branch, found, asked, approve[1])
         else:
@@ -131,9 +129,9 @@ def _permitted(
     """
     meant: EffectRecord | Intent = found or intent
     if asked is not None:
-        planned = found or (yield from driving.acting.plan(intent))
+        planned = found or (yield from driving.effects.plan_effect(intent))
         if isinstance(asked, Refuse):
-            return (yield from driving.acting.withdraw(planned, asked.reason, "a guard"))
+            return (yield from driving.effects.withdraw_effect(planned, asked.reason, "a guard"))
         meant = yield from _approved(driving, branch, planned, asked, within)
     known_seq = driving.hold.lease.known_seq
     return meant if known_seq is None else (yield from _unforgotten(driving, meant, known_seq))
@@ -143,11 +141,11 @@ def _approved(
     driving: Driving, branch: Branch, record: EffectRecord, question: str, within: Duration | None
 ) -> Steps[EffectRecord]:
     """Ask a person about an effect. Gives it as it is after a yes, withdrawn or in doubt after a no. The run waits meanwhile."""
-    asked = yield write(ask_approval, record, question, within)
+    asked = yield write(commits.ask_approval, record, question, within)
     approval = yield from until_over(driving, branch, asked)
-    if is_approved(approval, record):
+    if commits.is_approved(approval, record):
         return record
-    return (yield from driving.acting.move("withdraw", approvals.refuse, record, approval, driving.core.epoch))
+    return (yield from driving.effects.move("withdraw", commits.refuse, record, approval, driving.core.epoch))
 
 
 def _unforgotten(driving: Driving, meant: EffectRecord | Intent, known_seq: int) -> Steps[EffectRecord | Intent]:
@@ -161,10 +159,10 @@ def _unforgotten(driving: Driving, meant: EffectRecord | Intent, known_seq: int)
     strayed = yield Read(leases.has_strayed, (driving.stream, known_seq))
     if meant.kind is ToolKind.KEYED and not strayed:  # its key finds it out
         return meant
-    acting = driving.acting
-    record = (yield from acting.plan(meant)) if isinstance(meant, Intent) else meant
+    engine = driving.effects
+    record = (yield from engine.plan_effect(meant)) if isinstance(meant, Intent) else meant
     why = STRAYED if strayed else FORGOTTEN
-    return (yield from acting.move("doubt", ledger.doubt, record.seq, record.attempt, why, quiet=True))
+    return (yield from engine.move("doubt", ledger.doubt, record.seq, record.attempt, why, quiet=True))
 
 
 def _may_be_forgotten(driving: Driving, meant: EffectRecord | Intent) -> bool:
@@ -188,8 +186,8 @@ def conclude(
         record = found
         if isinstance(record, Intent):
             assert tool is not None
-            record, mine = (yield from driving.acting.dispatch_new(tool, record)), True
-        record = yield from driving.acting.conclude(tool, record, mine=mine, then=then)
+            record, mine = yield from driving.effects.dispatch_effect(tool, record)
+        record = yield from driving.effects.carry_to_end(tool, record, must_send=mine, then=then)
     except InDoubt as error:
         doubt = error
     except Unavailable as trouble:  # of the store: what tools raise is judged before
@@ -218,7 +216,7 @@ def respond(
     tools: Iterable[Callable[..., Any]], pins: Mapping[str, Any],
 ) -> Steps[Reply]:  # fmt: skip
     """Call a model, and carry out the calls that its answer makes, in order and each once."""
-    acting = driving.acting
+    engine = driving.effects
     batch: list[BatchCall] = []
     # Before the model is paid for: what is wrong with them would cost its answer.
     tools = tools_by_name(tools).values()
@@ -227,7 +225,7 @@ def respond(
         batch.extend(_mean(driving, branch, value, tools))
         held = any(meant.intent and not meant.record and _is_held(driving, branch, meant.intent) for meant in batch)
         if not held and any(meant.intent is not None for meant in batch):
-            yield from acting.begin_all(batch, keep_and_plan, done)
+            yield from engine.begin_batch(batch, commits.keep_step_and_plan_batch, done)
         else:
             yield Write(steps.done, done)
 
@@ -237,11 +235,11 @@ def respond(
         if meant.answer is None and meant.reads:
             try:
                 reading = driving.step_function(meant.sends)._replace(fn=meant.sends.named)
-                meant.gave((yield from step(driving, branch, reading, (), dict(meant.args), {})))
+                meant.answer_with((yield from step(driving, branch, reading, (), dict(meant.args), {})))
             except (Failed, Invalid) as error:
-                meant.failed(error_of(error))
+                meant.answer_with_error(error_of(error))
         elif meant.answer is None:
-            then = lambda at=at: next_free(batch, at + 1) if acting.may_begin else None  # noqa: E731
+            then = lambda at=at: next_free(batch, at + 1) if engine.dispatcher().may_begin else None  # noqa: E731
             yield from _carry_out(driving, branch, meant, then)
     return Reply(value, [meant.answer for meant in batch if meant.answer is not None])
 
@@ -250,14 +248,14 @@ def _mean(driving: Driving, branch: Branch, value: Any, tools: Iterable[Callable
     """Match a model's calls with their tools: each effect at its place, as it is recorded or as it is meant, and the verdicts of
     the guards.
     """
-    batch = mean(calls_in(value), tools)
+    batch = match_calls(calls_in(value), tools)
     for meant in batch:
         if meant.answer is None and not meant.reads:
             intent, meant.record = _intend(driving, branch, meant.sends, meant.args)
-            meant.wary = _may_be_forgotten(driving, intent)
+            meant.maybe_forgotten = _may_be_forgotten(driving, intent)
             if meant.record is None or meant.record.state is EffectState.PLANNED:
-                intent, asked = driving.acting.guarded_call(meant.sends, intent)
-                meant.asked = asked or _asked_first(driving)
+                intent, asked = driving.effects.ask_guards_about_call(meant.sends, intent)
+                meant.precondition = asked or _asked_first(driving)
                 meant.intent = intent if _is_new(driving, meant.record) else None
     return batch
 
@@ -268,13 +266,13 @@ def _is_held(driving: Driving, branch: Branch, intent: Intent) -> bool:
 
 def _carry_out(driving: Driving, branch: Branch, meant: BatchCall, then: NextCall) -> Steps[None]:
     found: EffectRecord | Intent | None = meant.record
-    if meant.intent is not None and not meant.mine:
-        driving.hold.check_going()
+    if meant.intent is not None and not meant.must_send:
+        driving.hold.check_may_continue()
         if meant.record is None:
             yield from _hold_back(driving, branch, meant.intent)
-        found = yield from _permitted(driving, branch, meant.record, meant.intent, meant.asked, None)
+        found = yield from _permitted(driving, branch, meant.record, meant.intent, meant.precondition, None)
     assert found is not None
     if meant.intent is None and isinstance(found, EffectRecord) and found.state is EffectState.PLANNED:
-        found = yield from _asked_before(driving, branch, found, meant.asked)
-    meant.record = yield from conclude(driving, branch, meant.sends, found, mine=meant.mine, then=then)
+        found = yield from _asked_before(driving, branch, found, meant.precondition)
+    meant.record = yield from conclude(driving, branch, meant.sends, found, mine=meant.must_send, then=then)
     meant.settle(effect_result)

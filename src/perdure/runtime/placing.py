@@ -13,8 +13,8 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 from perdure.effects.commands import Consult, Pause, Read, Steps, Write
-from perdure.effects.consulting import StepFunction, consult, with_limits
 from perdure.effects.ledger import error_of
+from perdure.effects.step_functions import StepFunction, call_with_retries, with_limits
 from perdure.effects.tool import digest_of_parts
 from perdure.errors import Changed, Error, Imported, Invalid, Parked
 from perdure.model.records.effects import EffectError, text_of
@@ -75,7 +75,7 @@ def arrive(
     if driving.replay.journal.interrupted:
         yield from stay_interrupted(driving, place, what, name, mark)
     if found is None:
-        driving.hold.check_going()
+        driving.hold.check_may_continue()
     return place, found
 
 
@@ -87,7 +87,7 @@ def take(
     if replay.unread and what != "step":
         driving.check_unread(f"{what} {name}".rstrip())
     if branch.interrupted and not driving.hold.shielded:
-        driving.hold.check_going()
+        driving.hold.check_may_continue()
         raise run_replay.continues_interrupted(branch.interrupted)
     place = branch.next_place(replay.cut)
     try:
@@ -141,7 +141,7 @@ def step(
     if found is not None:
         brief = found.gave is not None
         return (yield from _read_again(driving, called, args, kwargs, found)) if brief else step_result(found)
-    hold.check_going()
+    hold.check_may_continue()
     frozen = (yield from _freeze_input(driving, branch, place, called.name, mark, args, kwargs)) if notes else None
     shape = shape_of(args, kwargs) if (args or kwargs) and not notes else ""
     value: Any = None
@@ -149,9 +149,11 @@ def step(
     began_us = driving.core.clocks.now()
     try:
         if called.retries:
-            came = yield from consult(called, args, kwargs, hold.check_going)
+            came = yield from call_with_retries(called, args, kwargs, hold.check_may_continue)
         else:
-            came = yield Consult(called.fn, kwargs, called.is_async, called.timeout_seconds, args, hold.check_going)
+            came = yield Consult(
+                called.fn, kwargs, called.is_async, called.timeout_seconds, args, hold.check_may_continue
+            )
         if came.error is not None:
             _fail(driving, came.error, place, called.name, mark, notes, shape)
         value = came.result
@@ -216,7 +218,7 @@ def _read_again(
     """
     driving.activity.begin()
     try:
-        came = yield from consult(called, args, kwargs, driving.hold.check_staying)
+        came = yield from call_with_retries(called, args, kwargs, driving.hold.check_staying)
     finally:
         driving.activity.busy -= 1
     error = came.error

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from perdure.effects import ledger, orphaned
-from perdure.effects.acting import Acting
 from perdure.effects.commands import (
     CallFunction,
     CallIsolated,
@@ -26,6 +25,7 @@ from perdure.effects.commands import (
     Write,
     carried,
 )
+from perdure.effects.effect_engine import EffectEngine
 from perdure.effects.tool import Tool
 from perdure.errors import Conflict, Invalid, Stale
 from perdure.log.change import Stream
@@ -155,7 +155,7 @@ class _Senders(InFlight):
 
 
 class RemoteSender:
-    """The sending side of an effect (`sending.SendingStore`), where the sender is a remote worker."""
+    """The sending side of an effect (`effect_engine.SendingStore`), where the sender is a remote worker."""
 
     def __init__(self, core: Core, holder: str) -> None:
         self._core = core
@@ -300,9 +300,10 @@ class RemoteRequest:
         driving.trunk = self.branch
         driving.replay.unread = False
         driving.hold.ahead_us = core.clocks.now() - tx.store_now()
-        driving.acting = Acting(
-            self.side, stream, tx.actor, tx.tenant, in_run=True, token=hold.token, going=driving.hold.check_going
-        )
+        driving.effects = EffectEngine(
+            self.side, stream, tx.actor, tx.tenant, in_run=True, token=hold.token,
+            check_may_continue=driving.hold.check_may_continue,
+        )  # fmt: skip
         if place:
             driving.replay.journal = self._journal_at(place)
         self.shell = TransactionShell(tx, stream)

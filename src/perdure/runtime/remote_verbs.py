@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from perdure.effects.acting import Acting
 from perdure.effects.commands import CallOutcome, Overdue, Read, Steps, Write, write
+from perdure.effects.effect_engine import EffectEngine
 from perdure.effects.ending import end_run
 from perdure.effects.ledger import effect, find
 from perdure.effects.outcomes import backoff_seconds
@@ -148,7 +148,7 @@ def tell_outcome(request: RemoteRequest, seq: int, attempt: int, said: CallSaid)
     if found.attempt != attempt or found.state in (EffectState.PLANNED, SAYS.get(said.outcome)):
         return _pausing(request.reached(Next.GIVEN, found))  # this was said before, or it has moved on since
     tool = remote_tool(found.tool, found.kind, found.rule)
-    return _pausing(request.reach(request.driving.acting.record_outcome(tool, found, _came(said))))
+    return _pausing(request.reach(request.driving.effects.record_outcome(tool, found, _came(said))))
 
 
 def _pausing(reached: RequestResult) -> RequestResult:
@@ -165,9 +165,9 @@ def tell_outcome_late(
     found = effect(tx, stream, seq)
     if found.holder != hold.holder or found.attempt != attempt:
         raise Stale(f"attempt {attempt} of {found.id} is not this worker's", path="attempt", state=found.state.value)
-    acting = Acting(RemoteSender(core, hold.holder), stream, tx.actor, tx.tenant, in_run=True, token=hold.token)
+    engine = EffectEngine(RemoteSender(core, hold.holder), stream, tx.actor, tx.tenant, in_run=True, token=hold.token)
     tool = remote_tool(found.tool, found.kind, found.rule)
-    TransactionShell(tx, stream).run(acting.record_late(tool, found, _came(said)))
+    TransactionShell(tx, stream).run(engine.record_late(tool, found, _came(said)))
     return effect(tx, stream, seq)
 
 
@@ -195,7 +195,7 @@ def tell_probe(request: RemoteRequest, seq: int, attempt: int, verdict: Verdict,
         return request.reached(Next.GIVEN, found)
     asked_us = min(asked_us, store_now(request.tx))
     try:
-        return request.reach(request.driving.acting.judge_probe(found, verdict, asked_us))
+        return request.reach(request.driving.effects.apply_probe_answer(found, verdict, asked_us))
     except InDoubt as doubt:
         reached = request.reached(Next.REST, effect(request.tx, request.stream, seq))
         return reached._replace(why=outward.DOUBT, wake_us=doubt.facts.get("until"))

@@ -14,7 +14,6 @@ from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
-from perdure.effects.acting import Acting
 from perdure.effects.commands import (
     Await,
     AwaitCancellation,
@@ -36,7 +35,7 @@ from perdure.effects.commands import (
     Write,
     write,
 )
-from perdure.effects.kept_results import KeptResult
+from perdure.effects.effect_engine import EffectEngine
 from perdure.errors import Error, Stale, Unavailable
 from perdure.log.change import Stream
 from perdure.model.lazily import lazily
@@ -49,6 +48,7 @@ from perdure.runtime.callers import AsyncCaller, Caller, Check
 from perdure.runtime.driving import Driving
 from perdure.runtime.run_replay import Drive
 from perdure.stores.job import Job
+from perdure.stores.kept_results import KeptResult
 
 if TYPE_CHECKING:
     from asyncio import TimerHandle
@@ -63,9 +63,9 @@ RunMaker: TypeAlias = Callable[[Agent], Callable[..., Any]]
 CommandTable: TypeAlias = dict[type, Callable[[Any, Any], Any]]  # the method of a shell for each command
 
 
-def acting_in(caller: Caller | AsyncCaller, stream: Stream) -> Acting:
+def effect_engine_of(caller: Caller | AsyncCaller, stream: Stream) -> EffectEngine:
     """The engine that acts in a session."""
-    return Acting(caller.core, stream, caller.actor, caller.tenant)
+    return EffectEngine(caller.core, stream, caller.actor, caller.tenant)
 
 
 class Shell:
@@ -116,7 +116,7 @@ class Shell:
             return self._keep_trying(write, away)
 
     def _keep_trying(self, write: Callable[[], T], away: Unavailable) -> T:
-        """Record what this process alone knows, as soon as the store is back; see `effects.kept_results`."""
+        """Record what this process alone knows, as soon as the store is back; see `stores.kept_results`."""
         keeping = KeptResult(self.caller.core, f"{self._stream.kind} {self._stream.name}")
         recorded = False
         try:
@@ -295,7 +295,7 @@ class AsyncShell:
             return await self._keep_trying(write, away)
 
     async def _keep_trying(self, write: Callable[[], Awaitable[T]], away: Unavailable) -> T:
-        """Record what this process alone knows, as soon as the store is back; see `effects.kept_results`."""
+        """Record what this process alone knows, as soon as the store is back; see `stores.kept_results`."""
         keeping = KeptResult(self.caller.core, f"{self._stream.kind} {self._stream.name}")
         recorded = False
         try:

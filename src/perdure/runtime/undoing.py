@@ -96,7 +96,7 @@ def settle_open(driving: Driving, *, completes: bool) -> Steps[None]:
             if record.state in UNDER_WAY:
                 yield from conclude(driving, driving.trunk, _tool_of(driving, record), record)
             elif completes and record.state is EffectState.PLANNED and record.epoch == driving.core.epoch:
-                yield from driving.acting.withdraw(record, "the run ended before it was sent", "the run")
+                yield from driving.effects.withdraw_effect(record, "the run ended before it was sent", "the run")
     finally:
         driving.hold.shielded -= 1
 
@@ -146,7 +146,7 @@ def _undo(driving: Driving, branch: Branch, record: EffectRecord) -> Steps[None]
         why = f"its undo, {record.rule.undo}, is not known here"
         raise _parked(driving, record, why, "import it, then `perdure resume`")
     if record.state not in (EffectState.UNDOING, EffectState.UNDONE):
-        under_way = yield from driving.acting.landed(record)
+        under_way = yield from driving.effects.advice_until_landed(record)
         if under_way is not None:
             yield from suspend(driving, LANDING, under_way.until_us)
     try:

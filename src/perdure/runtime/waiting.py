@@ -43,10 +43,10 @@ def until_over(driving: Driving, branch: Branch, found: WaitRecord) -> Steps[Wai
         found = yield write(waits.expire_if_over, found.seq)
     if found.state is WaitState.OPEN:
         driving.activity.awaited.add(found.seq)
-        driving.hold.check_going()
+        driving.hold.check_may_continue()
         yield from suspend(driving, found.kind.value)
     if found.state is WaitState.WITHDRAWN:
-        driving.hold.check_going()
+        driving.hold.check_may_continue()
         raise Failed(f"{found.id} was withdrawn", code="Withdrawn", path=found.id)
     return found
 

@@ -14,9 +14,9 @@ from typing import Any
 
 from perdure.adapters.conversing import Message, records_of
 from perdure.adapters.forms.agent_framework_messages import FORM, lean, merged, results_in
-from perdure.effects.intents import key_of_call
 from perdure.errors import Invalid
 from perdure.model.records.conversation import Call, Role, Turn
+from perdure.model.records.effects import key_of_call
 from perdure.model.values import to_plain
 from perdure.planes.conversation.transcript import INTERRUPTED
 

@@ -22,7 +22,6 @@ from claude_agent_sdk import HookMatcher, SdkMcpTool, create_sdk_mcp_server, pro
 from perdure.adapters import naming, outward
 from perdure.adapters.claude_agent.session_store import name_of
 from perdure.adapters.shared_store import SharedStore
-from perdure.effects.storable import storable
 from perdure.effects.tool import Tool
 from perdure.errors import Conflict, Failed, InDoubt, Waiting
 from perdure.handles.aio.effects import AsyncEffect
@@ -30,6 +29,7 @@ from perdure.handles.aio.session import AsyncSession
 from perdure.handles.listing import aevery
 from perdure.model.records.conversation import Call, Turn
 from perdure.model.records.effects import EffectState, ToolKind
+from perdure.model.storable import storable
 from perdure.model.values import digest
 
 KEY = "claude:"  # with the place of a call: the key of its effect

@@ -21,9 +21,9 @@ from perdure.adapters import doubting, naming, outward
 from perdure.adapters.google_adk import confirming
 from perdure.adapters.google_adk.sessions import name_of
 from perdure.adapters.shared_store import SharedStore
-from perdure.effects.intents import key_of_call
 from perdure.errors import Conflict, InDoubt, NotFound, Refused, Waiting
 from perdure.model.records.conversation import Call
+from perdure.model.records.effects import key_of_call
 
 # The framework's own calls, which nobody carries out.
 OWN_CALLS = frozenset({confirming.REQUEST, "adk_request_credential", "adk_request_input", "transfer_to_agent"})

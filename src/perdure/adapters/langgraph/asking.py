@@ -22,10 +22,10 @@ from langgraph.types import Interrupt, interrupt
 from perdure.adapters import doubting
 from perdure.adapters.langgraph.called import Called
 from perdure.adapters.langgraph.configuration import RESUME_MAP, SCRATCHPAD
-from perdure.effects.storable import storable
 from perdure.errors import InDoubt, NotFound, Waiting
 from perdure.handles.sync.store import Store
 from perdure.model.records.effects import EffectState, Verdict
+from perdure.model.storable import storable
 
 TASKS_MAX = 256
 ANSWER_SECONDS = 5.0  # for an answer to become durable

@@ -29,7 +29,6 @@ from perdure.adapters.conversing import arguments_of, keep, native_of, records_o
 from perdure.adapters.forms.openai_items import ITEMS, parse
 from perdure.adapters.openai_agents.model import DurableModel
 from perdure.adapters.openai_agents.session import PerdureSession
-from perdure.effects.storable import storable
 from perdure.effects.tool import Tool, kind_of, tool
 from perdure.errors import Conflict, InDoubt, Invalid, KeyReused, Waiting
 from perdure.handles.aio.effects import AsyncEffect
@@ -39,6 +38,7 @@ from perdure.handles.sync.session import Session
 from perdure.model.limits import KEY_MAX_CHARS, check_name
 from perdure.model.records.conversation import Call
 from perdure.model.records.effects import Absent, EffectState, ToolKind
+from perdure.model.storable import storable
 from perdure.model.values import digest
 
 REJECTED = "Tool execution was not approved."  # as the framework says it

@@ -37,11 +37,11 @@ from perdure.adapters.conversing import arguments_of
 from perdure.adapters.forms.strands_messages import blocks_of, content_of
 from perdure.adapters.shared_store import SharedStore
 from perdure.adapters.strands.repository import PerdureSessionRepository, conversation_of
-from perdure.effects.intents import key_of_call
 from perdure.errors import Conflict, Failed, InDoubt, Refused, Waiting
 from perdure.handles.aio.session import AsyncSession
 from perdure.model.ids import new_uid
 from perdure.model.records.conversation import Call
+from perdure.model.records.effects import key_of_call
 
 # As the framework answers for a call that was lost.
 CUT_OFF = {"status": "error", "content": [{"text": "Tool was interrupted."}]}

@@ -13,13 +13,12 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Concatenate, Generic, Self, overload
 
-from perdure.effects.consulting import StepFunction
-from perdure.effects.intents import named_args
+from perdure.effects.step_functions import StepFunction
 from perdure.effects.tool import as_tool
 from perdure.errors import Invalid, TimedOut
 from perdure.handles.atomic import Atomic, Done, run_atomic_step
 from perdure.handles.run_facts import DrivenFacts
-from perdure.model.functions import Coro, P, R, R_co, plain
+from perdure.model.functions import Coro, P, R, R_co, named_args, plain
 from perdure.model.instants import duration_us, to_datetime
 from perdure.model.limits import check_name, check_question
 from perdure.model.records.effects import Reply

@@ -278,7 +278,7 @@ async def two_steps(run: perdure.AsyncRun) -> None:
 
 async def run_steps(run: perdure.AsyncRun) -> list[Any]:
     """The steps of a run by now: whether a drive is the first one, which a program should not know."""
-    return [entry.record for _, entry in run._driving.replay.journal.entries if entry.kind == "step"]
+    return [entry.record for _, entry in run._engine.replay.journal.entries if entry.kind == "step"]
 
 
 class ShuffledLoop(asyncio.SelectorEventLoop):

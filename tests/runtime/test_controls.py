@@ -17,10 +17,11 @@ from perdure.effects.settling import Action, Advice
 from perdure.errors import Error
 from perdure.handles.aio.run import AsyncSaga as Saga
 from perdure.planes.execution import leases, runs, steps, waits
-from perdure.runtime import current_branch, outward, run_replay, undoing
-from perdure.runtime.driving import Driving, Hold, Sagas
+from perdure.runtime import current_branch, driver, run_engine
 from perdure.runtime.invoking import Flight
 from perdure.runtime.journal import BranchPoint, BranchSpan, Journal
+from perdure.runtime.run_engine import RunEngine
+from perdure.runtime.run_state import Hold, RunState, Sagas
 from perdure.stores.tool_limits import Slots
 from perdure.testing.contract.aio.acting import AsyncActingContract
 from perdure.testing.contract.aio.batch import AsyncBatchContract, AsyncLimitsContract
@@ -48,7 +49,7 @@ CHANGED = {
 as_written = ledger._move
 planned_whole = commits.plan_batch
 taken_at_once = Slots.take
-found_done_in = Sagas.done_in
+found_to_undo = Sagas.effects_to_undo
 
 
 def loose_arrow(tx: Any, stream: Any, found: Any, verb: str, *rest: Any) -> Any:
@@ -91,11 +92,11 @@ def no_doubt_left(*_: Any) -> Iterator[Any]:
 
 async def entered_unseen(saga: Any) -> Any:
     """A saga that nobody counts."""
-    saga._mark = saga._run._here().mark(saga._run._driving.replay.cut)
+    saga._mark = saga._run._here().mark(saga._run._engine.replay.cut)
     return saga
 
 
-def remembered(_driving: Any, meant: Any, _known_seq: int) -> Iterator[Any]:
+def remembered(_engine: Any, meant: Any, _known_seq: int) -> Iterator[Any]:
     """What is meant is taken to be new, whatever a restore lost."""
     yield from ()
     return meant
@@ -166,7 +167,7 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
         CHANGED["fewer"],
     ),
     "a step that ended its run is tried again": (
-        Hold, "forget_unsaid", lambda _: None, AsyncRetryingContract,
+        Hold, "forget_unrecorded_steps", lambda _: None, AsyncRetryingContract,
         "test_a_step_is_done_anew_whatever_its_program_made_of_its_failure", {},
     ),
     "the step that ended its run is done anew": (
@@ -212,11 +213,11 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
         "test_a_probe_that_cannot_tell_now_is_asked_again", {},
     ),
     "a restore forgets": (
-        outward, "_unforgotten", remembered, AsyncRestoredContract,
+        RunEngine, "_doubt_if_forgotten", remembered, AsyncRestoredContract,
         "test_a_probe_is_asked_before_something_new_is_sent", {},
     ),
     "a restore forgets batches, too": (
-        outward, "_may_be_forgotten", lambda *_: False, AsyncRestoredContract,
+        RunEngine, "_maybe_forgotten", lambda *_: False, AsyncRestoredContract,
         "test_what_follows_from_something_found_out_anew_is_asked_about", {"kind": "keyed", "batch": True},
     ),
     "after a restore other arguments may have been sent": (
@@ -236,7 +237,7 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
         runs, "_by_key", lambda *_: None, AsyncRunsContract, "test_the_same_key_is_the_same_run", {},
     ),
     "a cut loses sight of nothing": (
-        run_replay, "cut", lambda tx, stream, *_: (runs.cut(tx, stream), tx.seq(stream)), AsyncCutsContract,
+        run_engine, "cut_run", lambda tx, stream, *_: (runs.cut(tx, stream), tx.seq(stream)), AsyncCutsContract,
         "test_a_cut_must_not_lose_sight_of_anything", {},
     ),
     "a run that waits has its time": (
@@ -247,15 +248,15 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
         ending, "_can_undo", lambda *_: False, AsyncSagasContract, "test_a_cancelled_run_undoes_what_it_did", {},
     ),
     "undoing goes in reverse": (
-        Sagas, "done_in", lambda *about: found_done_in(*about)[::-1],
+        Sagas, "effects_to_undo", lambda *about: found_to_undo(*about)[::-1],
         AsyncSagasContract, "test_what_was_done_is_undone_in_reverse", {},
     ),
     "a saga settles what it interrupted": (
-        undoing, "_settle_left", no_doubt_left, AsyncBranchesContract,
+        RunEngine, "_settle_effects_in", no_doubt_left, AsyncBranchesContract,
         "test_a_saga_settles_what_it_interrupted_and_leaves_other_branches_alone", {},
     ),
     "an answer in the meantime is not lost": (
-        run_replay, "go_to_rest", always_rest, AsyncBranchesContract,
+        driver, "go_to_rest", always_rest, AsyncBranchesContract,
         "test_an_answer_that_comes_while_another_branch_works_is_not_lost", {},
     ),
     "tasks are numbered": (
@@ -263,7 +264,7 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
         {"seed": 0},
     ),
     "what an agent catches does not end its run": (
-        Driving, "check_returned", lambda _: None, AsyncBranchesContract,
+        RunState, "check_returned", lambda _: None, AsyncBranchesContract,
         "test_what_an_agent_catches_does_not_end_its_run", {},
     ),
     "the children of a cancelled run are cancelled": (

@@ -22,7 +22,7 @@ import perdure
 from perdure.doors.cli.main import cli
 from perdure.model.records.runs import StepRecord
 from perdure.planes.execution import runs
-from perdure.runtime import current_branch, holding
+from perdure.runtime import branch_waits, current_branch
 from perdure.runtime.current_branch import in_branch
 from perdure.runtime.journal import Branch, Journal, JournalEntry
 
@@ -119,7 +119,7 @@ def test_the_park_names_the_record_and_the_verb_and_the_old_program_goes_on_from
 def test_a_branch_that_waits_for_something_of_its_own_may_move_and_the_hold_is_told(
     store, monkeypatch, caplog, tmp_path
 ):
-    monkeypatch.setattr(holding, "TOLD_SECONDS", 0)
+    monkeypatch.setattr(branch_waits, "TOLD_SECONDS", 0)
     old, _ = deploys()
 
     @perdure.agent(name="calling", hold=0.05)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure.runtime import current_branch, log_context, placing, stalled_loops
+from perdure.runtime import current_branch, log_context, run_engine, stalled_loops
 from perdure.runtime.journal import Branch
 from perdure.runtime.stalled_loops import LoopWatchdog
 from runtime.crew import Scene, scene, until
@@ -122,7 +122,7 @@ def test_a_run_that_is_alone_may_block(monkeypatch):
 
 
 def test_a_program_that_catches_everything_is_left_after_a_bounded_number_of_verbs(tmp_path, monkeypatch):
-    monkeypatch.setattr(placing, "REFUSED_SECONDS", 0.0)
+    monkeypatch.setattr(run_engine, "REFUSED_SECONDS", 0.0)
     tries = 0
 
     @perdure.agent(name="never ends")
@@ -148,4 +148,4 @@ def test_a_program_that_catches_everything_is_left_after_a_bounded_number_of_ver
 
     store: Any = None
     asyncio.run(story())
-    assert tries == placing.REFUSALS_MAX + 3  # the first was done: it had not heard of it yet; the last was held up
+    assert tries == run_engine.REFUSALS_MAX + 3  # the first was done: it had not heard of it yet; the last was held up

@@ -20,7 +20,7 @@ from perdure.handles.colours import run_for
 from perdure.model.crash_points import arm
 from perdure.planes.execution import leases, workers
 from perdure.runtime import current_branch, driver
-from perdure.runtime.driving import Hold
+from perdure.runtime.run_state import Hold
 from perdure.runtime.shells import adrive
 from perdure.stores.in_flight import InFlight
 from perdure.stores.lane import Lane
@@ -109,7 +109,7 @@ def test_a_store_that_is_away_ends_no_run_and_undoes_nothing(url, swallow, times
 
 
 def test_control_trouble_that_counts_as_the_agents_own(url, monkeypatch):
-    monkeypatch.setattr(Hold, "troubled", lambda _, trouble: trouble)
+    monkeypatch.setattr(Hold, "stop_for_trouble", lambda _, trouble: trouble)
     trip = Trip(swallow=True)
     with perdure.open(url, keep=0) as store:
         assert trip.drive(store) == "not charged"

@@ -157,6 +157,11 @@ class EffectEngine:
         """The dispatching side of one transaction."""
         return Dispatcher(self.sender, self._check_may_continue)
 
+    @property
+    def may_begin(self) -> bool:
+        """Whether something new may be begun, as far as is known now."""
+        return self.dispatcher().may_begin
+
     def move(
         self, arrow: str, verb: Callable[Concatenate[Tx, Stream, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> Steps[T]:

@@ -34,9 +34,9 @@ from perdure.model.records.runs import RunRecord, RunStatus, StepRecord, WaitRec
 from perdure.planes.execution import leases, runs, steps, waits
 from perdure.planes.execution.leases import Lease
 from perdure.runtime.agent import HOLD_SECONDS, Agent, Policy
-from perdure.runtime.driving import Driving
 from perdure.runtime.heartbeat import Heartbeat
 from perdure.runtime.journal import Branch, Journal, load_journal
+from perdure.runtime.run_engine import RunEngine
 from perdure.runtime.stopping import Suspended
 from perdure.stores.core import Core
 from perdure.stores.in_flight import InFlight
@@ -272,7 +272,7 @@ def _is_count(text: str) -> bool:
 class RemoteRequest:
     """One request of a remote worker, inside its transaction."""
 
-    __slots__ = ("_known", "branch", "driving", "lease", "marks", "record", "seq", "shell", "side", "stream", "tx")
+    __slots__ = ("_known", "branch", "engine", "lease", "marks", "record", "seq", "shell", "side", "stream", "tx")
 
     def __init__(
         self,
@@ -293,19 +293,19 @@ class RemoteRequest:
         self.branch = GivenPlace(check_place(place, record) if place else "")
         self.side = RemoteSender(core, hold.holder)
         agent = RemoteAgent(record.agent, record.program)
-        self.driving = driving = Driving(
+        self.engine = engine = RunEngine(
             core=core, heartbeat=heartbeat, actor=tx.actor, tenant=tx.tenant, agent=agent, lease=self.lease,
             record=record,
         )  # fmt: skip
-        driving.trunk = self.branch
-        driving.replay.unread = False
-        driving.hold.ahead_us = core.clocks.now() - tx.store_now()
-        driving.effects = EffectEngine(
+        engine.trunk = self.branch
+        engine.replay.unread = False
+        engine.hold.ahead_us = core.clocks.now() - tx.store_now()
+        engine.effects = EffectEngine(
             self.side, stream, tx.actor, tx.tenant, in_run=True, token=hold.token,
-            check_may_continue=driving.hold.check_may_continue,
+            check_may_continue=engine.hold.check_may_continue,
         )  # fmt: skip
         if place:
-            driving.replay.journal = self._journal_at(place)
+            engine.replay.journal = self._journal_at(place)
         self.shell = TransactionShell(tx, stream)
 
     def _journal_at(self, place: str) -> Journal:
@@ -321,7 +321,7 @@ class RemoteRequest:
 
     def reach(self, made: Steps[Any], look: Callable[[], Any] = lambda: None) -> RequestResult:
         """Run a verb as far as it comes here. look: the record at the place, if the verb does not give it."""
-        awaited = self.driving.activity.awaited
+        awaited = self.engine.activity.awaited
         try:
             return self.reached(Next.GIVEN, self.shell.run(made))
         except HandedOver as handed:
@@ -339,9 +339,9 @@ class RemoteRequest:
         )  # fmt: skip
 
     @property
-    def dispatched_here(self) -> EffectRecord | None:
+    def unsent_effect(self) -> EffectRecord | None:
         """The effect at the place, if it was dispatched under this very lease: its sender lost our answer, and may send it."""
-        found = next((entry.record for _, entry in self.driving.replay.journal.entries), None)
+        found = next((entry.record for _, entry in self.engine.replay.journal.entries), None)
         if not isinstance(found, EffectRecord) or found.state is not EffectState.DISPATCHED:
             return None
         if found.holder != self.lease.holder or found.epoch != self.side.epoch:

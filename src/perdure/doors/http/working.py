@@ -315,7 +315,7 @@ async def begin_run_effect(call: HttpCall, body: RunEffectInput) -> Any:
     tool = remote.remote_tool(body.tool, remote_verbs.kind_of(body.kind), rule, can_probe=body.can_probe)
     args = value_from(body.args, "body.args")
     approve = (body.approve, body.approve_within)
-    return await _answer(call, body, remote_verbs.begin_effect, tool, args, approve, named(body.about))
+    return await _answer(call, body, remote_verbs.begin_effect, tool, args, *approve, named(body.about))
 
 
 @route("POST", "/v1/runs/{run}/effects/{seq}/outcome", WORK, ReachedAnswer)

@@ -34,7 +34,7 @@ from perdure.planes.reading.durations import Duration
 from perdure.planes.recovery import checkpoints
 from perdure.stores.tx import Tx
 
-# What must come before an effect is sent, by the word of its guards: a question to a person, a refusal, or nothing.
+# Before an effect is sent its guards may put a question to a person, or a refusal; None: nothing.
 Precondition: TypeAlias = Refuse | str | None
 Planned: TypeAlias = list[tuple[EffectRecord, bool]]  # each effect, and whether it was dispatched by this very commit
 

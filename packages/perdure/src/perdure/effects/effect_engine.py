@@ -4,9 +4,9 @@
                                      ▲                  ┆ its sender died, or nobody knows what came of it
                                      └── settle_doubt ◀─┴─ doubt_if_sender_is_gone
 
-Generators that yield commands, written once for sync and async: a shell carries them out (`commands`). What each writes is one
-verb of `commits`; every arrow of the ledger has a crash point before and after it, `effect.<arrow>.before|after`, and so has the
-call itself. Callers: the handles of sessions, and the engine of runs, each through a shell.
+Generators that yield commands, written once for sync and async: a shell carries them out (`commands`). Each writes by verbs of
+`commits`, one a transaction. Every arrow of the ledger has a crash point before and after it, `effect.<arrow>.before|after`, and
+so has the call itself. Callers: the handles of sessions, and the engine of runs, each through a shell.
 """
 
 from __future__ import annotations
@@ -155,12 +155,7 @@ class EffectEngine:
 
     def dispatcher(self) -> Dispatcher:
         """The dispatching side of one transaction."""
-        return Dispatcher(self.sender, self._check_may_continue)
-
-    @property
-    def may_begin(self) -> bool:
-        """Whether something new may be begun, as far as is known now."""
-        return self.dispatcher().may_begin
+        return Dispatcher(Sender(self._store.holder, self._store.epoch), self._check_may_continue)
 
     def move(
         self, arrow: str, verb: Callable[Concatenate[Tx, Stream, P], T], *args: P.args, **kwargs: P.kwargs
@@ -195,14 +190,10 @@ class EffectEngine:
         except Exception as error:  # noqa: BLE001 - whatever it raises, it did not let the call pass
             return intent, Refuse(f"a guard failed: {error_of(error)}")
 
-    def plan_effect(self, intent: Intent) -> Steps[EffectRecord]:
-        """Plan an effect, or give the one that stands under its key."""
-        return self.move("plan", commits.plan_for_call, intent, self.sender.epoch)
-
-    def plan_with_precondition(
-        self, intent: Intent, precondition: Precondition, within: Duration | None = None
+    def plan_effect(
+        self, intent: Intent, precondition: Precondition = None, within: Duration | None = None
     ) -> Steps[EffectRecord]:
-        """Plan an effect, and in the same commit record what must come before it is sent."""
+        """Plan an effect, or give the one that stands under its key; in the same commit record what must come before it is sent."""
         return self.move("plan", commits.plan_with_precondition, intent, self.sender.epoch, precondition, within)
 
     def withdraw_effect(self, record: EffectRecord, why: str, by: str) -> Steps[EffectRecord]:
@@ -221,7 +212,7 @@ class EffectEngine:
         try:
             effect: Intent | EffectRecord = intent
             if precondition is not None:
-                effect = yield from self.plan_with_precondition(intent, precondition, within)
+                effect = yield from self.plan_effect(intent, precondition, within)
             record, must_send = yield from self.dispatch_effect(tool, effect)
             return (yield from self.carry_to_end(tool, record, must_send=must_send))
         finally:
@@ -287,10 +278,17 @@ class EffectEngine:
                 return (yield write(commits.check_approval, effect.seq, self._store.epoch)), False
         yield from self._take_slot(tool)
         self._store.liveness.begin()
-        self.announce(effect.key if isinstance(effect, Intent) else effect.seq)
-        dispatcher = self.dispatcher()
+        if not self._in_run:
+            self.announce(effect.key if isinstance(effect, Intent) else effect.seq)
+        dispatcher, arrow = self.dispatcher(), "dispatch"
+        if isinstance(effect, Intent):
+            verb, about = (commits.dispatch_under_lease if self._in_run else commits.dispatch_for_call), (effect,)
+        elif again:
+            arrow, verb, about = "again", commits.dispatch_again, (effect.seq, effect.attempt)
+        else:
+            verb, about = commits.dispatch_if_approved, (effect.seq,)
         try:
-            record, must_send = yield from self._dispatching(effect, dispatcher, again=again)
+            record, must_send = yield from self.move(arrow, verb, *about, dispatcher)
         except BaseException as error:
             self._give_slot(tool)
             yield from self._take_back_dispatch(error, dispatcher)
@@ -299,17 +297,6 @@ class EffectEngine:
             self.unannounce()
             self._give_slot(tool)
         return record, must_send
-
-    def _dispatching(
-        self, effect: Intent | EffectRecord, dispatcher: Dispatcher, *, again: bool
-    ) -> Steps[tuple[EffectRecord, bool]]:
-        """The commit that makes the next attempt durable."""
-        if isinstance(effect, Intent):
-            verb = commits.dispatch_under_lease if self._in_run else commits.dispatch_for_call
-            return self.move("dispatch", verb, effect, dispatcher)
-        if again:
-            return self.move("again", commits.dispatch_again, effect.seq, effect.attempt, dispatcher)
-        return self.move("dispatch", commits.dispatch_if_approved, effect.seq, dispatcher)
 
     def begin_user_call(self, seq: int, sender: Sender) -> Steps[EffectRecord]:
         """Dispatch an effect that its user sends. A caller that is stopped before it hears of that has sent nothing."""
@@ -610,7 +597,14 @@ class EffectEngine:
         now_us = yield Read(store_now)
         advice = settling.advise(record, now_us, can_probe=tool is not None and tool.probe is not None)
         if advice.action is Action.AGAIN and tool is not None:
-            return (yield from self._call_again(tool, record))
+            if record.error is not None and record.error.code not in settling.MISHAPS:
+                yield Pause(backoff_seconds(tool.backoff, record.failures))
+            try:
+                return (yield from self.dispatch_effect(tool, record, again=True))
+            except Stale:
+                raise
+            except Conflict:  # another caller settled it meanwhile
+                return (yield Read(ledger.effect, (self._stream, record.seq))), False
         if advice.action is Action.PROBE and tool is not None:
             record = yield from self._note_dead_sender(record)
             asked_us = yield Read(store_now)
@@ -619,17 +613,6 @@ class EffectEngine:
         if advice.action is Action.FAIL:
             return (yield from self._give_up(record, advice)), False
         raise in_doubt(record, advice)
-
-    def _call_again(self, tool: Tool, record: EffectRecord) -> Steps[tuple[EffectRecord, bool]]:
-        """Dispatch the next attempt. Gives the effect as it stands if another caller settled it meanwhile."""
-        if record.error is not None and record.error.code not in settling.MISHAPS:
-            yield Pause(backoff_seconds(tool.backoff, record.failures))
-        try:
-            return (yield from self.dispatch_effect(tool, record, again=True))
-        except Stale:
-            raise
-        except Conflict:
-            return (yield Read(ledger.effect, (self._stream, record.seq))), False
 
     def _give_up(self, record: EffectRecord, advice: Advice) -> Steps[EffectRecord]:
         error = record.error or EffectError("Failed", advice.reason)

@@ -34,9 +34,8 @@ TURN = "turn"
 SWIFT_LOOKS, STILL_LOOKS = 8, 10  # looks without a pause, and those that must see nothing move
 LOOK_SECONDS_MAX = 0.05  # between looks that only wait to be released
 TOLD_SECONDS = 10.0  # after which a verb that is held is logged and noted
-OVERDUE_US = (
-    60 * SECOND_US
-)  # of a wait to be cancelled, at least; else twice the time in which its program cancelled it
+# Of a wait to be cancelled, at least; else twice the time in which its program cancelled it.
+OVERDUE_US = 60 * SECOND_US
 CANCELLATION_LOOK_SECONDS = 0.25
 CANCELLATION_STILL_LOOKS = 3  # in a row must see nothing move
 

@@ -47,7 +47,7 @@ def lines_here(branch: Branch) -> frozenset[str]:
 
 def refuse_inside() -> None:
     """Refuse to use a run inside one of its own steps and tools: for code that may be in any thread."""
-    if is_inside_a_step():
+    if _current.get(...) is None:
         raise _no_branch_here()
 
 

@@ -3,7 +3,7 @@
     drive_run ─▶ load_run ─▶ call_program ─┬─ it returned ─▶ end_run: completed
                                            └─ it did not  ─▶ record_end ─▶ fail_run, park_run, rest_run or give_run_back
 
-Generators over the `RunEngine` of the run, written once for sync and async (docs/decisions/0031). They give the run's end, or
+Generators over the `RunEngine` of the run, written once for sync and async (docs/decisions/0166). They give the run's end, or
 leave it waiting, parked or to its present holder. Callers: the shells, for `store.drive`, `recover` and the worker. Keeps P2, P7,
 P13.
 """

@@ -1,7 +1,7 @@
 """Driving runs in place: the loop behind `store.drive`, which carries a run and its children to their end here and now.
 
-Without colour: a shell carries out what is yielded. Callers: the handles of runs. Keeps P7 (a run is claimed first) and
-P13.
+Written once for sync and async: a shell carries out what is yielded. Callers: the handles of runs. Keeps P7 (a run is claimed
+first) and P13.
 """
 
 from __future__ import annotations

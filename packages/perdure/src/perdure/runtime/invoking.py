@@ -1,4 +1,4 @@
-"""Calling users' functions: steps, tools, probes. In both colours by hand, like the callers.
+"""Calling users' functions: steps, tools, probes. Written by hand for sync and for async, like the callers.
 
 A call with a deadline that is not kept raises Overdue, which says whether it is *quiet*: whether it can no longer send.
 A sync function in a thread cannot be stopped: it counts as sending until it returns, and then `late` is told. Keeps P4.

@@ -433,7 +433,7 @@ class Journal:
         return None
 
     def _index(self) -> dict[str, deque[tuple[int, str]]]:
-        """What was not reached, by branch; made when it is first asked for."""
+        """The records that were not reached, by branch; made when it is first asked for."""
         if self._lines is None:
             self._lines = {}
             for seq, place in sorted((entry.record.seq, place) for place, entry in self._unreached.items()):

@@ -82,7 +82,7 @@ UNDER_WAY = (EffectState.DISPATCHED, EffectState.IN_DOUBT)
 
 
 class RunEngine(RunState):
-    """What the program of one driven run may ask for, over the state that its branches share."""
+    """Whatever the program of one driven run may ask for, over the state that its branches share."""
 
     __slots__ = ("end_without_program",)
 
@@ -278,7 +278,8 @@ class RunEngine(RunState):
             self.check_real(f"undo {undoes.tool}")
             effect = yield from self.effects.move("undo", ledger.begin_undo, undoes.seq, intent, self.core.epoch)
         else:
-            question = " ".join(filter(None, (self._what_if_question(), question))) or None
+            if self.record.what_if is not None:
+                question = " ".join(filter(None, (self._what_if_question(), question))) or None
             intent, precondition = self.effects.ask_guards(tool, intent, question)
             if record is not None and not self._is_new(record):
                 effect = yield from self._ask_about_old_plan(branch, record, precondition, within)
@@ -295,7 +296,7 @@ class RunEngine(RunState):
         place, record = self.take_place(branch, "effect", name, digest, args, sagas)
         self.sagas.tools[name] = tool
         key = self.effect_key(place, name, digest)
-        return Intent(name, tool.kind, key, digest, args, tool.rule, place, about=about, sagas=sagas), record
+        return Intent(name, tool.kind, key, digest, args, tool.rule, place=place, about=about, sagas=sagas), record
 
     def effect_key(self, place: str, name: str, digest: str) -> str:
         """The key of an effect: made of the run, the place, the tool and the arguments, so that it is the same in every drive."""
@@ -433,7 +434,7 @@ class RunEngine(RunState):
             if call.answer is None and call.reads:
                 yield from self._read_for_call(branch, call)
             elif call.answer is None:
-                then = lambda at=at: next_free(batch, at + 1) if self.effects.may_begin else None  # noqa: E731
+                then = lambda at=at: next_free(batch, at + 1) if self.effects.dispatcher().may_begin else None  # noqa: E731
                 yield from self._carry_out_call(branch, call, then)
         return Reply(value, [call.answer for call in batch if call.answer is not None])
 

@@ -101,7 +101,8 @@ class Hold:
         """Raise what must end the program now: the run is suspended or cancelled, or its time is over."""
         if self._stopped is not None or (self.cancellation is not None and self.stopped is not None):
             self._refuse()
-        self.check_not_leaving()
+        if self.lease.leaving:
+            raise Leaving
         if self.shielded:
             return
         if self.lease.cancelling:

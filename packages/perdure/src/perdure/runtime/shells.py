@@ -58,7 +58,7 @@ else:
     (isolating,) = lazily("perdure.runtime", "isolating")
 
 T = TypeVar("T")
-# Gives the class of the run that an agent's function gets, by its colour (`handles.colours.run_for`).
+# Gives the class of the run that an agent's function gets, sync or async (`handles.colours.run_for`).
 RunMaker: TypeAlias = Callable[[Agent], Callable[..., Any]]
 CommandTable: TypeAlias = dict[type, Callable[[Any, Any], Any]]  # the method of a shell for each command
 

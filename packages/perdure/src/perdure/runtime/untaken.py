@@ -1,6 +1,6 @@
 """Runs that nobody drives now: which of them can be driven here, and the obstacle of one that cannot. Keeps P13, P15.
 
-Read verbs and checks without colour. Callers: `store.drive` and `store.recover`.
+Read verbs and checks. Callers: `store.drive` and `store.recover`.
 """
 
 from __future__ import annotations

@@ -297,7 +297,7 @@ class AsyncEffects(AsyncActing):
         engine = effect_engine_of(self._caller, self._stream)
         intent = intend(name, declared, given, found.rule if found else Rule(), key, call, named(about))
         intent, precondition = engine.ask_guards(found, intent, None)
-        record = await self._run(engine.plan_with_precondition(intent, precondition))
+        record = await self._run(engine.plan_effect(intent, precondition))
         return AsyncEffect(self._caller, self._stream, self._pin, await self._run(engine.look_at(record)))
 
     async def effects(

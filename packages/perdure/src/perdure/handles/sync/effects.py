@@ -294,7 +294,7 @@ class Effects(Acting):
         engine = effect_engine_of(self._caller, self._stream)
         intent = intend(name, declared, given, found.rule if found else Rule(), key, call, named(about))
         intent, precondition = engine.ask_guards(found, intent, None)
-        record = self._run(engine.plan_with_precondition(intent, precondition))
+        record = self._run(engine.plan_effect(intent, precondition))
         return Effect(self._caller, self._stream, self._pin, self._run(engine.look_at(record)))
 
     def effects(

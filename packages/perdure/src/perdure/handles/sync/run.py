@@ -2,8 +2,8 @@
 """The run, as the function of an agent gets it. Everything that the agent does through it is recorded at its place, and done
 once.
 
-Thin: each verb checks its arguments and runs a generator of `runtime/` through the shell of the run. See docs/decisions/0007
-and 0031.
+Thin: each verb checks its arguments and runs a generator of `RunEngine` through the shell of the run. See docs/decisions/0007 and
+0166.
 """
 
 from __future__ import annotations

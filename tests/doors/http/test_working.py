@@ -17,8 +17,8 @@ from doors.http.matrix import body_of
 from doors.http.serving_kit import bearer, make_token
 from perdure.doors.http.app import TABLE, make_app
 from perdure.doors.http.serving import Serving
-from perdure.doors.http.table import Right
 from perdure.runtime.callers import caller_of
+from perdure.verbs.declaring import Right
 
 GIVEN, SEND, PROBE, REST, END = "given", "send", "probe", "rest", "end"
 PLAIN = {"digest": "d", "name": "look"}

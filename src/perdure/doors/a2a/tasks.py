@@ -28,7 +28,7 @@ from google.protobuf import json_format, struct_pb2
 
 from perdure.doors.http import wire
 from perdure.doors.http.serving import Serving, Visitor
-from perdure.doors.http.table import RIGHTS, Right
+from perdure.doors.http.table import RIGHTS
 from perdure.errors import Conflict, Error
 from perdure.handles.aio.run_handle import AsyncRunHandle
 from perdure.model.records.runs import ENDED, RunStatus, WaitKind, WaitRecord
@@ -37,6 +37,7 @@ from perdure.planes.conversation import feed
 from perdure.planes.execution import requests
 from perdure.planes.execution.runs import RunRequest
 from perdure.runtime.callers import stream_of
+from perdure.verbs.declaring import Right
 
 VISITOR = "perdure.visitor"  # where the request keeps who sends it
 KEY = "a2a:"  # before the id of a message, as the key of a run

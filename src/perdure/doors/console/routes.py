@@ -13,8 +13,9 @@ import msgspec
 from perdure.doors.console import attention, live, run_reads, session_reads, settings_reads, upkeep_reads, verifying
 from perdure.doors.http.call import HttpCall
 from perdure.doors.http.queries import Name, Seq
-from perdure.doors.http.table import Right, route
+from perdure.doors.http.table import route
 from perdure.model.filters import EffectFilters, EventFilters, MemoryFilters, RunFilters, SessionFilters
+from perdure.verbs.declaring import Right
 
 Shown = dict[str, Any]
 SearchText = Annotated[str, msgspec.Meta(max_length=200)]

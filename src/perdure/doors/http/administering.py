@@ -9,11 +9,12 @@ import msgspec
 from perdure.doors.http.answers import DoneAnswer
 from perdure.doors.http.call import HttpCall
 from perdure.doors.http.inputs import TokenInput
-from perdure.doors.http.table import DELETE, Right, route
+from perdure.doors.http.table import DELETE, route
 from perdure.errors import NotFound, Refused
 from perdure.planes.access import tokens
 from perdure.planes.access.tokens import TokenRecord
 from perdure.runtime.callers import AsyncCaller
+from perdure.verbs.declaring import Right
 
 
 class TokenAnswer(msgspec.Struct, frozen=True):

@@ -13,7 +13,7 @@ from starlette.responses import Response, StreamingResponse
 
 from perdure.doors.http.call import HttpCall
 from perdure.doors.http.queries import AttachQuery
-from perdure.doors.http.table import Right, route
+from perdure.doors.http.table import route
 from perdure.doors.http.wire import encoded
 from perdure.errors import NotFound
 from perdure.handles.aio.artifacts import AsyncArtifact
@@ -24,6 +24,7 @@ from perdure.model.records.artifacts import ArtifactRecord
 from perdure.planes.conversation import artifacts
 from perdure.planes.execution.requests import KeyedRequest, differing
 from perdure.runtime.callers import stream_of
+from perdure.verbs.declaring import Right
 
 UPLOAD_MAX_BYTES = 64 * 1024 * 1024
 BYTES = "application/octet-stream"

@@ -8,10 +8,11 @@ from typing import Any
 from starlette.responses import PlainTextResponse
 
 from perdure.doors.http.call import HttpCall
-from perdure.doors.http.table import Right, route
+from perdure.doors.http.table import route
 from perdure.model.instants import SECOND_US, instant_us
 from perdure.planes.execution import workers
 from perdure.planes.reading.durations import store_now
+from perdure.verbs.declaring import Right
 
 AGENTS_MAX = 50
 STATES = ("ready", "running", "waiting", "parked")

@@ -18,7 +18,7 @@ from perdure.doors.http import ag_ui, wire
 from perdure.doors.http.answers import EventAnswer, event_answer
 from perdure.doors.http.call import HttpCall
 from perdure.doors.http.queries import StreamQuery
-from perdure.doors.http.table import Right, route
+from perdure.doors.http.table import route
 from perdure.errors import Error, Invalid
 from perdure.log.feed import Position, decode_cursor, encode_cursor
 from perdure.planes.conversation import feed
@@ -27,6 +27,7 @@ from perdure.planes.conversation.feed import Sieve
 from perdure.planes.execution import runs
 from perdure.runtime.callers import stream_of
 from perdure.stores.core import Reader
+from perdure.verbs.declaring import Right
 
 PAGE_EVENTS = 200
 COMMENT_SECONDS = 15.0

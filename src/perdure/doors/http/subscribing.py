@@ -9,9 +9,10 @@ import msgspec
 from perdure.doors.http.answers import DoneAnswer, EventAnswer, event_answer
 from perdure.doors.http.call import HttpCall
 from perdure.doors.http.inputs import BatchInput, StartInput, SubscriptionInput, TakeInput
-from perdure.doors.http.table import DELETE, Right, route
+from perdure.doors.http.table import DELETE, route
 from perdure.model.ids import new_uid
 from perdure.planes.audit import subscriptions
+from perdure.verbs.declaring import Right
 
 
 class DeliveryAnswer(msgspec.Struct, frozen=True):

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from perdure.doors.http import wire
 from perdure.doors.http.answers import RunAnswer, ask_answer, effect_answer, run_answer
 from perdure.doors.http.call import HttpCall
-from perdure.doors.http.table import Right, route
+from perdure.doors.http.table import route
 from perdure.doors.http.wire import value_from
 from perdure.doors.http.work_inputs import (
     ChildInput,
@@ -60,6 +60,7 @@ from perdure.planes.subjects import named
 from perdure.runtime import remote, remote_verbs
 from perdure.runtime.remote import RemoteClaim, RequestResult
 from perdure.runtime.remote_verbs import CallSaid, RestSaid, StepSaid
+from perdure.verbs.declaring import Right
 
 FOUND_MAX = 20
 HOLDERS_MAX = 256  # workers of one token that live at once

@@ -102,4 +102,4 @@ def test_control_a_new_gap_is_seen(monkeypatch) -> None:
         door: count + 1 for door, count in DRIFT.items()
     }
     monkeypatch.setattr(TOOL, "taken", lambda _door, _name: {"text"})
-    assert "Session.events" in TOOL.lacking()["http", "kind"]
+    assert "Run.wait" in TOOL.lacking()["http", "name"]

@@ -28,9 +28,9 @@ from perdure.verbs.table import ROWS, VERBS
 from surface.reading import load
 
 TOOL = load()
-LEAST = 57  # declared verbs; it may not fall
+LEAST = 164  # declared verbs; it may not fall
 # Public verbs that no declaration has yet; their rows stand in docs/surface/doors.txt. It may not rise.
-BY_HAND_MOST = 160
+BY_HAND_MOST = 53
 Shape = list[tuple[str, Any, Any]]
 
 
@@ -170,10 +170,10 @@ def test_no_reason_outlives_its_gap() -> None:
 
 
 def test_what_is_of_this_process_crosses_no_wire() -> None:
-    local = [(declared, argument.name) for declared in VERBS for argument in declared.arguments.values()
+    local = [(declared, argument.name) for declared in VERBS if declared.at for argument in declared.arguments.values()
              if argument.word.form is WordForm.LOCAL]  # fmt: skip
     assert len(local) >= 6
-    assert [(declared, name) for declared, name in local if declared.routes and is_taken(declared, "http", name)] == []
+    assert [(declared, name) for declared, name in local if is_taken(declared, "http", name)] == []
 
 
 # -- controls --------------------------------------------------------------------------------------------------------

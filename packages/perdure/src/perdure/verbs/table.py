@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from perdure.verbs import conversation, decisions, memory, runs, values, work
+from perdure.verbs import conversation, decisions, memory, runs, session, store, things, values, work
 from perdure.verbs.declaring import Verb, declared
 
-_MODULES = (conversation, decisions, memory, runs, values, work)
+_MODULES = (conversation, decisions, memory, runs, session, store, things, values, work)
 
 VERBS: tuple[Verb, ...] = declared()
 # The verbs by their rows in the matrix of verbs and doors.

@@ -44,6 +44,8 @@ from perdure_server.http.writing import scope_in, session_in
 EXPECT, KEY = "expect", "key"
 PAST = frozenset({SESSION.mark, SCOPE.mark, RUN.mark})  # streams that can be read as they were
 
+PastMoment = Optional[At]  # noqa: UP045 - made at run time
+
 # -- answers ---------------------------------------------------------------------------------------------------------
 
 ANSWERS: dict[Any, tuple[Any, Callable[[Any], Any]]] = {
@@ -293,7 +295,7 @@ def _query(verb: Verb, address: Endpoint) -> type[msgspec.Struct]:
         field(each, verb.name_at("http", each.name), dict(address.defaults), says=True)
         for each in _travels(verb, address)
     ]
-    past = [("at", At | None, None)] if address.place.mark in PAST and not address.place.part else []
+    past = [("at", PastMoment, None)] if address.place.mark in PAST and not address.place.part else []
     if not own and not past:
         return NoQuery
     made: Any = msgspec.defstruct(
@@ -308,7 +310,7 @@ def _filters(verb: Verb, address: Endpoint) -> Any:
         return verb.filters
     assert verb.filters is not None
     return msgspec.defstruct(
-        f"{address.name}_query", [("at", At | None, None)], bases=(verb.filters,), module=__name__, frozen=True,
+        f"{address.name}_query", [("at", PastMoment, None)], bases=(verb.filters,), module=__name__, frozen=True,
         kw_only=True,
     )  # fmt: skip
 

@@ -19,8 +19,7 @@ from perdure.model.records.conversation import Ending as EndingWord
 from perdure.model.records.conversation import Native as NativeRecord
 from perdure.model.records.conversation import Shape as ShapeWord
 from perdure.model.records.conversation import Speaker, Turn
-from perdure.model.records.effects import ToolKind
-from perdure.model.records.memories import MemoryKind, SearchKind
+from perdure.model.records.memories import MemoryKind
 
 SEQ_MAX = 2**62
 PRIORITY_MAX = 2**31
@@ -75,38 +74,41 @@ class Word(NamedTuple):
     item_most: int = NAME_MAX_CHARS
 
 
-def _names(says: str, *, most: int, option: str, metavar: str = "NAME") -> Word:
+def names_word(says: str, *, most: int, option: str, metavar: str = "NAME") -> Word:
+    """A list of names."""
     return Word(WordForm.NAMES, says, most=most, option=option, metavar=metavar)
 
 
-def _number(says: str, *, least: int = 0, most: int = SEQ_MAX, metavar: str = "SEQ", option: str = "") -> Word:
+def number_word(says: str, *, least: int = 0, most: int = SEQ_MAX, metavar: str = "SEQ", option: str = "") -> Word:
+    """A number."""
     return Word(WordForm.NUMBER, says, least=least, most=most, metavar=metavar, option=option)
 
 
-def _local(says: str) -> Word:
+def local_word(says: str) -> Word:
+    """A thing that never crosses a wire."""
     return Word(WordForm.LOCAL, says)
 
 
 _TEXT = Word(WordForm.TEXT, "The text.", most=TEXT_MAX_CHARS, metavar="TEXT")
-_WHY = Word(WordForm.TEXT, "The reason.", most=TEXT_MAX_CHARS, metavar="WHY")
+WHY_WORD = Word(WordForm.TEXT, "The reason.", most=TEXT_MAX_CHARS, metavar="WHY")
 _KEY = Word(
     WordForm.NAME, "Makes a repetition harmless: the same key writes nothing twice.", most=KEY_MAX_CHARS, metavar="KEY"
 )
-_SUBJECTS = _names("A subject that it names; repeatable.", most=REFS_MAX, option="--about")
-_SUBJECTS_OF_MEMORY = _names("A subject that it names; repeatable.", most=LABELS_MAX, option="--about")
-_TAGS = _names("A tag; repeatable.", most=LABELS_MAX, option="--tag")
-_LABELS = _names("A label; repeatable.", most=LABELS_MAX, option="--label")
+_SUBJECTS = names_word("A subject that it names; repeatable.", most=REFS_MAX, option="--about")
+_SUBJECTS_OF_MEMORY = names_word("A subject that it names; repeatable.", most=LABELS_MAX, option="--about")
+_TAGS = names_word("A tag; repeatable.", most=LABELS_MAX, option="--tag")
+LABELS_WORD = names_word("A label; repeatable.", most=LABELS_MAX, option="--label")
 _KIND = Word(WordForm.WORD, "The kind of memory.", words=MemoryKind)
-_SECONDS = Word(WordForm.SPAN, "A time such as 30s or 2d.", metavar="TIME")
-_TASK = _number("A task of the same session.", metavar="ID")
-_TURN = _number("A turn, by its number.")
+SECONDS_WORD = Word(WordForm.SPAN, "A time such as 30s or 2d.", metavar="TIME")
+TASK_WORD = number_word("A task of the same session.", metavar="ID")
+_TURN = number_word("A turn, by its number.")
 
 # -- text ----------------------------------------------------------------------------------------------------------
 
 Text: TypeAlias = Annotated[str, _TEXT]
 OptionalText: TypeAlias = Annotated[str | None, _TEXT]
-Because: TypeAlias = Annotated[str, _WHY]
-OptionalBecause: TypeAlias = Annotated[str | None, _WHY]
+Because: TypeAlias = Annotated[str, WHY_WORD]
+OptionalBecause: TypeAlias = Annotated[str | None, WHY_WORD]
 Then: TypeAlias = Annotated[
     str | None, Word(WordForm.TEXT, "The step that is to follow.", most=TEXT_MAX_CHARS, metavar="TEXT")
 ]
@@ -122,7 +124,7 @@ Model: TypeAlias = Annotated[
     str | None, Word(WordForm.TEXT, "The model that said it.", most=TEXT_MAX_CHARS, metavar="NAME")
 ]
 
-Why: TypeAlias = Annotated[str, _WHY]
+Why: TypeAlias = Annotated[str, WHY_WORD]
 
 # -- names ---------------------------------------------------------------------------------------------------------
 
@@ -158,14 +160,14 @@ AboutOne: TypeAlias = Annotated[
     str | None, Word(WordForm.NAME, "Only what is about this subject.", most=NAME_MAX_CHARS, metavar="NAME")
 ]
 Subjects: TypeAlias = Annotated[
-    str, _names("A person or thing that all of it is about.", most=LABELS_MAX, option="--subject")
+    str, names_word("A person or thing that all of it is about.", most=LABELS_MAX, option="--subject")
 ]
 About: TypeAlias = Annotated[Iterable[str], _SUBJECTS]
 AboutOfMemory: TypeAlias = Annotated[Iterable[str], _SUBJECTS_OF_MEMORY]
 AboutOrAsBefore: TypeAlias = Annotated[Iterable[str] | None, _SUBJECTS_OF_MEMORY]
 Tags: TypeAlias = Annotated[Iterable[str], _TAGS]
 TagsOrAsBefore: TypeAlias = Annotated[Iterable[str] | None, _TAGS]
-Labels: TypeAlias = Annotated[Iterable[str], _LABELS]
+Labels: TypeAlias = Annotated[Iterable[str], LABELS_WORD]
 Keys: TypeAlias = Annotated[
     Iterable[str] | None,
     Word(
@@ -203,14 +205,14 @@ Ending: TypeAlias = Annotated[EndingWord, Word(WordForm.WORD, "How it ends.", wo
 
 # -- numbers, times ------------------------------------------------------------------------------------------------
 
-Seq: TypeAlias = Annotated[int, _number("A number in its stream.")]
+Seq: TypeAlias = Annotated[int, number_word("A number in its stream.")]
 Expect: TypeAlias = Annotated[
-    int | None, _number("Only if this is its version now; 0: only if there is none.", metavar="VERSION")
+    int | None, number_word("Only if this is its version now; 0: only if there is none.", metavar="VERSION")
 ]
-ExpectSeq: TypeAlias = Annotated[int | None, _number("Only if this is the last number of the session now.")]
-Upto: TypeAlias = Annotated[int, _number("The last turn that it stands for.")]
+ExpectSeq: TypeAlias = Annotated[int | None, number_word("Only if this is the last number of the session now.")]
+Upto: TypeAlias = Annotated[int, number_word("The last turn that it stands for.")]
 First: TypeAlias = Annotated[
-    int | None, _number("The first turn that it stands for; by default the first one.", option="--from")
+    int | None, number_word("The first turn that it stands for; by default the first one.", option="--from")
 ]
 Limit: TypeAlias = Annotated[int, Word(WordForm.NUMBER, "Rows of the page.", least=1, most=PAGE_MAX_ROWS, metavar="N")]
 Last: TypeAlias = Annotated[
@@ -225,15 +227,15 @@ Confidence: TypeAlias = Annotated[
 ValidFrom: TypeAlias = Annotated[Instant | None, Word(WordForm.INSTANT, "From when it holds.", metavar="WHEN")]
 ValidTo: TypeAlias = Annotated[Instant | None, Word(WordForm.INSTANT, "Until when it holds.", metavar="WHEN")]
 Ttl: TypeAlias = Annotated[
-    str | float | timedelta | None, _SECONDS._replace(says="It is gone after this time (90s, 24h, 7d).")
+    str | float | timedelta | None, SECONDS_WORD._replace(says="It is gone after this time (90s, 24h, 7d).")
 ]
 Timeout: TypeAlias = Annotated[
-    str | float | timedelta | None, _SECONDS._replace(says="How long it can be answered (90s, 24h, 7d).")
+    str | float | timedelta | None, SECONDS_WORD._replace(says="How long it can be answered (90s, 24h, 7d).")
 ]
 Before: TypeAlias = Annotated[
     int | str | None, Word(WordForm.PLACE, "A number, or the `next` of another page.", most=400, metavar="CURSOR")
 ]
-SinceSeq: TypeAlias = Annotated[int | None, _number("Those after this event; 0: all.")]
+SinceSeq: TypeAlias = Annotated[int | None, number_word("Those after this event; 0: all.")]
 ShownLast: TypeAlias = Annotated[
     int, Word(WordForm.NUMBER, "So many of the newest.", least=1, most=PAGE_MAX_ROWS, metavar="N")
 ]
@@ -298,138 +300,15 @@ Vouch: TypeAlias = Annotated[
 IsError: TypeAlias = Annotated[bool, Word(WordForm.FLAG, "The call failed.")]
 HeadTurn: TypeAlias = Annotated[Turn | int, _TURN]
 ParentTurn: TypeAlias = Annotated[Turn | int | None, _TURN._replace(says="The turn that it follows; 0: none.")]
-ClaimToken: TypeAlias = Annotated[int | None, _number("The token of a claim.", metavar="TOKEN")]
-TaskNumber: TypeAlias = Annotated[int, _TASK]
+ClaimToken: TypeAlias = Annotated[int | None, number_word("The token of a claim.", metavar="TOKEN")]
+TaskNumber: TypeAlias = Annotated[int, TASK_WORD]
 Needs: TypeAlias = Annotated[
     Iterable[HasNumber | int],
     Word(WordForm.NUMBERS, "A task that must be done before; repeatable.", least=0, most=TASKS_MAX, metavar="ID"),
 ]
-ParentTask: TypeAlias = Annotated[HasNumber | int | None, _TASK._replace(says="The task that it is a part of.")]
+ParentTask: TypeAlias = Annotated[HasNumber | int | None, TASK_WORD._replace(says="The task that it is a part of.")]
 
 # -- of this process -----------------------------------------------------------------------------------------------
 
-Checks: TypeAlias = Annotated[Iterable[object], _local("Conditions under which it holds.")]
-By: TypeAlias = Annotated[str | None, _local("The person in whose name it is.")]
-
-# -- of verbs that have a body by hand at a door ---------------------------------------------------------------------
-
-AboutAll: TypeAlias = Annotated[
-    Iterable[str], _names("Only what is about this subject; repeatable.", most=100, option="--about")
-]
-TagsWanted: TypeAlias = Annotated[
-    Iterable[str], _names("Only those with this tag; repeatable.", most=100, option="--tag")
-]
-KindsWanted: TypeAlias = Annotated[
-    Iterable[str] | None,
-    Word(WordForm.WORDS, "Only of this kind; repeatable.", words=MemoryKind, option="--kind", most=100),
-]
-SearchKinds: TypeAlias = Annotated[
-    Iterable[str] | None,
-    Word(WordForm.WORDS, "Only of this kind; repeatable.", words=SearchKind, option="--kind", most=100),
-]
-ScopesWanted: TypeAlias = Annotated[
-    Iterable[str] | None, _names("In this scope, such as user:alice; repeatable.", most=100, option="--scope")
-]
-SessionsWanted: TypeAlias = Annotated[Iterable[str], _names("This session; repeatable.", most=100, option="--session")]
-RunsWanted: TypeAlias = Annotated[
-    Iterable[str], _names("This run; repeatable.", most=100, option="--run", metavar="RUN")
-]
-EventKinds: TypeAlias = Annotated[
-    Iterable[str] | None,
-    _names("Only events of this kind; repeatable.", most=TASKS_MAX, option="--kind", metavar="KIND"),
-]
-LabelsOrAsBefore: TypeAlias = Annotated[Iterable[str] | None, _LABELS]
-OneLabel: TypeAlias = Annotated[str, _LABELS]
-Turns: TypeAlias = Annotated[Turn | int, Word(WordForm.NUMBERS, "A turn that is taken back.", least=0, most=KEYS_MAX)]
-
-Query: TypeAlias = Annotated[str, Word(WordForm.TEXT, "Plain words.", most=2_000, metavar="QUERY")]
-TaskText: TypeAlias = Annotated[str | None, Word(WordForm.TEXT, "The task at hand.", most=4_000, metavar="TEXT")]
-Reason: TypeAlias = Annotated[str, _WHY]
-TitleOrAsBefore: TypeAlias = Annotated[
-    str | None, Word(WordForm.TEXT, "The title.", most=TEXT_MAX_CHARS, metavar="TEXT")
-]
-Prompt: TypeAlias = Annotated[
-    str | None, Word(WordForm.TEXT, "The prompt; its digest is kept.", most=TEXT_MAX_CHARS, metavar="TEXT")
-]
-Commit: TypeAlias = Annotated[
-    str | None, Word(WordForm.TEXT, "The commit of the code.", most=TEXT_MAX_CHARS, metavar="SHA")
-]
-Sql: TypeAlias = Annotated[str, Word(WordForm.TEXT, "One statement that reads.", most=TEXT_MAX_CHARS, metavar="SQL")]
-Error: TypeAlias = Annotated[Any, Word(WordForm.TEXT, "The error in words.", most=TEXT_MAX_CHARS, metavar="TEXT")]
-
-OptionalSession: TypeAlias = Annotated[
-    str | None, Word(WordForm.NAME, "In this session.", most=NAME_MAX_CHARS, metavar="NAME")
-]
-OptionalActor: TypeAlias = Annotated[
-    str | None, Word(WordForm.NAME, "Only what this actor did.", most=NAME_MAX_CHARS, metavar="NAME")
-]
-OptionalOutcome: TypeAlias = Annotated[
-    str | None, Word(WordForm.NAME, "Only what came out so.", most=NAME_MAX_CHARS, metavar="NAME")
-]
-OptionalRun: TypeAlias = Annotated[
-    str | None, Word(WordForm.NAME, "A run, by its id.", most=NAME_MAX_CHARS, metavar="RUN")
-]
-AgentName: TypeAlias = Annotated[Any, Word(WordForm.NAME, "An agent.", most=NAME_MAX_CHARS, metavar="AGENT")]
-RunId: TypeAlias = Annotated[str, Word(WordForm.NAME, "A run, by its id.", most=NAME_MAX_CHARS, metavar="RUN")]
-AskId: TypeAlias = Annotated[str, Word(WordForm.NAME, "A question, by its id.", most=NAME_MAX_CHARS, metavar="ASK")]
-ToolName: TypeAlias = Annotated[Any, Word(WordForm.NAME, "The tool.", most=NAME_MAX_CHARS, metavar="TOOL")]
-Holder: TypeAlias = Annotated[str, Word(WordForm.NAME, "A machine or a holder.", most=NAME_MAX_CHARS, metavar="NAME")]
-StreamName: TypeAlias = Annotated[
-    Any, Word(WordForm.NAME, "A session, or a run as run:ID.", most=NAME_MAX_CHARS, metavar="NAME")
-]
-EventKindWanted: TypeAlias = Annotated[
-    str | None, Word(WordForm.NAME, "Only this kind, or all below a word.", most=NAME_MAX_CHARS, metavar="KIND")
-]
-MediaType: TypeAlias = Annotated[
-    str | None, Word(WordForm.NAME, "The media type.", most=NAME_MAX_CHARS, metavar="TYPE")
-]
-PlaceOfRun: TypeAlias = Annotated[
-    int | str, Word(WordForm.NAME, "A place of a run, or its number.", most=NAME_MAX_CHARS, metavar="PLACE")
-]
-LearningFormat: TypeAlias = Annotated[str, Word(WordForm.NAME, "The format.", most=NAME_MAX_CHARS, metavar="FORMAT")]
-Start: TypeAlias = Annotated[str, Word(WordForm.WORD, "Where a reader begins.", words=("beginning", "end"))]
-Profile: TypeAlias = Annotated[str, Word(WordForm.WORD, "How much.", words=("full", "small", "without-memory"))]
-ToolKindWanted: TypeAlias = Annotated[Any, Word(WordForm.WORD, "The kind of tool.", words=ToolKind)]
-VerdictOf: TypeAlias = Annotated[Any, Word(WordForm.WORD, "The verdict.", words=("happened", "absent", "declined"))]
-
-OptionalSeq: TypeAlias = Annotated[int | None, _number("A number in its stream.")]
-PlaceFrom: TypeAlias = Annotated[
-    int | str, Word(WordForm.PLACE, "Those after a number, or the `next` of another page.", most=400, metavar="CURSOR")
-]
-Count: TypeAlias = Annotated[
-    int, Word(WordForm.NUMBER, "At most so many.", least=1, most=PAGE_MAX_ROWS, metavar="N", option="-k")
-]
-Budget: TypeAlias = Annotated[int, Word(WordForm.NUMBER, "Tokens at most.", least=1, most=200_000, metavar="TOKENS")]
-MaxChars: TypeAlias = Annotated[
-    int | None, Word(WordForm.NUMBER, "Characters at most.", least=1, most=PRIORITY_MAX, metavar="CHARS")
-]
-Consumers: TypeAlias = Annotated[int | None, Word(WordForm.NUMBER, "Batches under way at once.", least=1, metavar="N")]
-PriorityOrAsBefore: TypeAlias = Annotated[
-    int | None, Word(WordForm.NUMBER, "Higher comes first.", least=-PRIORITY_MAX, most=PRIORITY_MAX, metavar="N")
-]
-Moment: TypeAlias = Annotated[
-    Any, Word(WordForm.INSTANT, "As it was: after an event, at an instant, or some time ago.", metavar="WHEN")
-]
-Since: TypeAlias = Annotated[Instant | None, Word(WordForm.INSTANT, "Not older: an age or an instant.", metavar="WHEN")]
-Until: TypeAlias = Annotated[Instant | None, Word(WordForm.INSTANT, "Not newer: an age or an instant.", metavar="WHEN")]
-Lease: TypeAlias = Annotated[str | float | timedelta, _SECONDS]
-
-Full: TypeAlias = Annotated[bool, Word(WordForm.FLAG, "All turns, not the summaries that stand for them.")]
-Force: TypeAlias = Annotated[bool, Word(WordForm.FLAG, "Although it looks as if it still went on.")]
-OpenOnly: TypeAlias = Annotated[bool, Word(WordForm.FLAG, "Only those that are not settled.")]
-EmittedOnly: TypeAlias = Annotated[bool | None, Word(WordForm.FLAG, "Only events of your own.")]
-AllowEffects: TypeAlias = Annotated[bool, Word(WordForm.FLAG, "It may act without asking.")]
-Blobs: TypeAlias = Annotated[bool, Word(WordForm.FLAG, "Read every blob too.")]
-Apply: TypeAlias = Annotated[bool, Word(WordForm.FLAG, "Do it; without, only say it.")]
-DryRun: TypeAlias = Annotated[bool, Word(WordForm.FLAG, "Only say it.")]
-Lost: TypeAlias = Annotated[bool, Word(WordForm.FLAG, "The other store is gone for good.")]
-Everything: TypeAlias = Annotated[bool, Word(WordForm.FLAG, "All of the tenant.")]
-KeysApart: TypeAlias = Annotated[bool, Word(WordForm.FLAG, "Keys of the copy stand beside those that are here.")]
-
-Result: TypeAlias = Annotated[Any, Word(WordForm.VALUE, "The result: JSON, or text.", metavar="JSON")]
-ToolArgs: TypeAlias = Annotated[Any, Word(WordForm.FIELDS, "The arguments, as JSON.", metavar="JSON")]
-PinsOf: TypeAlias = Annotated[Any, Word(WordForm.FIELDS, "The versions of its software, as JSON.", metavar="JSON")]
-Tools: TypeAlias = Annotated[Any, Word(WordForm.TABLE, "The versions of its tools, as JSON.", metavar="JSON")]
-OneCover: TypeAlias = Annotated[Any, _number("A summary, by its number.")]
-OtherTask: TypeAlias = Annotated[HasNumber | int, _TASK._replace(says="Another task of the same session.")]
-Local: TypeAlias = Annotated[Any, _local("A thing of this process: a function, a file, a folder, an object.")]
+Checks: TypeAlias = Annotated[Iterable[object], local_word("Conditions under which it holds.")]
+By: TypeAlias = Annotated[str | None, local_word("The person in whose name it is.")]

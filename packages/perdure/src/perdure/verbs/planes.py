@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from perdure.boot import making, manifest
     from perdure.effects import ending, operator_verbs, timeline
     from perdure.model import arguments as arg
+    from perdure.model import arguments_by_hand as own
     from perdure.model.records import actors as actor_records
     from perdure.model.records import subjects as subject_records
     from perdure.model.records import timeline as timeline_records
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 else:
     making, manifest = lazily("perdure.boot", "making", "manifest")
     ending, operator_verbs, timeline = lazily("perdure.effects", "ending", "operator_verbs", "timeline")
-    (arg,) = lazily("perdure.model", "arguments")
+    arg, own = lazily("perdure.model", "arguments", "arguments_by_hand")
     actor_records, subject_records, timeline_records = lazily("perdure.model.records", "actors", "subjects", "timeline")
     actors, subjects = lazily("perdure.planes", "actors", "subjects")
     artifacts, emitted, pending, sessions, summaries, turns = lazily(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from perdure.model.filters import SessionTaskFilters
 from perdure.verbs.declaring import SCOPE, SESSION, Kind, Right, read, verb
-from perdure.verbs.planes import arg
+from perdure.verbs.planes import arg, own
 from perdure.verbs.reasons import FEW, HOST, LIBRARY, LOCAL, PROGRAMS, SCREEN, WITHIN
 
 
@@ -114,7 +114,7 @@ def set_title(title: arg.Title, *, about: arg.About = ()) -> object:
     on=(SESSION,), kind=Kind.ENGINE, right=Right.WRITE, routes=("change_labels",), command="label", names={"http":
     {"labels": "add"}}, lacks={"mcp": FEW},
 )  # fmt: skip
-def label(*labels: arg.OneLabel) -> object:
+def label(*labels: own.OneLabel) -> object:
     """Add labels; returns all labels."""
     raise NotImplementedError
 
@@ -123,7 +123,7 @@ def label(*labels: arg.OneLabel) -> object:
     on=(SESSION,), kind=Kind.ENGINE, right=Right.WRITE, routes=("change_labels",), command="label", names={"http":
     {"labels": "add"}}, lacks={"mcp": FEW},
 )  # fmt: skip
-def unlabel(*labels: arg.OneLabel) -> object:
+def unlabel(*labels: own.OneLabel) -> object:
     """Remove labels; returns the labels that stay."""
     raise NotImplementedError
 
@@ -132,7 +132,7 @@ def unlabel(*labels: arg.OneLabel) -> object:
     on=(SESSION,), kind=Kind.ENGINE, right=Right.WRITE, routes=("pin_session",), lacks={"cli": PROGRAMS, "mcp": FEW},
 )  # fmt: skip
 def pin(
-    *, model: arg.Model = None, prompt: arg.Prompt = None, tools: arg.Tools = None, commit: arg.Commit = None
+    *, model: arg.Model = None, prompt: own.Prompt = None, tools: own.Tools = None, commit: own.Commit = None
 ) -> object:
     """Pin the software versions in force."""
     raise NotImplementedError
@@ -142,7 +142,7 @@ def pin(
     on=(SESSION,), kind=Kind.ENGINE, right=Right.WRITE, routes=("retract",), names={"http": {"turns_": "turns"}},
     lacks={"cli": PROGRAMS, "mcp": HOST},
 )  # fmt: skip
-def retract(*turns_: arg.Turns, because: arg.OptionalBecause = None, about: arg.About = ()) -> object:
+def retract(*turns_: own.Turns, because: arg.OptionalBecause = None, about: arg.About = ()) -> object:
     """Take turns back: turns, transcript, pending, search and boot no longer show them, and their keys are free again."""
     raise NotImplementedError
 
@@ -166,7 +166,7 @@ def turns(
 @read(
     on=(SESSION,), routes=("get_transcript",), lacks={"cli": PROGRAMS, "mcp": HOST},
 )  # fmt: skip
-def transcript(format: arg.Shape = "openai", *, full: arg.Full = False, last: arg.Last = None) -> object:  # noqa: A002
+def transcript(format: arg.Shape = "openai", *, full: own.Full = False, last: arg.Last = None) -> object:  # noqa: A002
     """Return the conversation as messages for "openai" or "anthropic" (whose system text is in `.system`): always valid (P14)."""
     raise NotImplementedError
 
@@ -174,7 +174,7 @@ def transcript(format: arg.Shape = "openai", *, full: arg.Full = False, last: ar
 @read(
     on=(SESSION,), routes=("list_lacking",), names={"http": {"cover": "seq"}}, lacks={"cli": PROGRAMS, "mcp": FEW},
 )  # fmt: skip
-def lacking(cover: arg.OneCover) -> object:
+def lacking(cover: own.OneCover) -> object:
     """Return the identifiers in the turns of a summary that neither its text nor its keys mention."""
     raise NotImplementedError
 
@@ -183,10 +183,10 @@ def lacking(cover: arg.OneCover) -> object:
     on=(SESSION,), routes=("list_session_events",), command="events", lacks={"mcp": FEW},
 )  # fmt: skip
 def events(
-    after: arg.PlaceFrom = 0,
-    kind: arg.EventKindWanted = None,
+    after: own.PlaceFrom = 0,
+    kind: own.EventKindWanted = None,
     *,
-    emitted: arg.EmittedOnly = None,
+    emitted: own.EmittedOnly = None,
     about: arg.AboutOne = None,
     limit: arg.Limit = 100,
 ) -> object:
@@ -200,9 +200,9 @@ def events(
 )  # fmt: skip
 def effects(
     *,
-    open: arg.OpenOnly = False,  # noqa: A002 - the word of users
+    open: own.OpenOnly = False,  # noqa: A002 - the word of users
     about: arg.AboutOne = None,
-    after: arg.PlaceFrom = 0,
+    after: own.PlaceFrom = 0,
     limit: arg.Limit = 1000,
 ) -> object:
     """Return the effects of this session, oldest first."""
@@ -212,7 +212,7 @@ def effects(
 @read(
     on=(SESSION, SCOPE,), routes=("get_value", "get_scope_value",), tool="get", lacks={"cli": PROGRAMS},
 )  # fmt: skip
-def get(name: arg.Name, default: arg.Local = None) -> object:
+def get(name: arg.Name, default: own.Local = None) -> object:
     """Return the value of a name, or `default` if it is not there or its time is over."""
     raise NotImplementedError
 
@@ -222,19 +222,19 @@ def get(name: arg.Name, default: arg.Local = None) -> object:
     "q"}, "cli": {"scopes": "scope"}}, lacks={"mcp": {"at": FEW, "tags": FEW, "since": FEW}},
 )  # fmt: skip
 def recall(
-    query: arg.Query,
-    k: arg.Count = 10,
+    query: own.Query,
+    k: own.Count = 10,
     *,
-    kinds: arg.KindsWanted = None,
-    scopes: arg.ScopesWanted = None,
-    at: arg.Moment = None,
-    tags: arg.TagsWanted = (),
-    about: arg.AboutAll = (),
-    since: arg.Since = None,
-    root: arg.Local = None,
-    commands: arg.Local = (),
-    urls: arg.Local = (),
-    models: arg.Local = None,
+    kinds: own.KindsWanted = None,
+    scopes: own.ScopesWanted = None,
+    at: own.Moment = None,
+    tags: own.TagsWanted = (),
+    about: own.AboutAll = (),
+    since: own.Since = None,
+    root: own.Local = None,
+    commands: own.Local = (),
+    urls: own.Local = (),
+    models: own.Local = None,
 ) -> object:
     """Return the memories that answer a question best, at most `k`."""
     raise NotImplementedError
@@ -245,16 +245,16 @@ def recall(
     {"max_chars": FEW}},
 )  # fmt: skip
 def boot(
-    budget: arg.Budget = 4000,
-    task: arg.TaskText = None,
+    budget: own.Budget = 4000,
+    task: own.TaskText = None,
     *,
-    tokenizer: arg.Local = None,
-    max_chars: arg.MaxChars = None,
-    profile: arg.Profile = "full",
-    root: arg.Local = None,
-    commands: arg.Local = (),
-    urls: arg.Local = (),
-    models: arg.Local = None,
+    tokenizer: own.Local = None,
+    max_chars: own.MaxChars = None,
+    profile: own.Profile = "full",
+    root: own.Local = None,
+    commands: own.Local = (),
+    urls: own.Local = (),
+    models: own.Local = None,
 ) -> object:
     """Return the text that a fresh context window needs to continue this session."""
     raise NotImplementedError
@@ -272,7 +272,7 @@ def referring(thing: arg.OneRef, *, limit: arg.Limit = 100, after: arg.After = N
     on=(SESSION,), routes=("get_state",), names={"http": {"seq": "at"}}, lacks={"cli": PROGRAMS, "mcp": HOST},
 )  # fmt: skip
 def restore(
-    seq: arg.OptionalSeq = None, *, name: arg.CheckpointName = "default", key: arg.Key = None, default: arg.Local = None
+    seq: own.OptionalSeq = None, *, name: arg.CheckpointName = "default", key: arg.Key = None, default: own.Local = None
 ) -> object:
     """Return the state of the newest checkpoint of this name, or `default` when there is none."""
     raise NotImplementedError
@@ -281,7 +281,7 @@ def restore(
 @verb(
     on=(SESSION,), kind=Kind.STREAM, right=Right.WRITE, routes=("put_artifact",), lacks={"cli": PROGRAMS, "mcp": FEW},
 )  # fmt: skip
-def attach(name: arg.Name, data: arg.Local, *, media_type: arg.MediaType = None, about: arg.About = ()) -> object:
+def attach(name: arg.Name, data: own.Local, *, media_type: own.MediaType = None, about: arg.About = ()) -> object:
     """Keep a file in the session: bytes, text, a Path, an open binary file or an iterable of bytes, of any size."""
     raise NotImplementedError
 
@@ -305,7 +305,7 @@ def asked(seq: arg.Seq) -> object:
 @read(
     on=(SESSION,), command="show", names={"cli": {"moment": "at"}}, lacks={"http": LOCAL, "mcp": FEW},
 )  # fmt: skip
-def at(moment: arg.Moment) -> object:
+def at(moment: own.Moment) -> object:
     """Return this session or scope as it was, for reading only."""
     raise NotImplementedError
 
@@ -313,7 +313,7 @@ def at(moment: arg.Moment) -> object:
 @verb(
     on=(SESSION,), kind=Kind.ENGINE, right=Right.WRITE, routes=("fork_session",), command="fork", lacks={"mcp": FEW},
 )  # fmt: skip
-def fork(at: arg.Moment = None, *, name: arg.Name) -> object:
+def fork(at: own.Moment = None, *, name: arg.Name) -> object:
     """Create another session that continues from a point of this one (None: from now)."""
     raise NotImplementedError
 
@@ -321,7 +321,7 @@ def fork(at: arg.Moment = None, *, name: arg.Name) -> object:
 @read(
     on=(SESSION,), routes=("diff_sessions",), command="diff", lacks={"mcp": FEW},
 )  # fmt: skip
-def diff(other: arg.Local) -> object:
+def diff(other: own.Local) -> object:
     """Compare this session with another one: `session.at("2h").diff(session)`, or a session and its fork."""
     raise NotImplementedError
 
@@ -331,12 +331,12 @@ def diff(other: arg.Local) -> object:
     LIBRARY},
 )  # fmt: skip
 def begin(
-    tool: arg.ToolName,
-    args: arg.ToolArgs = None,
+    tool: own.ToolName,
+    args: own.ToolArgs = None,
     *,
-    kind: arg.ToolKindWanted = None,
+    kind: own.ToolKindWanted = None,
     key: arg.Key = None,
-    call: arg.Local = None,
+    call: own.Local = None,
     about: arg.About = (),
 ) -> object:
     """Plan an effect that you carry out yourself: then call `dispatch`, act, and call `commit` or `fail`."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from perdure.model.filters import AskFilters, EffectFilters, RunFilters
 from perdure.verbs.declaring import STORE, Kind, Right, read, verb
-from perdure.verbs.planes import arg
+from perdure.verbs.planes import arg, own
 from perdure.verbs.reasons import APART, BY_TOKEN, FEW, HOST, LOCAL, MACHINE, PERSON, PROGRAM, PROGRAMS, UPKEEP, WITHIN
 
 
@@ -22,7 +22,7 @@ def session(
     labels: arg.Labels = (),
     goal: arg.Goal = None,
     ttl: arg.Ttl = None,
-    pins: arg.PinsOf = None,
+    pins: own.PinsOf = None,
     about: arg.About = (),
 ) -> object:
     """Get the session of this name, or create it."""
@@ -42,7 +42,7 @@ def scope(name: arg.Name, *, about: arg.About = ()) -> object:
     on=(STORE,), routes=("get_run",), names={"http": {"name": "run", "agent": "run", "key": "run"}}, lacks={"cli": WITHIN,
     "mcp": FEW},
 )  # fmt: skip
-def run(name: arg.OptionalRun = None, *, agent: arg.AgentName = None, key: arg.Key = None) -> object:
+def run(name: own.OptionalRun = None, *, agent: own.AgentName = None, key: arg.Key = None) -> object:
     """Return the run with this id, or the one that was started with a `key`."""
     raise NotImplementedError
 
@@ -50,7 +50,7 @@ def run(name: arg.OptionalRun = None, *, agent: arg.AgentName = None, key: arg.K
 @read(
     on=(STORE,), routes=("get_run",), names={"http": {"short": "run"}}, lacks={"cli": WITHIN, "mcp": FEW},
 )  # fmt: skip
-def run_id(short: arg.RunId) -> object:
+def run_id(short: own.RunId) -> object:
     """Return the whole id of the run whose id begins with these digits, at least four."""
     raise NotImplementedError
 
@@ -91,7 +91,7 @@ def effects(asked: EffectFilters) -> object:
     on=(STORE,), kind=Kind.ENGINE, right=Right.OPERATE, routes=("answer_ask",), command="answer", lacks={"mcp": PERSON,
     "http": {"by": BY_TOKEN}},
 )  # fmt: skip
-def answer(ask: arg.AskId, value: arg.Value, *, by: arg.By = None, about: arg.About = ()) -> object:
+def answer(ask: own.AskId, value: arg.Value, *, by: arg.By = None, about: arg.About = ()) -> object:
     """Answer a question or an approval, once."""
     raise NotImplementedError
 
@@ -100,7 +100,7 @@ def answer(ask: arg.AskId, value: arg.Value, *, by: arg.By = None, about: arg.Ab
     on=(STORE,), kind=Kind.ENGINE, right=Right.WRITE, routes=("signal_run",), command="signal", lacks={"mcp": FEW},
 )  # fmt: skip
 def signal(
-    run: arg.RunId, name: arg.Name, payload: arg.Value = None, *, key: arg.Key = None, about: arg.About = ()
+    run: own.RunId, name: arg.Name, payload: arg.Value = None, *, key: arg.Key = None, about: arg.About = ()
 ) -> object:
     """Send a signal to a run."""
     raise NotImplementedError
@@ -110,13 +110,13 @@ def signal(
     on=(STORE,), kind=Kind.ENGINE, right=Right.WRITE, routes=("start_run",), command="start", lacks={"mcp": FEW},
 )  # fmt: skip
 def start(
-    agent: arg.Local,
+    agent: own.Local,
     /,
-    *args: arg.Local,
+    *args: own.Local,
     key: arg.Key = None,
-    session: arg.OptionalSession = None,
+    session: own.OptionalSession = None,
     about: arg.About = (),
-    **kwargs: arg.Local,
+    **kwargs: own.Local,
 ) -> object:
     """Begin a run and leave it to the workers."""
     raise NotImplementedError
@@ -127,18 +127,18 @@ def start(
     {"at": FEW, "tags": FEW, "since": FEW}},
 )  # fmt: skip
 def recall(
-    query: arg.Query,
-    k: arg.Count = 10,
+    query: own.Query,
+    k: own.Count = 10,
     *,
-    kinds: arg.KindsWanted = None,
-    at: arg.Moment = None,
-    tags: arg.TagsWanted = (),
-    about: arg.AboutAll = (),
-    since: arg.Since = None,
-    root: arg.Local = None,
-    commands: arg.Local = (),
-    urls: arg.Local = (),
-    models: arg.Local = None,
+    kinds: own.KindsWanted = None,
+    at: own.Moment = None,
+    tags: own.TagsWanted = (),
+    about: own.AboutAll = (),
+    since: own.Since = None,
+    root: own.Local = None,
+    commands: own.Local = (),
+    urls: own.Local = (),
+    models: own.Local = None,
 ) -> object:
     """Return the memories of all sessions and scopes of this tenant that answer a question best; see `session.recall`."""
     raise NotImplementedError
@@ -149,16 +149,16 @@ def recall(
     {"actor": FEW}},
 )  # fmt: skip
 def search(
-    query: arg.Query,
+    query: own.Query,
     *,
-    kinds: arg.SearchKinds = None,
-    session: arg.OptionalSession = None,
-    scopes: arg.ScopesWanted = None,
-    actor: arg.OptionalActor = None,
-    tags: arg.TagsWanted = (),
-    about: arg.AboutAll = (),
-    since: arg.Since = None,
-    until: arg.Until = None,
+    kinds: own.SearchKinds = None,
+    session: own.OptionalSession = None,
+    scopes: own.ScopesWanted = None,
+    actor: own.OptionalActor = None,
+    tags: own.TagsWanted = (),
+    about: own.AboutAll = (),
+    since: own.Since = None,
+    until: own.Until = None,
     limit: arg.Limit = 10,
 ) -> object:
     """Return everything that was said, decided, done or remembered and shares words with a query, best first."""
@@ -168,7 +168,7 @@ def search(
 @read(
     on=(STORE,), routes=("read_feed", "follow",), command="tail", lacks={"mcp": FEW},
 )  # fmt: skip
-def feed(after: arg.After = None, limit: arg.Limit = 100, wait: arg.Local = None) -> object:
+def feed(after: arg.After = None, limit: arg.Limit = 100, wait: own.Local = None) -> object:
     """Return every event of the tenant after a cursor (None: from the beginning), oldest first."""
     raise NotImplementedError
 
@@ -194,11 +194,11 @@ def feed_held_by() -> object:
 )  # fmt: skip
 def subscribe(
     name: arg.Name,
-    start: arg.Start = "beginning",
+    start: own.Start = "beginning",
     *,
-    kinds: arg.EventKinds = None,
-    stream: arg.StreamName = None,
-    consumers: arg.Consumers = None,
+    kinds: own.EventKinds = None,
+    stream: own.StreamName = None,
+    consumers: own.Consumers = None,
 ) -> object:
     """Return a reader of the feed that keeps its position under a name."""
     raise NotImplementedError
@@ -208,7 +208,7 @@ def subscribe(
     on=(STORE,), right=Right.AUDIT, routes=("verify",), command="verify", lacks={"mcp": PERSON},
 )  # fmt: skip
 def verify(
-    anchor: arg.Local = None, public_key: arg.Local = None, progress: arg.Local = None, *, blobs: arg.Blobs = True
+    anchor: own.Local = None, public_key: own.Local = None, progress: own.Local = None, *, blobs: own.Blobs = True
 ) -> object:
     """Check that everything in this store, of every tenant, is as it was written."""
     raise NotImplementedError
@@ -217,7 +217,7 @@ def verify(
 @read(
     on=(STORE,), command="query", lacks={"http": UPKEEP, "mcp": FEW},
 )  # fmt: skip
-def query(sql: arg.Sql, params: arg.Local = None, *, limit: arg.Limit = 10000, timeout: arg.Local = None) -> object:
+def query(sql: own.Sql, params: own.Local = None, *, limit: arg.Limit = 10000, timeout: own.Local = None) -> object:
     """Run SQL of your own: one statement that reads the views (docs/sql.md)."""
     raise NotImplementedError
 
@@ -225,7 +225,7 @@ def query(sql: arg.Sql, params: arg.Local = None, *, limit: arg.Limit = 10000, t
 @read(
     on=(STORE,), command="export", names={"cli": {"sessions": "names"}}, lacks={"http": UPKEEP, "mcp": FEW},
 )  # fmt: skip
-def readable(sessions: arg.SessionsWanted = (), *, runs: arg.RunsWanted = ()) -> object:
+def readable(sessions: own.SessionsWanted = (), *, runs: own.RunsWanted = ()) -> object:
     """Return everything in these sessions and runs for reading: `.sessions` and `.runs` as records, `.markdown()` as a page."""
     raise NotImplementedError
 
@@ -234,7 +234,7 @@ def readable(sessions: arg.SessionsWanted = (), *, runs: arg.RunsWanted = ()) ->
     on=(STORE,), command="doctor", lacks={"http": UPKEEP, "mcp": FEW},
 )  # fmt: skip
 def checked(
-    *, root: arg.Local = None, commands: arg.Local = (), urls: arg.Local = (), models: arg.Local = None
+    *, root: own.Local = None, commands: own.Local = (), urls: own.Local = (), models: own.Local = None
 ) -> object:
     """Return everything of this tenant that carries checks, each with the outcomes of its checks now."""
     raise NotImplementedError
@@ -243,7 +243,7 @@ def checked(
 @read(
     on=(STORE,), command="recover", lacks={"http": UPKEEP, "mcp": PERSON},
 )  # fmt: skip
-def recoverable(agents: arg.Local = ()) -> object:
+def recoverable(agents: own.Local = ()) -> object:
     """Return the work that `recover` would take now: runs to drive, and (as `waiting`) effects of sessions in doubt."""
     raise NotImplementedError
 
@@ -251,7 +251,7 @@ def recoverable(agents: arg.Local = ()) -> object:
 @verb(
     on=(STORE,), kind=Kind.ENGINE, command="adopt", lacks={"http": UPKEEP, "mcp": PERSON},
 )  # fmt: skip
-def adopt(envelope: arg.Local, artifacts: arg.Local = None, *, lost: arg.Lost = False) -> object:
+def adopt(envelope: own.Local, artifacts: own.Local = None, *, lost: own.Lost = False) -> object:
     """Continue a run of another store here, from its envelope and its blobs alone."""
     raise NotImplementedError
 
@@ -259,7 +259,7 @@ def adopt(envelope: arg.Local, artifacts: arg.Local = None, *, lost: arg.Lost = 
 @read(
     on=(STORE,), command="handover", lacks={"http": UPKEEP, "mcp": PERSON},
 )  # fmt: skip
-def artifacts_of(envelope: arg.Local) -> object:
+def artifacts_of(envelope: own.Local) -> object:
     """Return all blobs that an envelope of this store needs, by address."""
     raise NotImplementedError
 
@@ -267,7 +267,7 @@ def artifacts_of(envelope: arg.Local) -> object:
 @verb(
     on=(STORE,), kind=Kind.ENGINE, command="anchor", lacks={"http": UPKEEP, "mcp": PERSON},
 )  # fmt: skip
-def anchor(private_key: arg.Local = None) -> object:
+def anchor(private_key: own.Local = None) -> object:
     """Return a statement of where every chain ends now, signed if an Ed25519 private key (PEM) is given."""
     raise NotImplementedError
 
@@ -275,7 +275,7 @@ def anchor(private_key: arg.Local = None) -> object:
 @verb(
     on=(STORE,), kind=Kind.STREAM, command="backup", lacks={"http": UPKEEP, "mcp": PERSON},
 )  # fmt: skip
-def backup(path: arg.Local, progress: arg.Local = None) -> object:
+def backup(path: own.Local, progress: own.Local = None) -> object:
     """Back up the store into a new file, and its large blobs into `<path>.blobs/`, while others write."""
     raise NotImplementedError
 
@@ -284,7 +284,7 @@ def backup(path: arg.Local, progress: arg.Local = None) -> object:
     on=(STORE,), kind=Kind.ENGINE, command="collect", names={"cli": {"dry_run": "execute"}}, lacks={"http": UPKEEP, "mcp":
     PERSON},
 )  # fmt: skip
-def collect(grace: arg.Local = "1h", *, dry_run: arg.DryRun = True, progress: arg.Local = None) -> object:
+def collect(grace: own.Local = "1h", *, dry_run: own.DryRun = True, progress: own.Local = None) -> object:
     """Remove the blobs of this tenant that nothing refers to, and files in the place of artifacts without a blob."""
     raise NotImplementedError
 
@@ -292,7 +292,7 @@ def collect(grace: arg.Local = "1h", *, dry_run: arg.DryRun = True, progress: ar
 @verb(
     on=(STORE,), kind=Kind.ENGINE, command="gone", lacks={"http": UPKEEP, "mcp": PERSON},
 )  # fmt: skip
-def declare_gone(who: arg.Holder, *, apply: arg.Apply = False, force: arg.Force = False) -> object:
+def declare_gone(who: own.Holder, *, apply: own.Apply = False, force: own.Force = False) -> object:
     """Declare that a machine, or a holder by its id, is gone for good: its open effects are in doubt, and it sends no more."""
     raise NotImplementedError
 
@@ -301,7 +301,7 @@ def declare_gone(who: arg.Holder, *, apply: arg.Apply = False, force: arg.Force 
     on=(STORE,), kind=Kind.ENGINE, command="delete", names={"cli": {"dry_run": "execute"}}, lacks={"http": UPKEEP, "mcp":
     PERSON},
 )  # fmt: skip
-def delete(session: arg.Name, *, dry_run: arg.DryRun = True) -> object:
+def delete(session: arg.Name, *, dry_run: own.DryRun = True) -> object:
     """Remove what a session said, by retention's rules for it alone, and archive it."""
     raise NotImplementedError
 
@@ -311,14 +311,14 @@ def delete(session: arg.Name, *, dry_run: arg.DryRun = True) -> object:
     "session": LOCAL, "about": PROGRAMS}},
 )  # fmt: skip
 def drive(
-    agent: arg.Local,
+    agent: own.Local,
     /,
-    *args: arg.Local,
+    *args: own.Local,
     key: arg.Key = None,
-    session: arg.OptionalSession = None,
-    wait: arg.Local = None,
+    session: own.OptionalSession = None,
+    wait: own.Local = None,
     about: arg.About = (),
-    **kwargs: arg.Local,
+    **kwargs: own.Local,
 ) -> object:
     """Begin a run, or continue the one under this key, in this process."""
     raise NotImplementedError
@@ -329,13 +329,13 @@ def drive(
     PERSON},
 )  # fmt: skip
 def export(
-    path: arg.Local,
-    sessions: arg.SessionsWanted = (),
+    path: own.Local,
+    sessions: own.SessionsWanted = (),
     *,
-    scopes: arg.ScopesWanted = (),
-    runs: arg.RunsWanted = (),
-    everything: arg.Everything = False,
-    progress: arg.Local = None,
+    scopes: own.ScopesWanted = (),
+    runs: own.RunsWanted = (),
+    everything: own.Everything = False,
+    progress: own.Local = None,
 ) -> object:
     """Write a bundle of these sessions, scopes or runs (or of everything of this tenant) into a new file."""
     raise NotImplementedError
@@ -345,7 +345,7 @@ def export(
     on=(STORE,), kind=Kind.STREAM, command="export", names={"cli": {"run": "incident"}}, lacks={"http": UPKEEP, "mcp":
     PERSON},
 )  # fmt: skip
-def export_incident(path: arg.Local, run: arg.RunId) -> object:
+def export_incident(path: own.Local, run: own.RunId) -> object:
     """Write a bundle of one run, the runs that it started and its session, with a page that explains the run to people."""
     raise NotImplementedError
 
@@ -355,12 +355,12 @@ def export_incident(path: arg.Local, run: arg.RunId) -> object:
     lacks={"http": UPKEEP, "mcp": PERSON},
 )  # fmt: skip
 def export_learning(
-    path: arg.Local,
-    format: arg.LearningFormat,  # noqa: A002
-    sessions: arg.SessionsWanted = (),
+    path: own.Local,
+    format: own.LearningFormat,  # noqa: A002
+    sessions: own.SessionsWanted = (),
     *,
-    everything: arg.Everything = False,
-    outcome: arg.OptionalOutcome = None,
+    everything: own.Everything = False,
+    outcome: own.OptionalOutcome = None,
 ) -> object:
     """Write these sessions (or all of this tenant) as rows to learn from: `openai`, `trl`, `preferences` or `atif`."""
     raise NotImplementedError
@@ -379,12 +379,12 @@ def forget_actor(name: arg.Name) -> object:
     on=(STORE,), called="import_", kind=Kind.STREAM, command="import", lacks={"http": UPKEEP, "mcp": PERSON},
 )  # fmt: skip
 def import_(
-    path: arg.Local,
+    path: own.Local,
     *,
-    names: arg.Local = None,
-    keys_apart: arg.KeysApart = False,
-    dry_run: arg.DryRun = False,
-    progress: arg.Local = None,
+    names: own.Local = None,
+    keys_apart: own.KeysApart = False,
+    dry_run: own.DryRun = False,
+    progress: own.Local = None,
 ) -> object:
     """Import the streams of a bundle into this tenant of this store."""
     raise NotImplementedError
@@ -393,7 +393,7 @@ def import_(
 @verb(
     on=(STORE,), kind=Kind.ENGINE, command="index", lacks={"http": UPKEEP, "mcp": FEW},
 )  # fmt: skip
-def index(tell: arg.Local = None) -> object:
+def index(tell: own.Local = None) -> object:
     """Bring the index up to date, and the vectors if the store has an embedding, however long it takes."""
     raise NotImplementedError
 
@@ -401,7 +401,7 @@ def index(tell: arg.Local = None) -> object:
 @verb(
     on=(STORE,), kind=Kind.ENGINE, command="quarantine", lacks={"http": UPKEEP, "mcp": PERSON},
 )  # fmt: skip
-def quarantine(stream: arg.StreamName, because: arg.Because, *, apply: arg.Apply = False) -> object:
+def quarantine(stream: own.StreamName, because: arg.Because, *, apply: own.Apply = False) -> object:
     """Record the damage that `verify` finds in a stream (its name or uid) as known."""
     raise NotImplementedError
 
@@ -409,7 +409,7 @@ def quarantine(stream: arg.StreamName, because: arg.Because, *, apply: arg.Apply
 @verb(
     on=(STORE,), kind=Kind.ENGINE, command="recover", lacks={"http": UPKEEP, "mcp": PERSON},
 )  # fmt: skip
-def recover(agents: arg.Local = (), *, tools: arg.Local = ()) -> object:
+def recover(agents: own.Local = (), *, tools: own.Local = ()) -> object:
     """Continue the work of dead processes here: drive their runs, and settle the effects of sessions as far as rules can."""
     raise NotImplementedError
 
@@ -419,7 +419,7 @@ def recover(agents: arg.Local = (), *, tools: arg.Local = ()) -> object:
     PERSON},
 )  # fmt: skip
 def retain(
-    *rules: arg.Local, dry_run: arg.DryRun = True, grace: arg.Local = "1h", progress: arg.Local = None
+    *rules: own.Local, dry_run: own.DryRun = True, grace: own.Local = "1h", progress: own.Local = None
 ) -> object:
     """Remove old state of this tenant by rule: checkpoints, covered turns, old values and events."""
     raise NotImplementedError

@@ -6,7 +6,7 @@ Each says whose it is, the right that it needs, its routes, and why a door does 
 from __future__ import annotations
 
 from perdure.verbs.declaring import DECISION, EFFECT, MEMORY, RUN, TASK, Kind, Right, read, verb
-from perdure.verbs.planes import arg
+from perdure.verbs.planes import arg, own
 from perdure.verbs.reasons import BY_TOKEN, FEW, LARGE, LIBRARY, PERSON, PROGRAMS, SCREEN, UPKEEP, WITHIN
 
 
@@ -50,7 +50,7 @@ def task_fail(note: arg.Note = None, *, about: arg.About = ()) -> object:
     on=(TASK,), called="block", kind=Kind.ENGINE, right=Right.WRITE, routes=("move_task",), tool="move", names={"http":
     {"reason": "note"}, "mcp": {"reason": "note"}}, lacks={"cli": PROGRAMS},
 )  # fmt: skip
-def task_block(reason: arg.Reason, *, about: arg.About = ()) -> object:
+def task_block(reason: own.Reason, *, about: arg.About = ()) -> object:
     """Put it aside until an obstacle is gone; a claim on it ends."""
     raise NotImplementedError
 
@@ -88,9 +88,9 @@ def task_reopen(note: arg.Note = None, *, about: arg.About = ()) -> object:
 )  # fmt: skip
 def task_edit(
     *,
-    title: arg.TitleOrAsBefore = None,
-    priority: arg.PriorityOrAsBefore = None,
-    labels: arg.LabelsOrAsBefore = None,
+    title: own.TitleOrAsBefore = None,
+    priority: own.PriorityOrAsBefore = None,
+    labels: own.LabelsOrAsBefore = None,
     detail: arg.Detail = ...,
     about: arg.About = (),
 ) -> object:
@@ -102,7 +102,7 @@ def task_edit(
     on=(TASK,), called="need", kind=Kind.ENGINE, right=Right.WRITE, routes=("patch_task",), names={"http": {"other":
     "need"}}, lacks={"cli": PROGRAMS, "mcp": FEW},
 )  # fmt: skip
-def task_need(other: arg.OtherTask) -> object:
+def task_need(other: own.OtherTask) -> object:
     """Make it wait for another task of this session."""
     raise NotImplementedError
 
@@ -111,7 +111,7 @@ def task_need(other: arg.OtherTask) -> object:
     on=(TASK,), called="unneed", kind=Kind.ENGINE, right=Right.WRITE, routes=("patch_task",), names={"http": {"other":
     "need"}}, lacks={"cli": PROGRAMS, "mcp": FEW},
 )  # fmt: skip
-def task_unneed(other: arg.OtherTask) -> object:
+def task_unneed(other: own.OtherTask) -> object:
     """Let it no longer wait for another task: the way out when that task failed for good."""
     raise NotImplementedError
 
@@ -178,7 +178,7 @@ def dispatch() -> object:
     on=(EFFECT,), kind=Kind.ENGINE, right=Right.WRITE, routes=("end_effect",), tool="effect_commit", lacks={"cli":
     LIBRARY},
 )  # fmt: skip
-def commit(result: arg.Result = None, *, checkpoint: arg.Local = ..., about: arg.About = ()) -> object:
+def commit(result: own.Result = None, *, checkpoint: own.Local = ..., about: arg.About = ()) -> object:
     """Record that it happened, with this result."""
     raise NotImplementedError
 
@@ -187,7 +187,7 @@ def commit(result: arg.Result = None, *, checkpoint: arg.Local = ..., about: arg
     on=(EFFECT,), kind=Kind.ENGINE, right=Right.WRITE, routes=("end_effect",), tool="effect_commit", lacks={"cli":
     LIBRARY},
 )  # fmt: skip
-def fail(error: arg.Error = "failed", *, about: arg.About = ()) -> object:
+def fail(error: own.Error = "failed", *, about: arg.About = ()) -> object:
     """Record that it is known not to have happened."""
     raise NotImplementedError
 
@@ -196,7 +196,7 @@ def fail(error: arg.Error = "failed", *, about: arg.About = ()) -> object:
     on=(EFFECT,), kind=Kind.ENGINE, right=Right.OPERATE, routes=("settle_effect",), command="settle",
     tool="effect_settle", lacks={"http": {"by": BY_TOKEN}, "mcp": {"by": FEW, "force": PERSON}, "cli": {"about": PROGRAMS}},
 )  # fmt: skip
-def settle(verdict: arg.VerdictOf, *, by: arg.By = None, force: arg.Force = False, about: arg.About = ()) -> object:
+def settle(verdict: own.VerdictOf, *, by: arg.By = None, force: own.Force = False, about: arg.About = ()) -> object:
     """Record the outcome of an effect in doubt: Happened(result), Absent() (it may be tried again) or Declined(reason)."""
     raise NotImplementedError
 
@@ -212,7 +212,7 @@ def is_left() -> object:
 @read(
     on=(RUN,), called="at", routes=("get_run",), names={"http": {"moment": "at"}}, lacks={"cli": WITHIN, "mcp": FEW},
 )  # fmt: skip
-def run_at(moment: arg.Moment) -> object:
+def run_at(moment: own.Moment) -> object:
     """Return this run as it was after an event, at an instant, or some time ago ("2h"): for reading only."""
     raise NotImplementedError
 
@@ -221,7 +221,7 @@ def run_at(moment: arg.Moment) -> object:
     on=(RUN,), called="fork", kind=Kind.ENGINE, right=Right.OPERATE, routes=("fork_run",), command="fork", lacks={"mcp":
     PERSON},
 )  # fmt: skip
-def fork_run(at: arg.PlaceOfRun, replace: arg.Value, *, allow_effects: arg.AllowEffects = False) -> object:
+def fork_run(at: own.PlaceOfRun, replace: arg.Value, *, allow_effects: own.AllowEffects = False) -> object:
     """Create a what-if run that continues from a place of this one, as if that place had returned `replace`."""
     raise NotImplementedError
 
@@ -229,7 +229,7 @@ def fork_run(at: arg.PlaceOfRun, replace: arg.Value, *, allow_effects: arg.Allow
 @read(
     on=(RUN,), command="fork", lacks={"http": SCREEN, "mcp": PERSON},
 )  # fmt: skip
-def forecast(at: arg.PlaceOfRun, *, allow_effects: arg.AllowEffects = False) -> object:
+def forecast(at: own.PlaceOfRun, *, allow_effects: own.AllowEffects = False) -> object:
     """Return the consequences of `fork` with these arguments, if the program goes the same way."""
     raise NotImplementedError
 
@@ -237,7 +237,7 @@ def forecast(at: arg.PlaceOfRun, *, allow_effects: arg.AllowEffects = False) -> 
 @read(
     on=(RUN,), called="diff", routes=("diff_runs",), command="diff", lacks={"mcp": FEW},
 )  # fmt: skip
-def diff_runs(other: arg.Local) -> object:
+def diff_runs(other: own.Local) -> object:
     """Compare this run with another one: `run.at("2h").diff(run)`, or a run and its fork."""
     raise NotImplementedError
 
@@ -253,7 +253,7 @@ def envelope() -> object:
 @read(
     on=(RUN,), called="effects", routes=("list_run_effects",), lacks={"cli": WITHIN, "mcp": FEW},
 )  # fmt: skip
-def effects_of_run(*, open: arg.OpenOnly = False) -> object:  # noqa: A002
+def effects_of_run(*, open: own.OpenOnly = False) -> object:  # noqa: A002
     """Return its effects, oldest first."""
     raise NotImplementedError
 
@@ -269,7 +269,7 @@ def input_of(step: arg.Seq) -> object:
 @read(
     on=(RUN,), routes=("get_run_result",), command="start", lacks={"mcp": FEW},
 )  # fmt: skip
-def result(timeout: arg.Local = None) -> object:
+def result(timeout: own.Local = None) -> object:
     """Return the result, from any process."""
     raise NotImplementedError
 

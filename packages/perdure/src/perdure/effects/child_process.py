@@ -278,7 +278,7 @@ class IsolatedCall:
         if "result" in said:
             return said["result"]
         if "unstorable" in said:
-            from perdure.effects.storable import Unkept  # noqa: PLC0415 - only for what cannot be kept
+            from perdure.model.storable import Unkept  # noqa: PLC0415 - only for what cannot be kept
 
             return Unkept(**said["unstorable"])
         if "not_begun" in said:
@@ -360,7 +360,7 @@ def _carried_out(module: str, path: str | None, name: str, args: bytes, handed: 
     try:
         encode(result, "result")
     except Invalid as error:
-        from perdure.effects.storable import storable  # noqa: PLC0415 - as above
+        from perdure.model.storable import storable  # noqa: PLC0415 - as above
 
         return {"unstorable": {"kept": storable(result), "message": error.message, "path": error.path}}
     return {"result": result}

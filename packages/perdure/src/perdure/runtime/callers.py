@@ -1,4 +1,4 @@
-"""Callers: they run verbs for the handles, in both colours by hand.
+"""Callers: they run verbs for the handles, written by hand for sync and for async.
 
 A caller knows the open store, the actor and the tenant. `write` returns after the commit, `read` sees what is committed, and
 `work` is for blocking work outside the database (artifact files).
@@ -47,7 +47,7 @@ class Road(Protocol):
 
 
 class _Calling:
-    """The part of both colours: the open store, the actor, the tenant, the heartbeat, and the locks that are held.
+    """The part that both have: the open store, the actor, the tenant, the heartbeat, and the locks that are held.
 
     for_client: this store is a server, and a program elsewhere claims and sends by it, which its death says nothing about.
     """

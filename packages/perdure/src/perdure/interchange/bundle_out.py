@@ -270,7 +270,7 @@ class _Log:
             yield from self._events(part)
 
     def _events(self, part: BundledStream) -> Iterator[bytes]:
-        stream, rebuild = part.stream, Rebuild(seen=imported.seen_of(self._reader, part.stream))
+        stream, rebuild = part.stream, Rebuild(translate=imported.seen_of(self._reader, part.stream))
         head = (stream.fork_seq, _hash_at(self._reader, part.parent, stream)[1] if part.parent else GENESIS)
         for page in pages(self._reader, Slice(stream, part.upto), stream.fork_seq):
             lines = []

@@ -269,5 +269,6 @@ def _answers(reader: Reads, stream: Stream) -> list[dict[str, Any]]:
         return []
     met = [each for each in found if each.kind in waits.PEOPLE and each.state is WaitState.MET]
     return [
-        {"kind": "answered", "event": each.id, "answer": to_plain(each.answer, "answer", kept=True)} for each in met
+        {"kind": "answered", "event": each.id, "answer": to_plain(each.answer, "answer", from_store=True)}
+        for each in met
     ]

@@ -130,7 +130,9 @@ def moment(at: datetime | None) -> str:
 
 def block(value: object) -> Iterator[str]:
     """Somebody's text, or a value as JSON, indented: whatever stands in it is shown as it is."""
-    text = value if isinstance(value, str) else json.dumps(to_plain(value, kept=True), indent=1, ensure_ascii=False)
+    text = (
+        value if isinstance(value, str) else json.dumps(to_plain(value, from_store=True), indent=1, ensure_ascii=False)
+    )
     yield ""
     yield from (f"    {line}" for line in visible_lines(text))
     yield ""

@@ -181,9 +181,9 @@ class _Wire:
 
     def _cut(self) -> None:
         self.cut = True
-        for each in self._sockets:
+        for sock in self._sockets:
             try:
-                socket.socket.shutdown(each, socket.SHUT_RDWR)  # the plain one: TLS must not talk any more
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)  # the plain one: TLS must not talk any more
             except OSError:
                 continue  # it is closed already
 

@@ -193,8 +193,8 @@ def view_of(reads: Reads, stream: Stream, then: Point, events: Iterable[Event], 
     """Like `view`, from these events of a stream without a parent: a row is there if its first event is among them."""
     past = _past(reads, core, then.at_us)
     tenant = past.tenant_id("default")
-    seen = imported.seen_of(reads, stream) or verbatim
-    placed = past.write(adopt_chosen, stream, [*events], RECORDED, seen, actor="", tenant=tenant)
+    translate = imported.seen_of(reads, stream) or verbatim
+    placed = past.write(adopt_chosen, stream, [*events], RECORDED, translate, actor="", tenant=tenant)
     return _peopled(reads, past, tenant, msgspec.structs.replace(placed, name=stream.name))
 
 
@@ -203,8 +203,8 @@ def _peopled(reads: Reads, past: Past, tenant: int, stream: Stream) -> PastView:
     actors = [
         actor for (actor,) in past.read(lambda then: then.query(Q.actors_replayed), tenant=tenant) if is_random(actor)
     ]
-    asked = {actor: reads.query(LOG.actor_named, tenant=reads.tenant, actor=actor) for actor in actors}
-    past.write(_acquaint, {actor: rows[0][0] for actor, rows in asked.items() if rows}, actor="", tenant=tenant)
+    name_rows = {actor: reads.query(LOG.actor_named, tenant=reads.tenant, actor=actor) for actor in actors}
+    past.write(_acquaint, {actor: rows[0][0] for actor, rows in name_rows.items() if rows}, actor="", tenant=tenant)
     past.write(_hold_on, actor="", tenant=tenant)
     row = past.read(_session_row, stream, tenant=tenant)
     return PastView(past, tenant, stream, (row or {}).get("pin") or "")

@@ -74,8 +74,8 @@ class SubscriptionState(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def changed(self, old: Underway | None, *new: Underway) -> SubscriptionState:
         """Other batches are under way."""
-        kept = [batch for batch in self.batches if batch is not old]
-        return msgspec.structs.replace(self, batches=(*kept, *new))
+        others = [batch for batch in self.batches if batch is not old]
+        return msgspec.structs.replace(self, batches=(*others, *new))
 
 
 class Delivery(msgspec.Struct, frozen=True):
@@ -117,15 +117,15 @@ def subscribe(
     other events.
     """
     position = _start(tx, start)
-    wanted = _checked_kinds(kinds), None if stream is None else _stream(tx, stream)
+    filters = _checked_kinds(kinds), None if stream is None else _stream(tx, stream)
     count = _checked_consumers(consumers)
     row = _row(tx, check_name(name, "name"))
     if row is None:
-        _put(tx, name, 0, position, SubscriptionState(*wanted, consumers=count or 1))
+        _put(tx, name, 0, position, SubscriptionState(*filters, consumers=count or 1))
         return
     state = _state(row)
-    given = [known for known, asked in ((state.kinds, kinds), (state.stream, stream)) if asked is not None]
-    if given != [want for want, asked in zip(wanted, (kinds, stream), strict=True) if asked is not None]:
+    stored_filters = [stored for stored, option in ((state.kinds, kinds), (state.stream, stream)) if option is not None]
+    if stored_filters != [want for want, option in zip(filters, (kinds, stream), strict=True) if option is not None]:
         hint = "use another name, or cancel() it first: it then begins anew"
         raise Conflict(f"the subscription {name!r} wants other events", path="kinds", hint=hint)
     if count is not None and count != state.consumers:
@@ -152,10 +152,10 @@ def _checked_kinds(kinds: object) -> tuple[str, ...]:
         return ()
     if not isinstance(kinds, (list, tuple, set, frozenset)):
         raise Invalid("expected a list of kinds", path="kinds", hint='kinds=["turn.*", "deploy.finished"]')
-    found = sorted({check_kind(kind, f"kinds[{i}]") for i, kind in enumerate(kinds)})
-    if not 1 <= len(found) <= MAX_KINDS:
-        raise Invalid(f"expected 1 to {MAX_KINDS} kinds, got {len(found)}", path="kinds", hint="leave it out for all")
-    return tuple(found)
+    names = sorted({check_kind(kind, f"kinds[{i}]") for i, kind in enumerate(kinds)})
+    if not 1 <= len(names) <= MAX_KINDS:
+        raise Invalid(f"expected 1 to {MAX_KINDS} kinds, got {len(names)}", path="kinds", hint="leave it out for all")
+    return tuple(names)
 
 
 def _checked_consumers(consumers: object) -> int | None:
@@ -167,10 +167,10 @@ def _checked_consumers(consumers: object) -> int | None:
 def _stream(tx: Tx, stream: object) -> int:
     text = check_name(stream, "stream")
     kind, name = ("run", text.removeprefix(_RUN)) if text.startswith(_RUN) else ("session", text)
-    found = tx.find_stream(kind, name)
-    if found is None:
+    target = tx.find_stream(kind, name)
+    if target is None:
         raise NotFound(f"there is no {kind} {name!r}", path="stream", hint="the name of a session, or run:ID")
-    return found.id
+    return target.id
 
 
 def _start(reads: Reads, start: str) -> Position:
@@ -220,10 +220,10 @@ def take(tx: Tx, name: str, limit: int = 100, lease: Duration = "30s", taker: st
             _put(tx, name, row["token"], place, state.changed(lapsed))
         return Delivery(more=lapsed is not None or end_of(tx) > place)
     token, deliveries = row["token"] + 1, lapsed.deliveries if lapsed else 0
-    taken = Underway(token, start, upto, now + lease_us, taker, deliveries + 1)
+    underway = Underway(token, start, upto, now + lease_us, taker, deliveries + 1)
     rest = [Underway(NOBODYS, upto, end, 0, None, deliveries)] if lapsed and upto < end else []
-    _put(tx, name, token, place, state.changed(lapsed, taken, *rest))
-    return Delivery(tuple(events), token, taken.deliveries)
+    _put(tx, name, token, place, state.changed(lapsed, underway, *rest))
+    return Delivery(tuple(events), token, underway.deliveries)
 
 
 def take_stretch(tx: Tx, name: str, lease: Duration = "30s") -> Stretch | None:
@@ -241,8 +241,8 @@ def take_stretch(tx: Tx, name: str, lease: Duration = "30s") -> Stretch | None:
     if end <= start:
         return None
     token, deliveries = row["token"] + 1, lapsed.deliveries + 1 if lapsed else 1
-    taken = Underway(token, start, end, now + lease_us, None, deliveries)
-    _put(tx, name, token, _place(row) if lapsed else end, state.changed(lapsed, taken))
+    underway = Underway(token, start, end, now + lease_us, None, deliveries)
+    _put(tx, name, token, _place(row) if lapsed else end, state.changed(lapsed, underway))
     return Stretch(start, end, token, deliveries)
 
 

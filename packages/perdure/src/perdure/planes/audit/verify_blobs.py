@@ -54,19 +54,21 @@ class SeenBlobs:
         self.count = 0
 
 
-def check_blobs(reader: Reader, stream: Stream, seen: SeenBlobs, found: list[BlobProblem], outside: Outside) -> None:
+def check_blobs(
+    reader: Reader, stream: Stream, checked: SeenBlobs, problems: list[BlobProblem], outside: Outside
+) -> None:
     """Check the blobs of a stream that lie in the database, in a snapshot; those outside are left to be
     checked.
 
     Findings go to the two lists at once: if the connection is lost and this runs again, it continues from there.
     """
-    check = _Check(reader, stream, seen, found, outside)
+    check = _Check(reader, stream, checked, problems, outside)
     for row in stored_rows(reader, CHECKPOINTS, stream.id):
         check.walk(row["root"], row["seq"])
     for row in stored_rows(reader, ARTIFACTS, stream.id):
         check.look(row["address"], row["seq"], "artifacts")
     for seq, address, number in _refs(reader, stream):
-        if number is None or number not in seen.content:
+        if number is None or number not in checked.content:
             check.read(address, seq, "")
 
 
@@ -106,12 +108,12 @@ class _Check:
     """The blobs of one stream."""
 
     def __init__(
-        self, reader: Reader, stream: Stream, seen: SeenBlobs, found: list[BlobProblem], outside: Outside
+        self, reader: Reader, stream: Stream, checked: SeenBlobs, problems: list[BlobProblem], outside: Outside
     ) -> None:
         self._reader = reader
         self._tenant = stream.tenant
-        self._seen = seen
-        self._found = found
+        self._seen = checked
+        self._found = problems
         self._outside = outside
 
     def look(self, address: str, seq: int, table: str) -> None:

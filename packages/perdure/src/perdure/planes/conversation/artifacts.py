@@ -140,25 +140,25 @@ def listing(
         check_name(name, "name")
     upto = MAX_SEQ if after is None else decode_cursor(after, 1)[0] - 1
     rows = _rows(reads, stream, name, upto, limit + 1, about)
-    found = [_record(row) for row in rows[:limit]]
-    return Page(found, encode_cursor(found[-1].seq) if len(rows) > limit else None)
+    records = [_record(row) for row in rows[:limit]]
+    return Page(records, encode_cursor(records[-1].seq) if len(rows) > limit else None)
 
 
 def _rows(
     reads: Reads, stream: Stream, name: str | None, upto: int, limit: int, about: str | None = None
 ) -> list[tuple[Any, ...]]:
-    found: list[tuple[Any, ...]] = []
+    rows: list[tuple[Any, ...]] = []
     for part in segments(reads, stream, upto):
-        if len(found) < limit:
-            found += reads.query(
+        if len(rows) < limit:
+            rows += reads.query(
                 Q.artifacts_page,
                 touches=touching(ARTIFACTS, stream, part.stream),
                 **part._asdict(),
                 name=name,
                 about=subjects.wanted_here(reads, part.stream, about),
-                limit=limit - len(found),
+                limit=limit - len(rows),
             )
-    return found
+    return rows
 
 
 def newest(reads: Reads, stream: Stream, name: str) -> ArtifactRecord:
@@ -203,12 +203,12 @@ def _whole(reads: Reads, digits: str) -> str:
         return digits
     # No digit comes after f.
     rows = reads.query(Q.addresses_between, tenant=reads.tenant, low=digits, high=f"{digits}g", limit=ALIKE_SHOWN + 1)
-    found = [address for (address,) in rows]
-    if len(found) > 1:
-        count = f"{len(found)}" if len(found) <= ALIKE_SHOWN else f"more than {ALIKE_SHOWN}"
-        message = f"{count} artifacts begin with {digits}: {', '.join(found[:ALIKE_SHOWN])}"
+    addresses = [address for (address,) in rows]
+    if len(addresses) > 1:
+        count = f"{len(addresses)}" if len(addresses) <= ALIKE_SHOWN else f"more than {ALIKE_SHOWN}"
+        message = f"{count} artifacts begin with {digits}: {', '.join(addresses[:ALIKE_SHOWN])}"
         raise Conflict(message, path="hash", hint="give more digits")
-    return found[0] if found else digits
+    return addresses[0] if addresses else digits
 
 
 def _record(row: tuple[Any, ...]) -> ArtifactRecord:

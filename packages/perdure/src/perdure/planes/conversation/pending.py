@@ -81,8 +81,8 @@ def _last_maker(reads: Reads, stream: Stream, tail: list[Turn]) -> Turn | None:
             return turn
     answered = [turn.call for turn in tail if turn.call is not None]
     seq = maker_of(reads, stream, answered[-1]) if answered else None
-    found = turns_back(reads, stream, seq - 1, seq, 1) if seq else []
-    return found[0] if found else None
+    turns = turns_back(reads, stream, seq - 1, seq, 1) if seq else []
+    return turns[0] if turns else None
 
 
 def _last_user(tail: list[Turn]) -> Turn | None:

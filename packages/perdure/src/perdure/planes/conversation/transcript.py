@@ -93,7 +93,7 @@ def pair(items: Iterable[Item]) -> list[Exchange | Cover]:
         elif item.content is not None or item.calls or item.native is None:  # else only its framework can show it
             paired.append(Exchange(item))
             makers |= {call.id: item.seq for call in item.calls}
-    return [each if isinstance(each, Cover) else _answered(each.turn, results) for each in paired]
+    return [entry if isinstance(entry, Cover) else _answered(entry.turn, results) for entry in paired]
 
 
 def _answered(turn: Turn, results: dict[tuple[int, str], Turn]) -> Exchange:
@@ -141,8 +141,8 @@ def as_text(content: Any) -> str:
     parts = _parts(content)
     if parts is None:
         return "" if content is None else encode(content).decode()
-    said = [part for part in parts if part["type"] not in _ANTHROPIC_THOUGHTS]
-    return "\n".join(part["text"] if _is_text(part) else f"[{part['type']}]" for part in said)
+    visible_parts = [part for part in parts if part["type"] not in _ANTHROPIC_THOUGHTS]
+    return "\n".join(part["text"] if _is_text(part) else f"[{part['type']}]" for part in visible_parts)
 
 
 def _parts(content: Any) -> list[dict[str, Any]] | None:
@@ -171,7 +171,7 @@ def _safe(name: str, max_chars: int) -> str:
 
 
 def _args(call: Call) -> dict[str, Any]:
-    plain = to_plain(call.args, "args", kept=True)
+    plain = to_plain(call.args, "args", from_store=True)
     return plain if isinstance(plain, dict) else {"value": plain}
 
 
@@ -291,8 +291,8 @@ def _anthropic_part(part: dict[str, Any], allowed: frozenset[str]) -> dict[str, 
     url = part["image_url"].get("url") if isinstance(part.get("image_url"), dict) else None
     if "image" in allowed and isinstance(url, str):
         return {"type": "image", "source": _image_source(url)}
-    whole = isinstance(part.get("source"), dict)
-    return part if part["type"] in allowed and whole else _block(f"[{part['type']}]")
+    has_source = isinstance(part.get("source"), dict)
+    return part if part["type"] in allowed and has_source else _block(f"[{part['type']}]")
 
 
 def _shown(parts: list[dict[str, Any]], allowed: frozenset[str]) -> list[dict[str, Any]]:
@@ -331,8 +331,8 @@ def _anthropic_result(call: Call, result: Turn | None) -> dict[str, Any]:
     if result is None:
         return block | {"content": INTERRUPTED, "is_error": True}
     parts = _parts(result.content)
-    shown = _shown(parts, _ANTHROPIC_PARTS) if parts else []
-    block["content"] = shown or _filled(as_text(result.content))
+    blocks = _shown(parts, _ANTHROPIC_PARTS) if parts else []
+    block["content"] = blocks or _filled(as_text(result.content))
     return block | {"is_error": True} if result.error else block
 
 

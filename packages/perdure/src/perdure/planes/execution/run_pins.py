@@ -40,8 +40,8 @@ class AdmittedRun(NamedTuple):
 
 def admit(tx: Tx, stream: Stream, row: Row, pins: Mapping[str, str], on_change: OnChange | None) -> AdmittedRun | None:
     """Whether a run may be taken by a process that has these versions. None: it was parked, or waits for a person's word."""
-    known = (row["pins"], row["pins_change"], row["session"])
-    if known == (None, None, None) and not pins and on_change in (None, row["on_change"]):
+    recorded = (row["pins"], row["pins_change"], row["session"])
+    if recorded == (None, None, None) and not pins and on_change in (None, row["on_change"]):
         return AdmittedRun({}, {})  # most runs: no version is known, and none was
     versions = {**_of_session(tx, row), **pins}
     before, last = pin_columns.of_row(row)
@@ -125,8 +125,8 @@ def _question(tx: Tx, stream: Stream, change: PinsChange | None) -> WaitRecord |
     """The question about a change that is not decided, if there is one."""
     if change is None or change.decision is not PinsDecision.UNDECIDED:
         return None
-    asked = waits.of_name(tx, stream, WaitKind.APPROVAL, QUESTION)
-    return next((each for each in reversed(asked) if each.digest == _mark(change)), None)
+    approvals = waits.of_name(tx, stream, WaitKind.APPROVAL, QUESTION)
+    return next((approval for approval in reversed(approvals) if approval.digest == _mark(change)), None)
 
 
 def _withdraw(tx: Tx, stream: Stream, question: WaitRecord | None) -> None:

@@ -67,5 +67,5 @@ def _patterns(tags: Iterable[str]) -> list[str]:
 
 def correction_of(rule: ForbiddingRule, tool: str, act: str) -> Correction:
     """The memory that an act leaves which broke a rule. It is about whom the rule is."""
-    said = f"The rule {rule.scope}/{rule.seq} was broken: {rule.text!r}. It was broken by {tool}: {act}"
-    return Correction(said[:SAID_MAX_CHARS], "correction", [BROKEN], rule.about)
+    text = f"The rule {rule.scope}/{rule.seq} was broken: {rule.text!r}. It was broken by {tool}: {act}"
+    return Correction(text[:SAID_MAX_CHARS], "correction", [BROKEN], rule.about)

@@ -40,8 +40,8 @@ def named_scopes(reads: Reads, own: Stream | None, scopes: Iterable[str]) -> lis
 def _above(reads: Reads, stream: Stream) -> list[Stream]:
     rows = reads.query(Q.session_labels, touches=[(SESSIONS, stream.id)], stream=stream.id)
     labels = from_labels(rows[0][0], stream.name) if rows else ()
-    found = [find_scope(reads, name) for name in sorted({*labels, TENANT}, key=_width)]
-    return [scope for scope in found if scope is not None and scope.id != stream.id]
+    scopes = [find_scope(reads, name) for name in sorted({*labels, TENANT}, key=_width)]
+    return [scope for scope in scopes if scope is not None and scope.id != stream.id]
 
 
 def _width(name: str) -> tuple[int, str]:
@@ -50,9 +50,9 @@ def _width(name: str) -> tuple[int, str]:
 
 
 def _named(reads: Reads, name: str, path: str) -> Stream:
-    found = find_scope(reads, name)
-    if found is None:
+    scope = find_scope(reads, name)
+    if scope is None:
         raise NotFound(
             f"there is no scope {name!r}", path=path, hint="store.scope(name) makes it; 'session' is this session"
         )
-    return found
+    return scope

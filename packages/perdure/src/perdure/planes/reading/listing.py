@@ -38,15 +38,15 @@ class Listing:
         }  # fmt: skip
 
     def page(
-        self, rows: Rows, made: Callable[[Stream, tuple[Any, ...]], T], at: int, number: int | None = None
+        self, rows: Rows, read_row: Callable[[Stream, tuple[Any, ...]], T], at: int, number: int | None = None
     ) -> Page[tuple[Stream, T]]:
-        """The contents of the rows, each with its stream. made: reads a row without its stream. at, number: the columns of its
-        instant, and of its number in its stream. A row is placed by what is stored, also where no calendar has that.
+        """The contents of the rows, each with its stream. read_row: reads a row without its stream. at, number: the columns of
+        its instant, and of its number in its stream. A row is placed by what is stored, also where no calendar has that.
         """
 
         def read(row: tuple[Any, ...]) -> tuple[Stream, T]:
             stream = Stream(*row[-_STREAM:])
-            return stream, made(stream, row[:-_STREAM])
+            return stream, read_row(stream, row[:-_STREAM])
 
         more = None
         if len(rows) > self._count:
@@ -59,9 +59,9 @@ def rows_of_stream(
     reads: Reads,
     statement: Statement,
     stream: Stream,
-    asked: ListingFilters,
+    filters: ListingFilters,
     touches: Iterable[tuple[Table, int]],
-    made: Callable[[Reads, Stream, tuple[Any, ...]], T],
+    read_row: Callable[[Reads, Stream, tuple[Any, ...]], T],
     *,
     about: str | None,
     **own: Any,
@@ -69,9 +69,9 @@ def rows_of_stream(
     """One page of what is made of the rows of a stream, newest first; a row begins with its number. about: the subject to look
     for, as `subjects.wanted_here` gives it. own: parameters besides the filters.
     """
-    count = check_page(asked.limit)
-    after = None if asked.after is None else decode_cursor(asked.after, 1)[0]
-    given = {**wanted(asked), **own, "about": about}
-    rows = reads.query(statement, touches=touches, stream=stream.id, after=after, limit=count + 1, **given)
+    count = check_page(filters.limit)
+    after = None if filters.after is None else decode_cursor(filters.after, 1)[0]
+    params = {**wanted(filters), **own, "about": about}
+    rows = reads.query(statement, touches=touches, stream=stream.id, after=after, limit=count + 1, **params)
     page = page_by_seq(rows, count, lambda row: row[0])
-    return read_rows(page, partial(made, reads, stream), page.next)
+    return read_rows(page, partial(read_row, reads, stream), page.next)

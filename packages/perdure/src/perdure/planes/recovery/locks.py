@@ -74,16 +74,16 @@ def release(tx: Tx, stream: Stream, name: str, *, token: int) -> None:
     tx.record(Change("lock.released", stream, LOCKS, Op.SET, {"name": name}, {"holder": None, "expires_at": None}))
 
 
-def give_back(tx: Tx, stream: Stream, taken: LockRecord) -> None:
+def give_back(tx: Tx, stream: Stream, record: LockRecord) -> None:
     """Release a lock of which its taker never heard. Nothing if it is not held as it was taken then."""
-    row = tx.row(LOCKS, stream, taken.name)
-    if row is not None and row["holder"] is not None and _taken_as(row, taken):
-        release(tx, stream, taken.name, token=taken.token)
+    row = tx.row(LOCKS, stream, record.name)
+    if row is not None and row["holder"] is not None and _taken_as(row, record):
+        release(tx, stream, record.name, token=record.token)
 
 
-def _taken_as(row: Row, taken: LockRecord) -> bool:
+def _taken_as(row: Row, record: LockRecord) -> bool:
     deadline_at = to_datetime(row["expires_at"])
-    return (row["token"], row["holder"], deadline_at) == (taken.token, taken.holder, taken.deadline)
+    return (row["token"], row["holder"], deadline_at) == (record.token, record.holder, record.deadline)
 
 
 def check(reads: Reads, stream: Stream, name: str, *, token: int) -> None:

@@ -9,6 +9,7 @@ grew keeps its leaves. Called by adapters whose framework says which channels of
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -111,10 +112,8 @@ class Laying:
         """The nodes over what is below from a boundary on: where each ends, and its address."""
         begin = max(0, start - MIXED_PARTS)  # the cutter looks back so far
         parts = below[begin:]
-        return {begin + stop: self._node(level, parts[first:stop]) for first, stop in cut_small(parts, start - begin)}
-
-    def _node(self, level: int, below: list[bytes]) -> bytes:
-        return self._growing.list_leaf(below) if level == 0 else self._growing.list_index(level - 1, below)
+        node = self._growing.list_leaf if level == 0 else partial(self._growing.list_index, level - 1)
+        return {begin + stop: node(parts[first:stop]) for first, stop in cut_small(parts, start - begin)}
 
     def root(self, state: dict[str, Any]) -> bytes:
         """Lay out the whole state, parts in it as they are (`part.cell`); returns its address."""

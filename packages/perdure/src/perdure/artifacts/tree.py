@@ -67,11 +67,11 @@ _decode = msgspec.msgpack.Decoder().decode
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """The result of a save: the root's address, the nodes to write, those found stored, and the size of all nodes."""
+    """The result of a save: the root's address, the nodes to write, those that are stored, and the size of all nodes."""
 
     root: bytes
     nodes: dict[bytes, bytes]
-    found: set[bytes]
+    stored: set[bytes]
     total_bytes: int
 
 

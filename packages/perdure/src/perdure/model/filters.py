@@ -265,7 +265,7 @@ def filters_of(record: type[FilterRecord]) -> dict[str, Filter]:
 _READ_BY_PLANE = frozenset({FilterSort.NUMBER, FilterSort.INSTANT, FilterSort.SEVERAL, FilterSort.OWN})
 
 
-def wanted(filters: ListingFilters) -> dict[str, Any]:
+def filter_params(filters: ListingFilters) -> dict[str, Any]:
     """The filters as parameters of a statement, None where nothing is asked for. Invalid names the one that makes no sense."""
     declarations = filters_of(type(filters))
     return {name: _checked(declaration, getattr(filters, name), name) for name, declaration in declarations.items()}

@@ -74,7 +74,7 @@ def moved(before: Mapping[str, str], after: Mapping[str, str]) -> Moved:
     return {name: [before.get(name), after.get(name)] for name in names if before.get(name) != after.get(name)}
 
 
-def told(change: Mapping[str, list[str | None]]) -> str:
+def moved_text(change: Mapping[str, list[str | None]]) -> str:
     """A change of versions for people."""
     return ", ".join(f"{name} {old or UNKNOWN} → {new or UNKNOWN}" for name, (old, new) in change.items())
 

@@ -22,7 +22,7 @@ class Usage(NamedTuple):
     bytes: int = 0
     pos: int = 0
     blob: int = 0
-    whole: bool = False
+    complete: bool = False
 
 
 NOTHING = Usage()

@@ -83,7 +83,10 @@ def between(reads: Reads, stream: Stream, other: OtherSide) -> SessionDiff:
     """The differences from one session to another, or from one point of it to another."""
     a, b = stand(reads, stream), other.read(reads, stand)
     parted = parted_at(a, b)
-    mine, theirs = said(reads, stream, parted, a.line[0][1]), other.read(reads, said, parted, b.line[0][1])
+    mine, theirs = (
+        turns_between(reads, stream, parted, a.line[0][1]),
+        other.read(reads, turns_between, parted, b.line[0][1]),
+    )
     return diff(a, b, mine, theirs)
 
 
@@ -99,7 +102,7 @@ def stand(reads: Reads, stream: Stream) -> Stand:
         decisions=list(
             _all(lambda after: decisions.decisions(reads, stream, SessionDecisionFilters(**paging, after=after)))
         )[::-1],
-        checkpoints=_newest(_saved(reads, stream)),
+        checkpoints=_newest(_all(lambda before: checkpoints.listing(reads, stream, **paging, before=before))),
         artifacts=_newest(_all(lambda after: artifacts.listing(reads, stream, **paging, after=after))),
     )
 
@@ -123,10 +126,6 @@ def _all(page: Callable[[str | None], Page[T]]) -> Iterator[T]:
         yield from rows
 
 
-def _saved(reads: Reads, stream: Stream) -> Iterator[CheckpointRecord]:
-    return _all(lambda before: checkpoints.listing(reads, stream, limit=PAGE_MAX_ROWS, before=before))
-
-
 def _newest(things: Iterable[N]) -> list[N]:
     """The newest of each name; things come newest first."""
     by_name: dict[str, N] = {}
@@ -135,7 +134,7 @@ def _newest(things: Iterable[N]) -> list[N]:
     return list(by_name.values())
 
 
-def said(reads: Reads, stream: Stream, after: int, upto: int) -> list[Turn]:
+def turns_between(reads: Reads, stream: Stream, after: int, upto: int) -> list[Turn]:
     """All turns with after < seq <= upto."""
     turns: list[Turn] = []
     while page := turns_on(reads, stream, after, upto, PAGE_MAX_ROWS):

@@ -65,15 +65,15 @@ def record(tx: Tx, problems: list[Problem], because: str) -> None:
     tx.record(Change("store.quarantined", stream, None, Op.NOTE, doc=doc))
 
 
-def known(snapshots: Callable[..., Any]) -> frozenset[ProblemMark]:
+def quarantined_marks(snapshots: Callable[..., Any]) -> frozenset[ProblemMark]:
     """The marks of all damage that was put into quarantine; none if they cannot be read: then all damage is a problem."""
     try:
-        return snapshots(_known)
+        return snapshots(_recorded_marks)
     except Damaged:
         return frozenset()
 
 
-def _known(reads: Any) -> frozenset[ProblemMark]:
+def _recorded_marks(reads: Any) -> frozenset[ProblemMark]:
     (owner,) = reads.query(Q.tenant_first)[0]
     rows = reads.query(Q.quarantined, kind=RECORDED)
     return frozenset(mark for (body,) in rows for mark in _marks(reads.of_tenant(owner or 0), body))

@@ -137,7 +137,7 @@ def reset(tx: Tx, name: str, start: str) -> None:
     acknowledged.
     """
     position = _start(tx, start)
-    row = _known(tx, name)
+    row = _existing_row(tx, name)
     _put(tx, name, row["token"], position, msgspec.structs.replace(_state(row), batches=(), acked=()))
 
 
@@ -208,7 +208,8 @@ def take(tx: Tx, name: str, limit: int = 100, lease: Duration = "30s", taker: st
     state = _state(row)
     for batch in state.batches:
         if taker is not None and batch.taker == taker:
-            return _again(tx, batch, state)
+            events, _ = events_after(tx, batch.after, PAGE_MAX_ROWS, batch.upto, state.sieve)
+            return Delivery(tuple(events), batch.token, batch.deliveries)
     if state.is_full(now):
         return Delivery()
     lapsed = next(iter(state.lapsed(now)), None)
@@ -246,7 +247,7 @@ def take_stretch(tx: Tx, name: str, lease: Duration = "30s") -> Stretch | None:
     return Stretch(start, end, token, deliveries)
 
 
-def is_known(reads: Reads, name: str) -> bool:
+def is_existing_row(reads: Reads, name: str) -> bool:
     """Whether there is a subscription of this name."""
     return bool(
         reads.query(Q.subscription_get, touches=[(SUBSCRIPTIONS, reads.tenant)], tenant=reads.tenant, name=name)
@@ -264,11 +265,6 @@ def _ahead(reads: Reads, start: Position) -> Position | None:
     """The position so many events further on as one transaction passes over; None if there are not so many."""
     bound = reads.query(FEED.feed_bound, xid=start.xid, pos=start.pos, steps=SIFTED_AT_ONCE)
     return Position(*bound[0]) if bound else None
-
-
-def _again(tx: Tx, batch: Underway, state: SubscriptionState) -> Delivery:
-    events, _ = events_after(tx, batch.after, PAGE_MAX_ROWS, batch.upto, state.sieve)
-    return Delivery(tuple(events), batch.token, batch.deliveries)
 
 
 def acknowledge(tx: Tx, name: str, token: int) -> None:
@@ -313,7 +309,7 @@ def _row(tx: Tx, name: str) -> Row | None:
     return tx.own_row(SUBSCRIPTIONS, name)
 
 
-def _known(tx: Tx, name: str) -> Row:
+def _existing_row(tx: Tx, name: str) -> Row:
     row = _row(tx, check_name(name, "name"))
     if row is None:
         raise _unknown(name)
@@ -321,7 +317,7 @@ def _known(tx: Tx, name: str) -> Row:
 
 
 def _current(tx: Tx, name: str) -> Row:
-    row = _known(tx, name)
+    row = _existing_row(tx, name)
     epoch = store_of(tx)[1]
     if row["epoch"] != epoch:
         raise stale(row["epoch"], epoch, "subscription")

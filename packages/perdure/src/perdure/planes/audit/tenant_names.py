@@ -25,7 +25,7 @@ TENANTS_NAMED = "store.tenants_named"
 def record(tx: Tx) -> None:
     """Record what the tenants are called, each by the first of its streams, unless the log says so already: for an anchor."""
     now = _now(tx)
-    if _said(tx) != now:
+    if _names_in_log(tx) != now:
         stream = tx.find_stream("store", "store") or tx.new_stream("store", "store")
         tx.record(Change("store.tenants_named", stream, None, Op.NOTE, doc={"tenants": now}))
 
@@ -33,7 +33,7 @@ def record(tx: Tx) -> None:
 def check(reader: Reader) -> tuple[list[Problem], list[str]]:
     """The tenants that are not called what the log says, and the names of those that it never named."""
     (owner,) = reader.query(Q.tenant_first)[0]
-    in_log, now = _said(reader.of_tenant(owner or 0)), _now(reader)
+    in_log, now = _names_in_log(reader.of_tenant(owner or 0)), _now(reader)
     problems: list[Problem] = []
     for uid, name in in_log.items():
         rows = reader.query(Q.tenant_of_stream, uid=bytes.fromhex(uid))
@@ -62,7 +62,7 @@ def _now(reads: Reads) -> dict[str, str]:
     return {bytes(uid).hex(): name for uid, name in reads.query(Q.tenants_named)}
 
 
-def _said(reads: Reads) -> dict[str, str]:
+def _names_in_log(reads: Reads) -> dict[str, str]:
     """The last statement of an anchor about that; nothing if there was none."""
     rows = reads.query(Q.tenants_recorded, kind=TENANTS_NAMED)
     fields = stored_fields(doc_of(reads, rows[0][0], TENANTS_NAMED), TENANTS_NAMED) if rows else {}

@@ -29,7 +29,7 @@ from perdure.log.chain import Chain
 from perdure.log.change import Change, Op, Stream
 from perdure.log.event import GENESIS, Body, Event
 from perdure.log.table import Table, TableClass
-from perdure.model.records.integrity import Aside, Counts, Problem, ProblemKind, Report, Unverifiable
+from perdure.model.records.integrity import Counts, Problem, ProblemKind, Report, Unverifiable
 from perdure.planes.audit import immutability, quarantine, tenant_names
 from perdure.planes.audit.rebuild import Rebuild, RowDifference
 from perdure.planes.audit.verify_blobs import BlobProblem, Outside, SeenBlobs, check_blobs, check_outside
@@ -75,7 +75,11 @@ def verify_store(
         return core.snapshot(verb, *args, tenant=WHOLE_STORE)
 
     report = verify(snapshots, anchor=anchor, public_key=public_key, progress=progress, blobs=blobs)
-    lost = [_set_aside(aside) for aside in core.engine.asides() if aside.lost]
+    lost = [
+        Problem(ProblemKind.SET_ASIDE, "", "", None, "", f"{aside.place}: {aside.reason}")
+        for aside in core.engine.asides()
+        if aside.lost
+    ]
     lost += [Problem(ProblemKind.CACHE, "", "", None, "", says) for says in core.engine.contradictions()]
     return msgspec.structs.replace(report, problems=[*lost, *report.problems][:PROBLEMS_MAX]) if lost else report
 
@@ -85,10 +89,6 @@ def verify_tenant(core: Core, tenant: int, blobs: bool = True, progress: Progres
     return verify(
         lambda verb, *args: core.snapshot(verb, *args, tenant=tenant), blobs=blobs, tenant=tenant, progress=progress
     )
-
-
-def _set_aside(aside: Aside) -> Problem:
-    return Problem(ProblemKind.SET_ASIDE, "", "", None, "", f"{aside.place}: {aside.reason}")
 
 
 def verify(
@@ -108,9 +108,9 @@ def verify(
     if anchor is not None and not isinstance(anchor, Anchor):
         what = type(anchor).__name__
         raise Invalid(f"expected an Anchor, got {what}", path="anchor", hint="read one with Anchor.from_json(text)")
-    findings = Findings(quarantine.known(snapshots))
+    findings = Findings(quarantine.quarantined_marks(snapshots))
     signature = _check_anchor(findings, anchor, public_key)
-    total: int = snapshots(_events_total, tenant)
+    total: int = snapshots(lambda reads: reads.query(Q.events_total, tenant=tenant)[0][0])
     checked_blobs = SeenBlobs()
     for stream_id in _stream_ids(snapshots, tenant):
         _check_one(findings, snapshots, stream_id, progress, total)
@@ -191,7 +191,7 @@ class Findings:
     """The findings so far; problems beyond a bound are counted only."""
 
     def __init__(self, marks: frozenset[quarantine.ProblemMark] = frozenset()) -> None:
-        self._known = marks  # damage that was put into quarantine
+        self._quarantined_marks = marks  # damage that was put into quarantine
         self.quarantined: list[Problem] = []
         self.problems: list[Problem] = []
         self.unverifiable: list[Unverifiable] = []
@@ -201,7 +201,7 @@ class Findings:
 
     def add(self, problem: Problem) -> None:
         """Keep a problem."""
-        problems = self.quarantined if quarantine.mark_of(problem) in self._known else self.problems
+        problems = self.quarantined if quarantine.mark_of(problem) in self._quarantined_marks else self.problems
         if len(problems) < PROBLEMS_MAX:
             problems.append(problem)
         else:
@@ -232,10 +232,6 @@ class Findings:
         counts = Counts(self.streams, self.events, self.rows, self.derived, blobs, self.plain_actors)
         fields = (self.problems, self.unverifiable, counts, signature, self.left_out, self.unnamed, self.quarantined)
         return Report(*fields)
-
-
-def _events_total(reads: Reads, tenant: int | None) -> int:
-    return reads.query(Q.events_total, tenant=tenant)[0][0]
 
 
 def _stream_ids(snapshots: Snapshots, tenant: int | None) -> Iterator[int]:
@@ -282,9 +278,9 @@ class StreamCheck:
         self._head: tuple[int, bytes] = (row[7], row[8])
         self._findings = findings
         self._copied = imported.of_stream(self._tenant_reader(), self._stream)
-        self._rebuild = Rebuild(translate=self._copied.seen if self._copied else None)
+        self._rebuild = Rebuild(translate=self._copied.translate if self._copied else None)
         self._renamed: str | None = self._copied.name if self._copied else None
-        self._named = {*(self._copied.emptied if self._copied else ())}  # events whose emptying was recorded
+        self._emptied = {*(self._copied.emptied if self._copied else ())}  # events whose emptying was recorded
         self._place = (0, 0)  # in the feed, of the event before
         self._misplaced: list[int] = []
         self._opening: tuple[str, Body] | None = None  # kind and body of the first event
@@ -352,13 +348,11 @@ class StreamCheck:
             if body is not None and event.kind in MERGED and isinstance(body.doc, Mapping):
                 self._renamed = body.doc.get("name")
             if body is not None and event.kind == PRUNED and not event.table:
-                self._named |= emptied_by(event, self._doc(event, body))
+                doc = doc_of(self._tenant_reader(), event.body, f"seq {event.seq}") if body.doc_blob else body.doc
+                self._emptied |= emptied_by(event, doc)
         except Error as error:
             return event.seq, error
         return None
-
-    def _doc(self, event: Event, body: Body) -> Any:
-        return doc_of(self._tenant_reader(), event.body, f"seq {event.seq}") if body.doc_blob else body.doc
 
     def _tenant_reader(self) -> Reads:
         return self._reader.of_tenant(self._stream.tenant)
@@ -366,7 +360,7 @@ class StreamCheck:
     def _judge_emptied(self, emptied: list[int]) -> None:
         uid = self._stream.uid.hex()
         for seq in emptied:
-            if seq in self._named:
+            if seq in self._emptied:
                 self._findings.unverifiable.append(Unverifiable(self._stream.name, uid, seq))
             else:
                 self._problem(ProblemKind.BODY_EMPTIED, seq, "", "the body is gone and no prune names it")
@@ -414,7 +408,7 @@ def _fork_hash(reads: Reads, stream: Stream) -> bytes:
 def _kind_of(difference: RowDifference) -> ProblemKind:
     if difference.table.table_class is TableClass.DERIVED:
         return ProblemKind.DERIVED_WRONG
-    if difference.found is None:
+    if difference.stored is None:
         return ProblemKind.ROW_MISSING
     return ProblemKind.ROW_UNRECORDED if difference.expected is None else ProblemKind.ROW_ALTERED
 
@@ -534,13 +528,9 @@ def quarantine_stream(core: Core, stream: str, because: str, actor: str, *, appl
     report = verify_store(core)
     problems = quarantine.select(report, stream)
     if apply:
-        (tenant,) = core.snapshot(_first_tenant, tenant=WHOLE_STORE)
+        (tenant,) = core.snapshot(lambda reads: reads.query(Q.tenant_first)[0], tenant=WHOLE_STORE)
         core.write(quarantine.record, problems, because, actor=actor, tenant=tenant)
     return problems
-
-
-def _first_tenant(reads: Reads) -> tuple[int]:
-    return reads.query(Q.tenant_first)[0]
 
 
 def _all_heads(reads: Reads) -> tuple[list[tuple[bytes, int, bytes]], int]:

@@ -112,8 +112,8 @@ class _Check:
     ) -> None:
         self._reader = reader
         self._tenant = stream.tenant
-        self._seen = checked
-        self._found = problems
+        self._checked = checked
+        self._problems = problems
         self._outside = outside
 
     def look(self, address: str, seq: int, table: str) -> None:
@@ -129,9 +129,9 @@ class _Check:
             self._add(ProblemKind.BLOB_MISSING, seq, table, f"the blob is missing: {address.hex()}")
             return
         number, *row = rows[0]
-        if not self._seen.content.add(number):
+        if not self._checked.content.add(number):
             return
-        self._seen.count += 1
+        self._checked.count += 1
         if row[2] is None:
             self._outside.setdefault(address, seq)
         else:
@@ -156,9 +156,9 @@ class _Check:
             )
             return []
         number, *row = rows[0]
-        if not self._seen.nodes.add(number):
+        if not self._checked.nodes.add(number):
             return []
-        self._seen.count += self._seen.content.add(number)
+        self._checked.count += self._checked.content.add(number)
         node = self._content(address, tuple(row), seq, "checkpoints")
         if node is None:
             return []
@@ -182,7 +182,7 @@ class _Check:
             return None
 
     def _add(self, kind: ProblemKind, seq: int, table: str, message: str) -> None:
-        self._found.append((kind, seq, table, message))
+        self._problems.append((kind, seq, table, message))
 
 
 def _kind_of(error: Error) -> ProblemKind:

@@ -20,7 +20,7 @@ from perdure.artifacts.local import Source, pieces_from, rejoined, split_at
 from perdure.artifacts.place import ADDRESS
 from perdure.errors import Conflict, Invalid, NotFound, TooLarge
 from perdure.log.change import Change, Stream
-from perdure.model.filters import ArtifactFilters, wanted
+from perdure.model.filters import ArtifactFilters, filter_params
 from perdure.model.instants import SECOND_US, to_datetime
 from perdure.model.limits import (
     BLOB_IN_DATABASE_MAX_BYTES,
@@ -175,7 +175,7 @@ def across(reads: Reads, asked: ArtifactFilters) -> Page[ArtifactRecord]:
     last = decode_cursor(asked.after, 3) if asked.after is not None else (None, None, None)
     rows = reads.query(
         Q.artifacts_across, tenant=reads.tenant, limit=limit + 1, last_at=last[0], last_stream=last[1], last_seq=last[2],
-        **{**wanted(asked), **between(reads, asked.since, asked.until)._asdict()},
+        **{**filter_params(asked), **between(reads, asked.since, asked.until)._asdict()},
     )  # fmt: skip
     return Page([_record(row) for row in rows[:limit]], _cursor(rows[limit - 1]) if len(rows) > limit else None)
 
@@ -191,13 +191,13 @@ def by_address(reads: Reads, address: str) -> ArtifactRecord:
     if type(address) is not str or BEGINNING.fullmatch(address) is None:
         message = f"expected a sha256 in lower-case hexadecimal, at least {LEAST_DIGITS} digits of it"
         raise Invalid(message, path="hash", hint=_LISTED)
-    rows = reads.query(Q.artifact_by_address, tenant=reads.tenant, address=_whole(reads, address))
+    rows = reads.query(Q.artifact_by_address, tenant=reads.tenant, address=_full_address(reads, address))
     if not rows:
         raise NotFound(f"there is no artifact {address}", path="hash", hint=_LISTED)
     return _record(rows[0])
 
 
-def _whole(reads: Reads, digits: str) -> str:
+def _full_address(reads: Reads, digits: str) -> str:
     """The address that begins so; the digits themselves when none does."""
     if ADDRESS.fullmatch(digits):
         return digits

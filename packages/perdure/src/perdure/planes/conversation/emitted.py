@@ -18,11 +18,11 @@ from perdure.log.actors import FORGOTTEN, NAMED, is_random
 from perdure.log.change import Change, Op, Stream
 from perdure.log.event import Body, Event
 from perdure.model import values
-from perdure.model.filters import EventFilters, wanted
+from perdure.model.filters import EventFilters, filter_params
 from perdure.model.functions import plain
 from perdure.model.kinds import is_reserved
 from perdure.model.limits import check_name, check_page
-from perdure.model.records.emitted import EventContent, EventRecord, FoldState, kept
+from perdure.model.records.emitted import EventContent, EventRecord, FoldState, stored_content
 from perdure.model.refs import Ref
 from perdure.planes import subjects
 from perdure.planes.reading.body_reading import body_of, inline_body, stored_value
@@ -69,10 +69,10 @@ def emit(
     body = Body(op=Op.NOTE, doc=doc, refs=targets, subjects=subject_names, pin=tx.pin)
     change = Change(kind, stream, op=Op.NOTE, doc=doc, refs=body.refs, subjects=body.subjects)
     seq = tx.record(change)
-    content = _said(body, f"{stream.name} seq {seq}")
+    content = _content(body, f"{stream.name} seq {seq}")
     return EventRecord(
         seq=seq, kind=kind, table="", actor=tx.actor, _at_us=tx.now, session=stream.name, uid=stream.uid.hex(),
-        emptied=False, _stored=content, _read=kept,
+        emptied=False, _stored=content, _read=stored_content,
     )  # fmt: skip
 
 
@@ -191,7 +191,7 @@ class EventFilter(NamedTuple):
     body: bytes | None  # None once it was emptied
 
 
-def _shown(event: Event) -> EventFilter:
+def _filter_row(event: Event) -> EventFilter:
     return EventFilter(
         at=event.at,
         position=event.position,
@@ -210,14 +210,14 @@ class Names:
     def __init__(self, reads: Reads, *streams: Stream) -> None:
         self._reads = reads
         self._actors: dict[str, str] = {}
-        self._known = {stream.id: (stream.name, stream.uid.hex(), stream.kind) for stream in streams}
+        self._streams = {stream.id: (stream.name, stream.uid.hex(), stream.kind) for stream in streams}
 
     def _of(self, number: int) -> tuple[str, str, str]:
         """The name, the identity and the kind of the stream of this number."""
-        if number not in self._known:
+        if number not in self._streams:
             stream = Stream(*self._reads.query(LOG.stream_by_id, id=number)[0])
-            self._known[number] = (stream.name, stream.uid.hex(), stream.kind)
-        return self._known[number]
+            self._streams[number] = (stream.name, stream.uid.hex(), stream.kind)
+        return self._streams[number]
 
     def who(self, actor: str) -> str:
         """An actor as people know it; the random name itself once the directory has forgotten it."""
@@ -230,12 +230,12 @@ class Names:
 
     def record(self, event: Event) -> EventRecord:
         """An event as people read it."""
-        return self.shown(_shown(event))
+        return self.record_of_row(_filter_row(event))
 
-    def shown(self, row: tuple[Any, ...]) -> EventRecord:
+    def record_of_row(self, row: tuple[Any, ...]) -> EventRecord:
         """An event from a row of `Shown`. Its document is fetched if it lies in a blob, while there is a connection."""
         at, _, number, seq, kind, table, actor, body = row
-        name, uid, of = self._known.get(number) or self._of(number)
+        name, uid, of = self._streams.get(number) or self._of(number)
         actor = self._actors.get(actor) or self.who(actor)
         if body is None or body.find(b'"doc_blob"') < 0:  # not `in`, which first looks whether that is a number
             return EventRecord(
@@ -243,19 +243,19 @@ class Names:
                 emptied=body is None, _stored=body, _read=_inline, stream_kind=of,
             )  # fmt: skip
         path = f"{name} seq {seq}"
-        content = _said(body_of(self._reads, body, path), path)
+        content = _content(body_of(self._reads, body, path), path)
         return EventRecord(
             seq=seq, kind=kind, table=table, actor=actor, _at_us=at, session=name, uid=uid, emptied=False,
-            _stored=content, _read=kept, stream_kind=of,
+            _stored=content, _read=stored_content, stream_kind=of,
         )  # fmt: skip
 
 
 def _inline(event: EventRecord) -> EventContent:
     path = f"{event.session} seq {event.seq}"
-    return _said(inline_body(event._stored, path), path)
+    return _content(inline_body(event._stored, path), path)
 
 
-def _said(body: Body, path: str) -> EventContent:
+def _content(body: Body, path: str) -> EventContent:
     data = stored_value(body.doc, path)
     return EventContent(data, tuple(body.subjects), tuple(body.refs), msgspec.to_builtins(body))
 
@@ -277,7 +277,7 @@ def referred(reads: Reads, ref: Ref) -> EventRecord | None:
 @one_state
 def events_across(reads: Reads, asked: EventFilters) -> Page[EventRecord]:
     """Events of the tenant, newest first, as a page. Those of a session or a run come in the order of their sequence."""
-    filters = wanted(asked)
+    filters = filter_params(asked)
     session, run = filters.pop("session"), filters.pop("run")
     if session is not None and run is not None:
         raise Invalid("an event is of a session or of a run", path="run", hint="give one of session= and run=")
@@ -289,12 +289,11 @@ def events_across(reads: Reads, asked: EventFilters) -> Page[EventRecord]:
         rows = _of_stream(reads, "session" if run is None else "run", session or run, filters, asked.after, limit)
     else:
         rows = _of_all(reads, filters, asked.after, limit)
-    more = _cursor(EventFilter(*rows[limit - 1]), of_one=of_one) if len(rows) > limit else None
-    return read_rows(rows[:limit], Names(reads).shown, more)
-
-
-def _cursor(last: EventFilter, *, of_one: bool) -> str:
-    return encode_cursor(last.seq) if of_one else encode_cursor(last.at, last.position)
+    more = None
+    if len(rows) > limit:
+        last = EventFilter(*rows[limit - 1])
+        more = encode_cursor(last.seq) if of_one else encode_cursor(last.at, last.position)
+    return read_rows(rows[:limit], Names(reads).record_of_row, more)
 
 
 def _of_stream(
@@ -313,7 +312,7 @@ def _of_stream(
             limit=limit + 1 - len(entries),
             **{**filters, "about": subjects.wanted_here(reads, segment.stream, filters.get("about"))},
         )
-        entries += [_shown(event_of(row)) for row in page]
+        entries += [_filter_row(event_of(row)) for row in page]
         if len(entries) > limit:
             break
     return entries

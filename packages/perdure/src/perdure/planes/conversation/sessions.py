@@ -15,7 +15,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from perdure.errors import Conflict, Damaged, Invalid
 from perdure.log.change import Change, Op, Stream
 from perdure.log.table import Row
-from perdure.model.filters import SessionFilters, wanted
+from perdure.model.filters import SessionFilters, filter_params
 from perdure.model.limits import LABELS_MAX, TEXT_MAX_CHARS, check_name, check_page, check_text
 from perdure.model.records.conversation import Pins, SessionHeader, SessionRecord, Status
 from perdure.model.values import digest
@@ -151,17 +151,14 @@ def unarchive(tx: Tx, stream: Stream) -> None:
 def check_over(reads: Reads, stream: Stream) -> None:
     """Conflict unless a session is closed, or its time is over."""
     row = _session(reads, stream)
-    if row["status"] in OPEN and not _is_expired(reads, row):
+    is_expired = row["expires_at"] is not None and row["expires_at"] <= store_now(reads)
+    if row["status"] in OPEN and not is_expired:
         raise Conflict(
             f"the session is {row['status']}, not over",
             path="status",
             status=row["status"],
             hint="session.close() or `perdure close` first",
         )
-
-
-def _is_expired(reads: Reads, row: Row) -> bool:
-    return row["expires_at"] is not None and row["expires_at"] <= store_now(reads)
 
 
 def _move(tx: Tx, stream: Stream, kind: str, sources: frozenset[str], target: Status) -> None:
@@ -355,7 +352,7 @@ def sessions(reads: Reads, asked: SessionFilters) -> Page[SessionHeader]:
     """
     size = check_page(asked.limit)
     at, stream = decode_cursor(asked.after, 2) if asked.after is not None else (None, None)
-    filters = wanted(asked)
+    filters = filter_params(asked)
     rows = reads.query(
         Q.sessions_page, **{**filters, **between(reads, asked.since, asked.until)._asdict(), **_status_filter(filters["status"])},
         tenant=reads.tenant, current=None if asked.expired else 1, listed=None if asked.archived else 1,

@@ -223,7 +223,9 @@ def _cover_of(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> Cover:
 @one_state
 def keys_of(reads: Reads, stream: Stream, upto: int, text: str, *, from_: int | None = None) -> list[str]:
     """The identifiers of a range that a text does not say, the most frequent first, as many as are kept."""
-    counts = _named(reads, stream, 1 if from_ is None else check_seq(from_, "from_"), check_seq(upto, "upto"))
+    counts = _identifier_counts(
+        reads, stream, 1 if from_ is None else check_seq(from_, "from_"), check_seq(upto, "upto")
+    )
     summary_text = check_text(text, "text")
     keys: list[str] = []
     room = KEYS_MAX_CHARS
@@ -240,12 +242,14 @@ def lacking(reads: Reads, stream: Stream, cover: Cover) -> list[str]:
     summary_text = "\n".join([cover.text, *cover.keys])
     return [
         name
-        for name in _named(reads, stream, cover.first_seq, cover.last_seq, inside=cover)
+        for name in _identifier_counts(reads, stream, cover.first_seq, cover.last_seq, inside=cover)
         if name not in summary_text
     ]
 
 
-def _named(reads: Reads, stream: Stream, first: int, last: int, inside: Cover | None = None) -> Counter[str]:
+def _identifier_counts(
+    reads: Reads, stream: Stream, first: int, last: int, inside: Cover | None = None
+) -> Counter[str]:
     """How often each identifier of a range is said: by the summaries in it, and the turns that none of them covers."""
     counts: Counter[str] = Counter()
     start = first - 1
@@ -286,7 +290,7 @@ def due(reads: Reads, stream: Stream, *, width: int = 50, fan: int = 10) -> Due 
     last = summaries[-1].last_seq if summaries else 0
     page = turns_on(reads, stream, last, MAX_SEQ, min(2 * width, PAGE_MAX_ROWS))
     if len(page) >= 2 * width:
-        upto = _whole(reads, stream, [turn.seq for turn in page[:width]])
+        upto = _last_settled_turn(reads, stream, [turn.seq for turn in page[:width]])
         return None if upto is None else Due(page[0].seq, upto)
     return _to_join(summaries, width, fan)
 
@@ -303,7 +307,7 @@ def _to_join(summaries: list[Cover], width: int, fan: int) -> Due | None:
     return None
 
 
-def _whole(reads: Reads, stream: Stream, seqs: list[int]) -> int | None:
+def _last_settled_turn(reads: Reads, stream: Stream, seqs: list[int]) -> int | None:
     """The last of these turns after which no call waits for a result that comes later."""
     for seq in reversed(seqs):
         if not reads.query(

@@ -247,7 +247,9 @@ def _anthropic(paired: Sequence[Exchange | Cover]) -> Transcript:
         else:
             _add_exchange(messages, item)
     if messages and messages[-1]["role"] == "assistant":
-        _trim_end(messages[-1]["content"])
+        blocks = messages[-1]["content"]
+        if blocks[-1]["type"] == "text":  # the last text of the assistant must not end in white space
+            blocks[-1] = _block(blocks[-1]["text"].rstrip())
     messages.system = "\n\n".join(rule for rule in rules if rule.strip())
     return messages
 
@@ -279,7 +281,7 @@ def _anthropic_content(turn: Turn) -> list[dict[str, Any]]:
     parts = _parts(turn.content)
     if parts is not None:
         if turn.role is Role.USER:
-            return _shown(parts, _ANTHROPIC_PARTS)
+            return _anthropic_blocks(parts, _ANTHROPIC_PARTS)
         return [part if _is_thought(part) else _anthropic_part(part, _NONE) for part in parts if not _is_unsigned(part)]
     text = as_text(turn.content)
     return [_block(text)] if text.strip() else []
@@ -295,7 +297,7 @@ def _anthropic_part(part: dict[str, Any], allowed: frozenset[str]) -> dict[str, 
     return part if part["type"] in allowed and has_source else _block(f"[{part['type']}]")
 
 
-def _shown(parts: list[dict[str, Any]], allowed: frozenset[str]) -> list[dict[str, Any]]:
+def _anthropic_blocks(parts: list[dict[str, Any]], allowed: frozenset[str]) -> list[dict[str, Any]]:
     return [_anthropic_part(part, allowed) for part in parts if not _is_thought(part)]
 
 
@@ -331,15 +333,9 @@ def _anthropic_result(call: Call, result: Turn | None) -> dict[str, Any]:
     if result is None:
         return block | {"content": INTERRUPTED, "is_error": True}
     parts = _parts(result.content)
-    blocks = _shown(parts, _ANTHROPIC_PARTS) if parts else []
+    blocks = _anthropic_blocks(parts, _ANTHROPIC_PARTS) if parts else []
     block["content"] = blocks or _filled(as_text(result.content))
     return block | {"is_error": True} if result.error else block
-
-
-def _trim_end(blocks: list[dict[str, Any]]) -> None:
-    """The last text of the assistant must not end in white space."""
-    if blocks[-1]["type"] == "text":
-        blocks[-1] = _block(blocks[-1]["text"].rstrip())
 
 
 _OPENAI_PARTS = frozenset({"image_url", "input_audio", "file"})

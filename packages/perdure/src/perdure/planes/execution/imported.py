@@ -68,19 +68,19 @@ class Copied(NamedTuple):
             return columns
         return columns | {"key": _given_up(table, seq, columns)}
 
-    def seen(self, table: Table | None, seq: int, body: Body) -> Body:
+    def translate(self, table: Table | None, seq: int, body: Body) -> Body:
         """The meaning of an event here."""
         if self.apart:
             body.set = self._keyless(table, seq, body.set)
         if table is RUNS:
-            columns = self._named(body.set, "session", self.session)
+            columns = self._with_name(body.set, "session", self.session)
             body.set = columns | (
                 self._of_no_epoch("status", seq, columns) | _parked(columns) if self.holds(seq) else {}
             )
         elif table is EFFECTS and self.holds(seq):
             body.set = body.set | self._of_no_epoch("state", seq, body.set)
         elif table is SESSIONS:
-            body.set = self._named(body.set, "name", self.name)
+            body.set = self._with_name(body.set, "name", self.name)
         return body
 
     def _of_no_epoch(self, state: str, seq: int, columns: dict[str, Any]) -> dict[str, Any]:
@@ -88,7 +88,7 @@ class Copied(NamedTuple):
         return {"epoch": NO_EPOCH} if is_told else {}
 
     @staticmethod
-    def _named(columns: dict[str, Any], column: str, name: str | None) -> dict[str, Any]:
+    def _with_name(columns: dict[str, Any], column: str, name: str | None) -> dict[str, Any]:
         return columns | {column: name} if columns.get(column) is not None else columns
 
 
@@ -177,10 +177,10 @@ def of_stream(reads: Reads, stream: Stream) -> Copied | None:
     return _copied(notes) if notes else None
 
 
-def seen_of(reads: Reads, stream: Stream) -> Seen | None:
+def translation_of(reads: Reads, stream: Stream) -> Seen | None:
     """The meaning of the events of a stream here, for `stores.replay`; None if they mean what they say."""
     copied = of_stream(reads, stream)
-    return copied.seen if copied else None
+    return copied.translate if copied else None
 
 
 def of_tenant(reads: Reads, tenant: int) -> dict[str, Copied]:
@@ -300,4 +300,4 @@ def runs_of(reads: Reads, session: Stream) -> list[Stream]:
     return [Stream(*row) for row in reads.query(Q.runs_of_session, tenant=session.tenant, session=session.name)]
 
 
-register_meaning(seen_of)
+register_meaning(translation_of)

@@ -19,7 +19,7 @@ import msgspec
 
 from perdure.log.change import Change, Op, Stream
 from perdure.log.table import Row
-from perdure.model.pins import Moved, OnChange, Versions, moved, told
+from perdure.model.pins import Moved, OnChange, Versions, moved, moved_text
 from perdure.model.records.runs import PinsChange, PinsDecision, WaitKind, WaitRecord, WaitState
 from perdure.model.values import digest
 from perdure.planes.conversation import sessions
@@ -105,7 +105,7 @@ def _decided(
 
 def _ask(tx: Tx, stream: Stream, row: Row, change: PinsChange) -> None:
     question = (
-        f"Run {stream.name} of {row['agent']} would continue under other versions ({told(change.moved)}). May it?"
+        f"Run {stream.name} of {row['agent']} would continue under other versions ({moved_text(change.moved)}). May it?"
     )
     doc = waits.ask_document(question, [CONTINUE, PARK], None, {"moved": change.moved})
     waits.open_wait(tx, stream, WaitKind.APPROVAL, place=None, name=QUESTION, doc=doc, mark=_mark(change))
@@ -116,7 +116,7 @@ def _park(tx: Tx, stream: Stream, change: PinsChange, column: str | None) -> Non
         f"`perdure resume {stream.name}` lets it continue under the new versions, or under its own once they are back; "
         f"`perdure pin {stream.name}` keeps it for the program that drove it"
     )
-    why = f"it would continue under other versions: {told(change.moved)}"
+    why = f"it would continue under other versions: {moved_text(change.moved)}"
     facts = {"hint": hint, "moved": change.moved}
     runs.park(tx, stream, parked_runs.CHANGED, why, facts, pins_change=column)
 

@@ -123,7 +123,9 @@ def _stored(reads: Reads, stream: Stream, after: int) -> list[tuple[int, Any]]:
 
 def left(reads: Reads, stream: Stream, after: int = 0) -> list[StepRecord]:
     """The steps of a run that retention has left, for people who look at it."""
-    return _made(reads, stream, [(seq, body) for seq, body in _stored(reads, stream, after) if body is not None])[0]
+    return _valid_and_retried(
+        reads, stream, [(seq, body) for seq, body in _stored(reads, stream, after) if body is not None]
+    )[0]
 
 
 def steps(reads: Reads, stream: Stream, after: int = 0) -> list[StepRecord]:
@@ -133,10 +135,12 @@ def steps(reads: Reads, stream: Stream, after: int = 0) -> list[StepRecord]:
 
 def steps_and_retried(reads: Reads, stream: Stream, after: int) -> tuple[list[StepRecord], list[StepRecord]]:
     """`steps`, and those that are done anew because they were retried."""
-    return _made(reads, stream, bodies(reads, stream, after))
+    return _valid_and_retried(reads, stream, bodies(reads, stream, after))
 
 
-def _made(reads: Reads, stream: Stream, stored: list[tuple[int, bytes]]) -> tuple[list[StepRecord], list[StepRecord]]:
+def _valid_and_retried(
+    reads: Reads, stream: Stream, stored: list[tuple[int, bytes]]
+) -> tuple[list[StepRecord], list[StepRecord]]:
     by_place: dict[str, StepRecord] = {}
     retried: dict[str, StepRecord] = {}
     for seq, body in stored:

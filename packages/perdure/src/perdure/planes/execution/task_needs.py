@@ -17,14 +17,14 @@ from perdure.log.change import Change, Op, Stream
 from perdure.model.instants import to_datetime
 from perdure.model.limits import REFS_MAX
 from perdure.model.records.tasks import TaskRecord
-from perdure.planes.execution.tasks import UNFINISHED, Q, fence, known, task
+from perdure.planes.execution.tasks import UNFINISHED, Q, fence, seq_of_task, task
 from perdure.planes.tables import TASK_NEEDS, TASKS
 from perdure.stores.tx import Tx
 
 
 def need(tx: Tx, stream: Stream, seq: int, other: object, *, token: int | None = None) -> TaskRecord:
     """Let a task wait for another one too. Invalid spells out the cycle that this would close."""
-    record, needed = _changing(tx, stream, seq, token), known(tx, stream, other, "needs")
+    record, needed = _changing(tx, stream, seq, token), seq_of_task(tx, stream, other, "needs")
     if needed in record.needs:
         return record
     if len(record.needs) >= REFS_MAX:
@@ -36,7 +36,7 @@ def need(tx: Tx, stream: Stream, seq: int, other: object, *, token: int | None =
 
 def unneed(tx: Tx, stream: Stream, seq: int, other: object, *, token: int | None = None) -> TaskRecord:
     """Let a task no longer wait for another one. Nothing is written if it does not."""
-    record, needed = _changing(tx, stream, seq, token), known(tx, stream, other, "needs")
+    record, needed = _changing(tx, stream, seq, token), seq_of_task(tx, stream, other, "needs")
     return _with_needs(tx, stream, record, {*record.needs} - {needed}) if needed in record.needs else record
 
 
@@ -50,7 +50,7 @@ def _with_needs(tx: Tx, stream: Stream, record: TaskRecord, needs: Iterable[int]
 def put_under(tx: Tx, stream: Stream, seq: int, parent: object, *, token: int | None = None) -> TaskRecord:
     """Make a task a part of another one, or (None) of none. Invalid spells out a cycle."""
     record = _changing(tx, stream, seq, token)
-    above = None if parent is None else known(tx, stream, parent, "parent")
+    above = None if parent is None else seq_of_task(tx, stream, parent, "parent")
     if above == record.parent:
         return record
     if above is not None:

@@ -123,7 +123,7 @@ def add(
     existing = None if key is None else _under(tx, stream, check_name(key, "key", KEY_MAX_CHARS))
     if existing is not None:
         return _same(tx, stream, existing, _digest(title, priority, from_labels(columns["labels"]), detail))
-    columns["parent"] = None if parent is None else known(tx, stream, parent, "parent")
+    columns["parent"] = None if parent is None else seq_of_task(tx, stream, parent, "parent")
     columns["needs"] = json.dumps(_needed(tx, stream, needs))
     seq = tx.record(Change("task.added", stream, TASKS, set=columns, doc=doc, subjects=subjects.named(about)))
     put_checks(tx, stream, Thing.TASK, seq, checks)
@@ -178,13 +178,13 @@ def _priority(priority: object) -> int:
 def _needed(tx: Tx, stream: Stream, needs: Iterable[object]) -> list[int]:
     if isinstance(needs, (str, bytes)) or not isinstance(needs, Iterable):
         raise Invalid(f"expected a list of tasks, got {type(needs).__name__}", path="needs")
-    seqs = {known(tx, stream, other, f"needs[{i}]") for i, other in enumerate(needs)}
+    seqs = {seq_of_task(tx, stream, other, f"needs[{i}]") for i, other in enumerate(needs)}
     if len(seqs) > REFS_MAX:
         raise TooLarge(f"{len(seqs)} needs, at most {REFS_MAX} are kept", path="needs")
     return sorted(seqs)
 
 
-def known(tx: Tx, stream: Stream, task: object, path: str) -> int:
+def seq_of_task(tx: Tx, stream: Stream, task: object, path: str) -> int:
     """The number of a task that is given as such or by a handle or record; it must be one of this session."""
     ref = getattr(task, "ref", None)
     if ref is not None and ref.uid != stream.uid.hex():
@@ -384,7 +384,8 @@ def ready(reads: Reads, stream: Stream, *, limit: int = 20, label: str | None = 
     """The tasks that can be begun now: todo or abandoned, all needs done. By priority (higher first), then by age."""
     count = check_page(limit)
     rows = []
-    dead = "".join(f"{holder}|" for holder in _claimers(reads, stream) if reads.clocks.is_dead(holder))
+    claimers = reads.query(Q.task_claimers, touches=[(TASKS, stream.id)], stream=stream.id)  # dead or alive
+    dead = "".join(f"{holder}|" for (holder,) in claimers if reads.clocks.is_dead(holder))
     for status, abandoned in ((TODO, None), (DOING, 1)):
         rows += reads.query(
             Q.tasks_ready,
@@ -398,11 +399,6 @@ def ready(reads: Reads, stream: Stream, *, limit: int = 20, label: str | None = 
         )
     rows.sort(key=lambda row: (-row[3], row[0]))
     return read_rows(rows[:count], partial(_record, reads, stream))
-
-
-def _claimers(reads: Reads, stream: Stream) -> list[str]:
-    """The claimers of tasks of a session, dead or alive."""
-    return [holder for (holder,) in reads.query(Q.task_claimers, touches=[(TASKS, stream.id)], stream=stream.id)]
 
 
 def _touched(stream: Stream) -> list[tuple[Table, int]]:

@@ -19,7 +19,7 @@ import msgspec
 
 from perdure.errors import Conflict, Invalid, NotFound
 from perdure.log.change import Change, Op, Stream
-from perdure.model.filters import AskFilters, wanted
+from perdure.model.filters import AskFilters, filter_params
 from perdure.model.instants import instant_us
 from perdure.model.limits import check_name, check_page, check_question
 from perdure.model.records.effects import EffectError
@@ -244,7 +244,7 @@ def start_child(tx: Tx, stream: Stream, request: runs.RunRequest, epoch: int, pl
     record = begun or runs.run(tx, child)
     if not record.ended:
         return opened
-    outcome = _said(record.status, record.result, record.error)
+    outcome = _outcome_of(record.status, record.result, record.error)
     return meet(tx, stream, opened.seq, outcome, child.name, subjects.in_row(tx.row(RUNS, child)))
 
 
@@ -278,11 +278,11 @@ def tell_parent(tx: Tx, stream: Stream, status: RunStatus, result: Any, error: E
         return
     parent = runs.find(tx, row["parent"])
     for open_one in waiting(tx, parent, kind=WaitKind.CHILD, name=stream.name):
-        meet(tx, parent, open_one.seq, _said(status, result, error), stream.name, subjects.in_row(row))
+        meet(tx, parent, open_one.seq, _outcome_of(status, result, error), stream.name, subjects.in_row(row))
         runs.wake(tx, parent)
 
 
-def _said(status: RunStatus, result: Any, error: EffectError | None) -> dict[str, Any]:
+def _outcome_of(status: RunStatus, result: Any, error: EffectError | None) -> dict[str, Any]:
     """The word that a parent hears of the end of its child."""
     if error is None:
         return {"status": status.value, "result": result}
@@ -354,7 +354,7 @@ def asks(reads: Reads, asked: AskFilters) -> Page[WaitRecord]:
     whether or not its run has recorded that, and one whose run is elsewhere is not listed.
     """
     count = check_page(asked.limit)
-    rows = [row for kind in sorted(PEOPLE) for row in _asked(reads, kind, asked, count + 1)]
+    rows = [row for kind in sorted(PEOPLE) for row in _ask_rows(reads, kind, asked, count + 1)]
     newest = sorted(rows, key=_cursor_of, reverse=True)
     now_us = store_now(reads) if newest else 0
     more = encode_cursor(*_cursor_of(newest[count - 1])) if len(newest) > count else None
@@ -366,10 +366,10 @@ def _cursor_of(row: tuple[Any, ...]) -> tuple[int, int, int]:
     return row[8], row[14], row[0]
 
 
-def _asked(reads: Reads, kind: WaitKind, options: AskFilters, limit: int) -> Rows:
+def _ask_rows(reads: Reads, kind: WaitKind, options: AskFilters, limit: int) -> Rows:
     """The rows of one kind: for each there is an index."""
     at, in_stream, seq = (None, None, None) if options.after is None else decode_cursor(options.after, 3)
-    filters = wanted(options)
+    filters = filter_params(options)
     state = filters.pop("state")
     return reads.query(
         Q.waits_of_store,

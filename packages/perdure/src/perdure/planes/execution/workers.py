@@ -117,15 +117,15 @@ def _takeable(reads: Reads, what: Drivable, limit: int) -> Iterator[FoundRun]:
     """Ready runs, and waiting ones past their time, oldest first."""
     for status, due in TAKEABLE:
         params = {"status": status.value, "due": due, "limit": limit, **what._asdict()}
-        yield from (_found(row) for row in reads.query(Q.runs_takeable, tenant=reads.tenant, **params))
+        yield from (_run_of_row(row) for row in reads.query(Q.runs_takeable, tenant=reads.tenant, **params))
 
 
 def held_by(reads: Reads, holder: str) -> list[FoundRun]:
     """The runs that a holder has."""
-    return [_found(row) for row in reads.query(Q.runs_held_by, tenant=reads.tenant, holder=holder, limit=ROWS_MAX)]
+    return [_run_of_row(row) for row in reads.query(Q.runs_held_by, tenant=reads.tenant, holder=holder, limit=ROWS_MAX)]
 
 
-def _found(row: tuple[Any, ...]) -> FoundRun:
+def _run_of_row(row: tuple[Any, ...]) -> FoundRun:
     agent, holder, suspect, parent, pinned, *stream = row
     return FoundRun(agent, holder, bool(suspect), parent, Stream(*stream), pinned)
 

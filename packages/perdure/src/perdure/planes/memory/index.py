@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
@@ -69,9 +69,9 @@ IndexItem: TypeAlias = "tuple[Key, IndexedText] | ShelfMove | TextsGone"
 
 
 class IndexBatch(NamedTuple):
-    """The texts to be added. found: where the index was; place: where it is then; until: up to where was read."""
+    """The texts to be added. before: where the index was; place: where it is then; until: up to where was read."""
 
-    found: IndexPlace | None
+    before: IndexPlace | None
     place: IndexPlace
     until: Position
     items: list[IndexItem]
@@ -180,12 +180,16 @@ def put(tx: Tx, batch: IndexBatch) -> bool:
     tx.query(Q.index_lock, tenant=tx.tenant)
     row = tx.own_row(INDEXING)
     current = IndexPlace(*(row[column] for column in IndexPlace._fields)) if row else None
-    if current != batch.found:
+    if current != batch.before:
         return False
     if batch.clears and not _clear(tx):
         return True
-    for key, text in _standing(tx, batch).items():
-        tx.touch(TEXTS, _named(key), None if text is None else text._asdict() | {"added": batch.place.added})
+    for key, text in _texts_after(tx, batch).items():
+        tx.touch(
+            TEXTS,
+            dict(zip(TEXTS.key, key, strict=True)),
+            None if text is None else text._asdict() | {"added": batch.place.added},
+        )
     tx.touch(INDEXING, {}, batch.place._asdict())
     return True
 
@@ -194,7 +198,7 @@ def holds(reads: Reads, batch: IndexBatch) -> bool:
     """Whether the index is already as the batch would leave it: its position lags while a transaction is in flight."""
     if batch.clears:
         return False
-    texts = _standing(reads, batch)
+    texts = _texts_after(reads, batch)
     seqs: dict[int, list[int]] = {}
     for key in texts:
         seqs.setdefault(key[0], []).append(key[1])
@@ -210,11 +214,11 @@ def _clear(tx: Tx) -> bool:
     """Take some texts away; whether none is left."""
     rows = tx.query(Q.texts_some, tenant=tx.tenant, limit=CLEAR_TEXTS)
     for key in rows:
-        tx.touch(TEXTS, _named(key), None)
+        tx.touch(TEXTS, dict(zip(TEXTS.key, key, strict=True)), None)
     return not rows
 
 
-def _standing(reads: Reads, batch: IndexBatch) -> dict[Key, IndexedText | None]:
+def _texts_after(reads: Reads, batch: IndexBatch) -> dict[Key, IndexedText | None]:
     """The texts as the batch leaves them; None: it goes. Without what was emptied since they were read."""
     emptied = (
         set(reads.query(Q.events_emptied_among, first=batch.span[0], last=batch.span[1])) if batch.items else set()
@@ -250,7 +254,3 @@ def _move(
         texts[key] = None
         if moved.status == "superseded":
             texts[*key[:3], past_shelf(key[3])] = text
-
-
-def _named(key: tuple[Any, ...]) -> dict[str, Any]:
-    return dict(zip(TEXTS.key, key, strict=True))

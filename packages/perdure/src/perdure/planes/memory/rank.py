@@ -78,7 +78,7 @@ def weight_of(sizes: Sizes, count: int) -> float:
     return math.log(1 + (max(sizes.texts - count, 0) + 0.5) / (count + 0.5))
 
 
-def wanted(texts: Iterable[RankedText], places: Collection[Place]) -> set[Place]:
+def rankable_places(texts: Iterable[RankedText], places: Collection[Place]) -> set[Place]:
     """The places that may be ranked: those that were found by words, and those that they lend words to."""
     turns = _Turns(texts)
     return {near.place for place in places for near in turns.around(place)}.union(places)

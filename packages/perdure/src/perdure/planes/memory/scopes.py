@@ -33,7 +33,8 @@ def named_scopes(reads: Reads, own: Stream | None, scopes: Iterable[str]) -> lis
         raise Invalid(f"expected a list of names of scopes, got {type(scopes).__name__}", path="scopes")
     names = [check_name(name, f"scopes[{i}]") for i, name in enumerate(scopes)][:LABELS_MAX]
     return [
-        own if name == OWN and own is not None else _named(reads, name, f"scopes[{i}]") for i, name in enumerate(names)
+        own if name == OWN and own is not None else _existing_scope(reads, name, f"scopes[{i}]")
+        for i, name in enumerate(names)
     ]
 
 
@@ -49,7 +50,7 @@ def _width(name: str) -> tuple[int, str]:
     return (_NARROW_FIRST.index(kind) if kind in _NARROW_FIRST else 2, name)
 
 
-def _named(reads: Reads, name: str, path: str) -> Stream:
+def _existing_scope(reads: Reads, name: str, path: str) -> Stream:
     scope = find_scope(reads, name)
     if scope is None:
         raise NotFound(

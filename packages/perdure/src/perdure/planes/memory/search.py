@@ -30,9 +30,19 @@ from perdure.model.records.memories import ByVectors, Found, MemoryKind, MemoryR
 from perdure.model.words import words
 from perdure.planes.conversation import sessions
 from perdure.planes.memory import index, memories, vectors
-from perdure.planes.memory.embedder import Embedder, embedder_of
+from perdure.planes.memory.embedder import embedder_of
 from perdure.planes.memory.nearest import NearestFilter, Sought, bits_for, cosines_at, nearest
-from perdure.planes.memory.rank import NEAR_EVENTS, Near, Place, RankedText, Scored, Sizes, rank, wanted, weight_of
+from perdure.planes.memory.rank import (
+    NEAR_EVENTS,
+    Near,
+    Place,
+    RankedText,
+    Scored,
+    Sizes,
+    rank,
+    rankable_places,
+    weight_of,
+)
 from perdure.planes.memory.scopes import named_scopes, read_from
 from perdure.planes.memory.texts import kind_of, memory_shelves, parts_of, results_alone, said_by, shelves_of
 from perdure.planes.reading.body_reading import body_of
@@ -237,7 +247,7 @@ def _search(
         for hit in scored:
             if len(hits) < count and (ends is None or hit.text.place[1] <= ends[hit.text.place[0]]):
                 stream = _stream(reads, streams, hit.text.place[0])
-                read_hit = partial(_shown, reads, stream, now=now, is_result=hit.text.place[3] in request.results)
+                read_hit = partial(_read_hit, reads, stream, now=now, is_result=hit.text.place[3] in request.results)
                 page = read_rows((hit,), read_hit)
                 hits += filter(None, page)
                 damaged += page.damaged
@@ -270,7 +280,7 @@ def _streams_of(reads: Reads, session: str) -> dict[int, int]:
     return ends | {run: MAX_SEQ for (run,) in reads.query(Q.runs_of_session, tenant=reads.tenant, session=session)}
 
 
-def _shown(reads: Reads, stream: Stream, hit: Scored, *, now: int, is_result: bool) -> Found | None:
+def _read_hit(reads: Reads, stream: Stream, hit: Scored, *, now: int, is_result: bool) -> Found | None:
     """A hit, with the part of it that matches. None when it went meanwhile."""
     text = hit.text
     kind = SearchKind.RESULT if is_result else kind_of(text.place[3])
@@ -331,8 +341,10 @@ def _best(reads: Reads, request: SearchRequest, limit: int) -> tuple[list[Scored
     by_vector = nearest(reads, request.near, within, reach) if request.near else []
     around = "turn" in request.shelves
     texts = _texts(reads, list(dict.fromkeys([*by_words, *by_vector])), set(weights), around=around)
-    places = sorted(wanted(texts, by_words).union(by_vector))
-    near = _nearness(reads, request.near, places) if request.near else None
+    places = sorted(rankable_places(texts, by_words).union(by_vector))
+    near = None
+    if request.near:
+        near = Near(cosines_at(reads, request.near, places), request.near.floor, request.near.cut)
     ranked = [hit for hit in rank(texts, places, weights, sizes, near) if _fits(hit.text, request.filters)]
     return _each_once(_fitting(reads, request, ranked)), len(by_words) >= limit or len(by_vector) >= reach
 
@@ -384,18 +396,10 @@ def _near(core: Core, tenant: int, query: str) -> tuple[ByVectors, Sought | None
             raise
         log.warning("searched by words alone: %s", error)
         return ByVectors.FAILED, None
-    state, near = core.read(_stored, embedder, tenant=tenant)
+    state, near = core.read(lambda reads: (vectors.state_of(reads, embedder), pgvector.find(reads)), tenant=tenant)
     reach = SCATTERS * scatter
     sought = Sought(vector, state, unrelated - reach, unrelated + reach, bits_for(core, tenant), near)
     return (ByVectors.ALL if complete else ByVectors.SOME), sought
-
-
-def _stored(reads: Any, embedder: Embedder) -> tuple[vectors.EmbeddingRow, pgvector.NearColumn | None]:
-    return vectors.state_of(reads, embedder), pgvector.find(reads)
-
-
-def _nearness(reads: Reads, sought: Sought, places: list[Place]) -> Near:
-    return Near(cosines_at(reads, sought, places), sought.floor, sought.cut)
 
 
 def _why(hit: Scored, age: timedelta, source: str) -> Why:

@@ -59,9 +59,9 @@ class WaitingText(NamedTuple):
 
 
 class EmbeddingBatch(NamedTuple):
-    """Texts to be embedded. found: how far the embedding was; done: how far it is then; is_last: no other text waits."""
+    """Texts to be embedded. before: how far the embedding was; done: how far it is then; is_last: no other text waits."""
 
-    found: EmbeddingRow
+    before: EmbeddingRow
     waiting: list[WaitingText]
     done: int
     is_last: bool
@@ -87,7 +87,7 @@ def catch_up(
     while texts_max is None or count < texts_max:
         room = BATCH_TEXTS if texts_max is None else min(BATCH_TEXTS, texts_max - count)
         batch = core.read(gather, embedder, room, tenant=tenant)
-        if not batch.waiting and batch.done == batch.found.done:
+        if not batch.waiting and batch.done == batch.before.done:
             return True
         packed = _packed(embedder, batch.waiting)
         core.write(put, embedder, batch, packed, actor="", tenant=tenant)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from perdure.log.change import Stream
 from perdure.log.table import Table
-from perdure.model.filters import ListingFilters, SpanFilters, wanted
+from perdure.model.filters import ListingFilters, SpanFilters, filter_params
 from perdure.model.limits import check_page
 from perdure.planes.reading.durations import between
 from perdure.planes.reading.paging import Page, decode_cursor, encode_cursor, page_by_seq, read_rows
@@ -34,7 +34,7 @@ class Listing:
         last = (None,) * len(place) if filters.after is None else decode_cursor(filters.after, len(place))
         self.asked: dict[str, Any] = {
             "tenant": reads.tenant, "limit": self._count + 1, **dict(zip(place, last, strict=True)),
-            **wanted(filters), **between(reads, filters.since, filters.until)._asdict(),
+            **filter_params(filters), **between(reads, filters.since, filters.until)._asdict(),
         }  # fmt: skip
 
     def page(
@@ -71,7 +71,7 @@ def rows_of_stream(
     """
     count = check_page(filters.limit)
     after = None if filters.after is None else decode_cursor(filters.after, 1)[0]
-    params = {**wanted(filters), **own, "about": about}
+    params = {**filter_params(filters), **own, "about": about}
     rows = reads.query(statement, touches=touches, stream=stream.id, after=after, limit=count + 1, **params)
     page = page_by_seq(rows, count, lambda row: row[0])
     return read_rows(page, partial(read_row, reads, stream), page.next)

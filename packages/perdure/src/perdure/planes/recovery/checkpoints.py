@@ -80,10 +80,10 @@ def prepare(reads: Reads, stream: Stream, frozen: bytes, name: str = "default") 
     address = None if base is None else stored_address(base.root, f"{stream.kind} {stream.name} checkpoints.root")
     saved = tree.save(msgspec.msgpack.decode(frozen), reads.known, address, reads.fetch)
     rows = [reads.pack(node) for node in saved.nodes.values()]
-    return Prepared(frozen, saved.root, saved.total_bytes, rows, saved.found, base)
+    return Prepared(frozen, saved.root, saved.total_bytes, rows, saved.stored, base)
 
 
-def standing(tx: Tx, stream: Stream, prepared: Prepared, name: str) -> Prepared:
+def prepared_or_anew(tx: Tx, stream: Stream, prepared: Prepared, name: str) -> Prepared:
     """The prepared state if all that it builds on stands until this commits; else it is prepared anew, inside the lane. A prune
     or a collection between is rare."""
     stands = not prepared.leans_on - tx.known(prepared.leans_on)
@@ -101,7 +101,7 @@ def save(
     and is about whom anything there is: a filter sees that, so that no checkpoint need repeat it.
     """
     check_name(name, "name")
-    prepared = standing(tx, stream, prepared, name)
+    prepared = prepared_or_anew(tx, stream, prepared, name)
     for row in prepared.rows:
         tx.keep_row(row)
     root = prepared.root.hex()
@@ -265,7 +265,7 @@ class PruneChoice(NamedTuple):
     """
 
     doomed: list[tuple[int, str]]
-    kept: list[str]
+    remaining: list[str]
     forks: set[int]
 
 

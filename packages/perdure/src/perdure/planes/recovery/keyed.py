@@ -106,7 +106,7 @@ def save(
     """
     check_text(name, "name", NAME_MAX_CHARS)
     check_text(key, "key", NAME_MAX_CHARS)
-    present = _standing(tx, stream, name, key, laid.base.key if laid.base is not None else key)
+    present = _with_keys(tx, stream, name, key, laid.base.key if laid.base is not None else key)
     _check_stands(tx, laid, present)
     replaced = [seq for seq, stands, _ in present if stands == key]
     if replaced:
@@ -148,7 +148,7 @@ def _check_stands(tx: Tx, laid: Laid, present: Iterable[tuple[int, str, str]]) -
         raise Outdated("nodes that this checkpoint builds on were collected", path="key")
 
 
-def _standing(reads: Reads, stream: Stream, name: str, key: str, base: str) -> list[tuple[int, str, str]]:
+def _with_keys(reads: Reads, stream: Stream, name: str, key: str, base: str) -> list[tuple[int, str, str]]:
     """The checkpoints of this stream that have one of these keys: number, key and root. One query serves both."""
     touches = [(CHECKPOINTS, stream.id)]
     return reads.query(Q.keyed_standing, touches=touches, stream=stream.id, name=name, key=key, base=base)
@@ -221,7 +221,7 @@ def get(reads: Reads, stream: Stream, name: str, key: str | None = None) -> Keye
         else:
             rows = reads.query(Q.keyed_get, touches=touches, **about, key=key)
         if rows:
-            return _found(reads, rows[0])
+            return _keyed_checkpoint(reads, rows[0])
     return None
 
 
@@ -278,7 +278,7 @@ def page(
             Q.keyed_page, touches=touching(CHECKPOINTS, stream, part.stream), **part._asdict(), name=name,
             prefix=prefix if name is None and prefix else None, before=before, limit=limit,
         )  # fmt: skip
-        checkpoints += [_found(reads, row) for row in rows]
+        checkpoints += [_keyed_checkpoint(reads, row) for row in rows]
     return sorted(checkpoints, key=lambda checkpoint: checkpoint.key, reverse=True)[:limit]
 
 
@@ -290,7 +290,7 @@ def page_across(
         Q.keyed_across, tenant=reads.tenant, prefix=prefix, upto=upto, limit=limit, key=after.key if after else None,
         after=after.stream if after else None, seq=after.seq if after else None,
     )  # fmt: skip
-    return [_found(reads, row[:7])._replace(session=row[7], stream=row[8]) for row in rows]
+    return [_keyed_checkpoint(reads, row[:7])._replace(session=row[7], stream=row[8]) for row in rows]
 
 
 def own(reads: Reads, stream: Stream, prefix: str) -> Iterator[KeyedCheckpoint]:
@@ -301,7 +301,7 @@ def own(reads: Reads, stream: Stream, prefix: str) -> Iterator[KeyedCheckpoint]:
         before = batch[-1].key
 
 
-def _found(reads: Reads, row: tuple[Any, ...]) -> KeyedCheckpoint:
+def _keyed_checkpoint(reads: Reads, row: tuple[Any, ...]) -> KeyedCheckpoint:
     seq, name, key, parent_key, root, at, body = row
     if body is None:
         raise Damaged("the document of this checkpoint is gone", path=f"checkpoint {key}")

@@ -52,7 +52,7 @@ def free_to_go(turns: Sequence[CoveredTurn], covers: Iterable[Covering], forks: 
     for fork in forks:
         visible_there = [turn for turn in turns if turn.is_seen(fork)]
         free -= {turn.seq for turn in visible_there} - _free_at(visible_there, summaries, fork)
-    return whole(turns, free)
+    return complete_exchanges(turns, free)
 
 
 def _free_at(turns: Sequence[CoveredTurn], covers: Iterable[Covering], point: int) -> set[int]:
@@ -104,7 +104,7 @@ def _decisive(turns: Sequence[CoveredTurn]) -> list[CoveredTurn]:
     return newest
 
 
-def whole(turns: Sequence[CoveredTurn], free: set[int]) -> set[int]:
+def complete_exchanges(turns: Sequence[CoveredTurn], free: set[int]) -> set[int]:
     """A turn that makes calls, and the results of these, go together or not at all; but for those that were retracted."""
     retracted = {turn.seq for turn in turns if turn.retracted is not None and turn.seq in free}
     visible = [turn for turn in turns if turn.seq not in retracted]

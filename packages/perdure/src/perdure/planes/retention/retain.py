@@ -37,7 +37,7 @@ from perdure.planes.reading.lineage import MAX_SEQ
 from perdure.planes.reading.row_reading import stored_address
 from perdure.planes.reading.snapshots import one_state
 from perdure.planes.recovery import checkpoints
-from perdure.planes.retention.prunable import CoveredTurn, Covering, free_to_go, whole
+from perdure.planes.retention.prunable import CoveredTurn, Covering, complete_exchanges, free_to_go
 from perdure.planes.tables import CALLS, CHECKPOINTS, COVERS, ENTRIES, TURNS
 from perdure.stores import schema_upgrade
 from perdure.stores.batch import EVENTS
@@ -74,7 +74,7 @@ class PrunableParts(NamedTuple):
     turns: list[int]
     forks: set[int]
     events: list[int]
-    whole: bool = False  # it ended, and all goes that may
+    is_all: bool = False  # it ended, and all goes that may
     values: Mapping[int, int] = {}  # each version that was replaced, and the event that replaced it
 
     def __bool__(self) -> bool:
@@ -164,7 +164,7 @@ def choose(reads: Reads, candidate: Judged, rule: Retention) -> PrunableParts:
         return nothing
     values = _replaced(reads, stream, rule) if rule.values is not None else {}
     if _is_whole(reads, candidate, rule):
-        return _whole(reads, stream, rule)._replace(values=values)
+        return _all_parts(reads, stream, rule)._replace(values=values)
     events = _emitted(reads, stream, rule) if rule.emitted is not None else []
     saved = checkpoints.choose(reads, stream, **_saved(rule)) if rule.checkpoints is not None else None
     turns, forks = _covered(reads, stream, rule) if rule.turns is not None and stream.kind == "session" else ([], set())
@@ -180,7 +180,7 @@ def _is_whole(reads: Reads, candidate: Judged, rule: Retention) -> bool:
     )
 
 
-def _whole(reads: Reads, stream: Stream, rule: Retention) -> PrunableParts:
+def _all_parts(reads: Reads, stream: Stream, rule: Retention) -> PrunableParts:
     """Everything that feeds no row, or whose row may go with it. Something that was forked stays as it is: half of it
     would read as if the rest had never been.
     """
@@ -192,7 +192,7 @@ def _whole(reads: Reads, stream: Stream, rule: Retention) -> PrunableParts:
         [row[0] for row in reads.query(statement, touches=touches, stream=stream.id)]
         for statement in (Q.checkpoints_own, Q.turns_own, Q.rowless_own)
     )
-    return PrunableParts(stream, rule, saved, turns, forks, events, whole=True)
+    return PrunableParts(stream, rule, saved, turns, forks, events, is_all=True)
 
 
 def _saved(rule: Retention) -> dict[str, Any]:
@@ -204,11 +204,11 @@ def _covered(reads: Reads, stream: Stream, rule: Retention) -> tuple[list[int], 
     covers = reads.query(Q.covers_own, touches=[(COVERS, stream.id)], stream=stream.id)
     if not covers and not reads.query(Q.retracted_any, touches=[(TURNS, stream.id)], stream=stream.id):
         return [], forks
-    turns = list(_said(reads, stream))
+    turns = list(_covered_turns(reads, stream))
     before = _before(reads, rule)
     free = free_to_go(turns, [Covering(*row) for row in covers], forks, rule.turns or 0)
     old = {turn.seq for turn in turns if turn.at < before}
-    return sorted(whole(turns, free & old)), forks
+    return sorted(complete_exchanges(turns, free & old)), forks
 
 
 def _replaced(reads: Reads, stream: Stream, rule: Retention) -> dict[int, int]:
@@ -253,7 +253,7 @@ def _before(reads: Reads, rule: Retention) -> int:
     return MAX_SEQ if rule.older_than is None else store_now(reads) - duration_us(rule.older_than, "older_than")
 
 
-def _said(reads: Reads, stream: Stream) -> Iterator[CoveredTurn]:
+def _covered_turns(reads: Reads, stream: Stream) -> Iterator[CoveredTurn]:
     makers: dict[str, list[int]] = {}
     for call, seq in reads.query(Q.calls_own, touches=[(CALLS, stream.id)], stream=stream.id):
         makers.setdefault(call, []).append(seq)
@@ -380,7 +380,7 @@ def take_turns(tx: Tx, doomed: PrunableParts, seqs: list[int]) -> TakenByRetenti
     stream = doomed.stream
     if not _is_still_for(tx, doomed):
         return TakenByRetention([], 0)
-    if not doomed.whole and checkpoints.forks_of(tx, stream) != doomed.forks:
+    if not doomed.is_all and checkpoints.forks_of(tx, stream) != doomed.forks:
         still = {*_covered(tx, stream, doomed.rule)[0]}
         seqs = [seq for seq in seqs if seq in still]
     return _empty(tx, stream, seqs, {"table": TURNS.name})
@@ -390,7 +390,7 @@ def take_events(tx: Tx, doomed: PrunableParts, seqs: list[int]) -> TakenByRetent
     """Take away emitted events, and steps of a run that ended. May be run again. Recorded by one event that names them."""
     if not _is_still_for(tx, doomed):
         return TakenByRetention([], 0)
-    shared = 0 if doomed.whole else max(checkpoints.forks_of(tx, doomed.stream), default=0)
+    shared = 0 if doomed.is_all else max(checkpoints.forks_of(tx, doomed.stream), default=0)
     return _empty(tx, doomed.stream, [seq for seq in seqs if seq > shared], {})
 
 
@@ -448,7 +448,7 @@ def _is_still_for(tx: Tx, doomed: PrunableParts) -> bool:
     for candidate in judged(tx, doomed.stream.id - 1, doomed.stream.id):
         if not _is_for(doomed.rule, candidate):
             return False
-        if doomed.whole:
+        if doomed.is_all:
             return _is_whole(tx, candidate, doomed.rule) and checkpoints.forks_of(tx, doomed.stream) == doomed.forks
         return True
     return False

@@ -17,7 +17,7 @@ import msgspec
 
 from perdure.artifacts import tree
 from perdure.artifacts.chunks import MIXED_PARTS, cut_small
-from perdure.artifacts.grown import Grown
+from perdure.artifacts.shared_list import SharedList
 from perdure.artifacts.tree import INLINE_MAX_BYTES, LINKS_MAX, Growing
 from perdure.errors import Damaged
 
@@ -34,8 +34,8 @@ class LaidPart(NamedTuple):
 class Level(NamedTuple):
     """Nodes of a list that are side by side: where each ends among what is below, and its address. First come its leaves."""
 
-    stops: Grown[int]
-    links: Grown[bytes]
+    stops: SharedList[int]
+    links: SharedList[bytes]
 
     def unchanged(self, same: int) -> int:
         """How many nodes are over the first so many below, which did not change; the last one of all is open, and cut anew."""
@@ -46,8 +46,8 @@ class ListPart(NamedTuple):
     """A list that is laid out: the cells of its elements, their bytes, and the levels of nodes over them."""
 
     part: LaidPart
-    cells: Grown[bytes]
-    sizes: Grown[int]
+    cells: SharedList[bytes]
+    sizes: SharedList[int]
     cells_bytes: int
     levels: list[Level]
 
@@ -80,7 +80,7 @@ class Laying:
 
     def items(self, elements: Sequence[LaidPart], before: ListPart | None = None, same: int = 0) -> ListPart:
         """Lay out a list. same: so many elements in front are those of `before`, whose leaves are kept as far as they go."""
-        had = before or ListPart(LaidPart(msgspec.Raw(), 0), Grown(), Grown(), 0, [])
+        had = before or ListPart(LaidPart(msgspec.Raw(), 0), SharedList(), SharedList(), 0, [])
         new = [bytes(element.cell) for element in elements]
         sizes = [element.size for element in elements]
         size = had.part.size - sum(had.sizes[same:]) + sum(sizes)
@@ -93,12 +93,12 @@ class Laying:
             cell = self._growing.list_stub(len(levels) - 1, levels[-1].links[:])
         return ListPart(LaidPart(msgspec.Raw(cell), size), cells, had.sizes.grown(same, sizes), cells_bytes, levels)
 
-    def _levels(self, cells: Grown[bytes], before: Sequence[Level], same: int) -> list[Level]:
+    def _levels(self, cells: SharedList[bytes], before: Sequence[Level], same: int) -> list[Level]:
         """The nodes of a list, from its leaves up; of each level only what follows the kept nodes is cut and made anew."""
         levels: list[Level] = []
         below = cells
         while not levels or len(below) > LINKS_MAX:
-            had = before[len(levels)] if len(levels) < len(before) else Level(Grown(), Grown())
+            had = before[len(levels)] if len(levels) < len(before) else Level(SharedList(), SharedList())
             same = had.unchanged(same)
             addresses = self._cut(len(levels), below, had.stops[same - 1] if same else 0)
             for address in set(addresses.values()).intersection(had.links[same:]):
@@ -108,7 +108,7 @@ class Laying:
             below = level.links
         return levels
 
-    def _cut(self, level: int, below: Grown[bytes], start: int) -> dict[int, bytes]:
+    def _cut(self, level: int, below: SharedList[bytes], start: int) -> dict[int, bytes]:
         """The nodes over what is below from a boundary on: where each ends, and its address."""
         begin = max(0, start - MIXED_PARTS)  # the cutter looks back so far
         parts = below[begin:]

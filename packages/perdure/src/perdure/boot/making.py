@@ -1,7 +1,7 @@
 """Making a pack: gather, recall, look whether it all still holds, choose, keep the manifest. Blocking work.
 
 The cost depends on what is shown, not on how much was ever said: every list has a limit, and earlier turns are looked for
-within a bound of their own (`planes.memory.said`). Callers: the handles. Keeps P8, P15.
+within a bound of their own (`planes.memory.session_search`). Callers: the handles. Keeps P8, P15.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from perdure.model.words import words
 from perdure.planes.conversation import turns
 from perdure.planes.conversation.transcript import Exchange
 from perdure.planes.memory import boots, search
-from perdure.planes.memory.said import said_in
+from perdure.planes.memory.session_search import best_in_session
 from perdure.planes.memory.texts import parts_of
 from perdure.planes.reading.snapshots import one_state
 from perdure.stores.core import Core
@@ -240,11 +240,11 @@ def _findings(
 def _earlier(reads: Reads, stream: Stream, query: str, limit: int) -> tuple[list[Shared], list[Shared]]:
     """Turns and decisions that answer a query, whole."""
     answers: list[Shared] = []
-    for seq, shared in said_in(reads, stream, query, limit).items():
+    for seq, shared in best_in_session(reads, stream, query, limit).items():
         for turn in turns.turns_on(reads, stream, seq - 1, seq, 1):
             item = exchange_item(stream, Exchange(turn), 0)
             answers.append((item._replace(section=Section.RECALLED, said=f"{turn.role.value}, said earlier"), shared))
-    decided = said_in(reads, stream, query, limit, "decision")
+    decided = best_in_session(reads, stream, query, limit, "decision")
     return answers, [(item, decided[seq]) for seq, item in found_decisions(reads, stream, decided)]
 
 

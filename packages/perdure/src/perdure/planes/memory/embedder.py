@@ -20,7 +20,7 @@ from typing import Any
 
 from perdure.errors import Error, Invalid, Unavailable
 from perdure.planes.memory import minilm
-from perdure.planes.memory.quantised import cosines, pack
+from perdure.planes.memory.vector_bytes import cosines, pack
 
 DIMS_MAX = 4_096
 NAME_MAX_CHARS = 200

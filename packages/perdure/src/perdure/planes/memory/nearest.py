@@ -18,8 +18,8 @@ from collections.abc import Iterable, Sequence
 from heapq import nsmallest
 from typing import Any, NamedTuple
 
-from perdure.planes.memory.quantised import bits_of, cosines, numpy_or_none
 from perdure.planes.memory.rank import Place
+from perdure.planes.memory.vector_bytes import bits_of, cosines, numpy_or_none
 from perdure.planes.memory.vectors import EmbeddingRow, Q
 from perdure.stores import pgvector
 from perdure.stores.core import Core

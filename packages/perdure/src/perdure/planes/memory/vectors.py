@@ -21,9 +21,9 @@ from perdure.log.event import Event, decode_body
 from perdure.log.upcast import upcast
 from perdure.planes.memory.embedder import Embedder
 from perdure.planes.memory.index import Q as INDEX
-from perdure.planes.memory.quantised import Packed, pack
 from perdure.planes.memory.rank import Place
 from perdure.planes.memory.texts import parts_of, said_by
+from perdure.planes.memory.vector_bytes import Packed, pack
 from perdure.planes.reading.body_reading import body_of
 from perdure.planes.tables import EMBEDDINGS, VECTORS
 from perdure.stores.core import Core

@@ -28,7 +28,7 @@ REACH_EVENTS = 4  # in which the neighbours of a turn are looked for
 _decode_terms = msgspec.json.Decoder(list[str]).decode
 
 
-def said_in(reads: Reads, stream: Stream, query: str, limit: int, shelf: str = "turn") -> dict[int, int]:
+def best_in_session(reads: Reads, stream: Stream, query: str, limit: int, shelf: str = "turn") -> dict[int, int]:
     """The numbers of those that fit a query best, also of the sessions that this one was forked from; the best first. With
     each, how many words it shares with the query.
 

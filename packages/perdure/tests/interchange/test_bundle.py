@@ -300,7 +300,7 @@ def test_who_finds_the_name_taken_by_the_same_stream_has_it_already(
             return taken(reads, coming)
 
         def carry_and_meet(*given):
-            monkeypatch.setattr(bundle_in, "_taken", another_is_faster)  # in the transaction that comes next
+            monkeypatch.setattr(bundle_in, "_clash", another_is_faster)  # in the transaction that comes next
             return carry(*given)
 
         monkeypatch.setattr(bundle_in, "carry", carry_and_meet)

@@ -247,7 +247,7 @@ def take_stretch(tx: Tx, name: str, lease: Duration = "30s") -> Stretch | None:
     return Stretch(start, end, token, deliveries)
 
 
-def is_existing_row(reads: Reads, name: str) -> bool:
+def is_known(reads: Reads, name: str) -> bool:
     """Whether there is a subscription of this name."""
     return bool(
         reads.query(Q.subscription_get, touches=[(SUBSCRIPTIONS, reads.tenant)], tenant=reads.tenant, name=name)

@@ -24,7 +24,7 @@ from perdure.planes.reading.body_reading import body_of, doc_of, stored_value
 from perdure.planes.reading.lineage import segments, touching
 from perdure.planes.reading.row_reading import stored_address, stored_as, stored_numbers
 from perdure.planes.reading.snapshots import one_state
-from perdure.planes.recovery.checkpoints import SAVED, Prepared, standing, take_away
+from perdure.planes.recovery.checkpoints import SAVED, Prepared, prepared_or_anew, take_away
 from perdure.planes.tables import CHECKPOINT_WRITES, CHECKPOINTS
 from perdure.stores.blobs import BlobRow
 from perdure.stores.statements import Statements
@@ -130,7 +130,7 @@ def save_prepared(
     check_name(key, "key")
     if parent is not None:
         check_name(parent, "parent")
-    prepared = standing(tx, stream, prepared, name)
+    prepared = prepared_or_anew(tx, stream, prepared, name)
     laid = Laid(prepared.root, prepared.size, prepared.rows)
     plain = to_plain(document, "document")
     seq = save(tx, stream, laid, name, key, parent_key=parent, document=plain, about=about, derived=True)

@@ -206,18 +206,18 @@ class Growing:
 
         Looks at what changed, and at no more nodes than this state has: another state may be larger, and have nothing in common.
         """
-        common: set[bytes] = set()
+        shared_nodes: set[bytes] = set()
         visited = level = {base}
         try:
             while level and len(visited) <= len(self.nodes) + LINKS_MAX:
-                common |= level & self.nodes.keys()
-                links = [_links(node, address) for address, node in _fetched(level - common, fetch).items()]
-                common |= {end for _, ends in links for end in ends} & self.nodes.keys()
+                shared_nodes |= level & self.nodes.keys()
+                links = [_links(node, address) for address, node in _fetched(level - shared_nodes, fetch).items()]
+                shared_nodes |= {end for _, ends in links for end in ends} & self.nodes.keys()
                 level = {link for opened, _ in links for link in opened} - visited
                 visited = visited | level
         except Damaged:
             return set()
-        return common
+        return shared_nodes
 
     def unknown(self, root: bytes, shared: set[bytes], find_stored: Known) -> tuple[dict[bytes, bytes], set[bytes]]:
         """The nodes below and with `root` that are not stored, and the addresses of those that are; nothing below `shared`."""

@@ -155,7 +155,7 @@ class _Folded:
 
     def __init__(self, listed: Listed) -> None:
         self.listed = listed
-        self.rebuild = Rebuild(translate=_copied(listed, listed.name, listed.session or None).seen)
+        self.rebuild = Rebuild(translate=_copied(listed, listed.name, listed.session or None).translate)
         self.count = 0
         self.emptied: set[int] = set()
         self.documents: set[bytes] = set()

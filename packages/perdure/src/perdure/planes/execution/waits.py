@@ -231,9 +231,8 @@ def start_child(tx: Tx, stream: Stream, request: runs.RunRequest, epoch: int, pl
     that they had then, because its uid follows from its parent's and its place.
     """
     uid = hashlib.sha256(b"perdure.child.1\0" + stream.uid + place.encode()).digest()[:16]
-    is_uid_in_use = bool(
-        tx.query(LOG.stream_by_uid, uid=uid, tenant=stream.tenant)
-    )  # by one that stood here before a retry
+    # The uid may be in use by a child that stood here before a retry.
+    is_uid_in_use = bool(tx.query(LOG.stream_by_uid, uid=uid, tenant=stream.tenant))
     inherited = (*request.about, *subjects.in_row(tx.row(RUNS, stream)))
     request = request._replace(about=inherited, derived_from=(stream.ref(tx.seq(stream)),))
     child, begun = runs.start(

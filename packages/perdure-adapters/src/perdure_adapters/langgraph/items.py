@@ -26,7 +26,7 @@ from perdure.model.limits import PAGE_MAX_ROWS
 from perdure.model.values import to_plain
 from perdure.planes.memory import across, values
 from perdure.planes.memory.across import HeldValue
-from perdure.planes.memory.quantised import numpy_or_none
+from perdure.planes.memory.vector_bytes import numpy_or_none
 from perdure.planes.tables import ENTRIES
 from perdure.stores.store import Reads
 from perdure.stores.tx import Tx

@@ -22,8 +22,8 @@ from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.base import WRITES_IDX_MAP
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from perdure.artifacts.grown import Grown
 from perdure.artifacts.parts import LaidPart, Laying, ListPart, named_nodes, read_text
+from perdure.artifacts.shared_list import SharedList
 from perdure.errors import Damaged, Error, Invalid
 from perdure.planes.recovery.keyed import Base, TaskWrite
 from perdure_adapters.langgraph.marks import Marks, mark_of, same_in_front
@@ -42,7 +42,7 @@ class KeptChannel(NamedTuple):
     version: Any
     part: LaidPart
     items: ListPart | None = None
-    marks: Marks = Grown()
+    marks: Marks = SharedList()
     kind: str = ""
     same: int = 0
 
@@ -97,7 +97,7 @@ def _lay_channel(
     laid = _lay_list(laying, channel, value, version, serde, last) if is_list and len(value) > 1 else None
     if laid is not None:
         return laid
-    marks: Marks = Grown(map(mark_of, value)) if is_list else Grown()
+    marks: Marks = SharedList(map(mark_of, value)) if is_list else SharedList()
     return KeptChannel(version, laying.value(typed(serde, value, channel)), marks=marks)
 
 
@@ -115,7 +115,7 @@ def _lay_list(
     items = laying.items([_lay_element(laying, texts) for _, *texts in dumped], before, same)
     cell = msgspec.msgpack.encode({"type": kind, "items": items.part.cell})
     new = map(mark_of, value[same:])
-    marks = last.marks.grown(same, new) if last is not None and same else Grown(new)
+    marks = last.marks.grown(same, new) if last is not None and same else SharedList(new)
     return KeptChannel(version, LaidPart(msgspec.Raw(cell), items.part.size), items, marks, kind, same)
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from langchain_core.messages import BaseMessage
 
-from perdure.artifacts.grown import Grown
+from perdure.artifacts.shared_list import SharedList
 
 _FIXED = frozenset({type(None), bool, int, float, str, bytes})  # of these an equal one is as good, and none can change
 _NO_FIELDS: dict[Any, Any] = {}  # one for all marks: most fields are empty, and memory that is not read costs nothing
@@ -36,7 +36,7 @@ class Opaque(NamedTuple):
     id: str | None
 
 
-Marks = Grown[Mark | Opaque | None]
+Marks = SharedList[Mark | Opaque | None]
 
 
 def mark_of(element: Any) -> Mark | Opaque | None:

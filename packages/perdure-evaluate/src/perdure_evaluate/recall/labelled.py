@@ -17,7 +17,7 @@ from perdure.errors import Invalid
 from perdure.handles.sync.store import Store
 from perdure.planes.memory.embedder import UNRELATED
 from perdure.planes.memory.minilm import is_latin
-from perdure.planes.memory.quantised import pack
+from perdure.planes.memory.vector_bytes import pack
 
 FOLDER = Path(__file__).parent
 DIMS = 384

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import apsw
 
 import perdure
-from perdure.planes.memory.quantised import cosines, pack
+from perdure.planes.memory.vector_bytes import cosines, pack
 from perdure_evaluate.recall.labelled import LabelledQuestion, LabelledThing, as_said, tell
 
 AT = 10

@@ -139,7 +139,7 @@ def _values(reads: Reads, stream: Stream) -> list[Entry]:
 
 
 def _value(each: Entry) -> dict[str, str]:
-    text = json_line(to_plain(each.value, kept=True))
+    text = json_line(to_plain(each.value, from_store=True))
     long = len(text) > VALUE_MAX_CHARS
     said = ("bytes", len(text.encode())) if long else ("value", text)
     return _filled((("name", each.name), ("version", each.version), said))
@@ -171,4 +171,4 @@ def _words(data: Any) -> str:
         data = next((data[name] for name in _SAYING if data.get(name)), data or None)
     if data is None or isinstance(data, str):
         return data or ""
-    return json.dumps(to_plain(data, kept=True), ensure_ascii=False)
+    return json.dumps(to_plain(data, from_store=True), ensure_ascii=False)

@@ -28,7 +28,7 @@ REACH_EVENTS = 4  # in which the neighbours of a turn are looked for
 _decode_terms = msgspec.json.Decoder(list[str]).decode
 
 
-def said_in(reads: Reads, stream: Stream, query: str, limit: int, shelf: str = "turn") -> dict[int, int]:
+def best_in_session(reads: Reads, stream: Stream, query: str, limit: int, shelf: str = "turn") -> dict[int, int]:
     """The numbers of those that fit a query best, also of the sessions that this one was forked from; the best first. With
     each, how many words it shares with the query.
 
@@ -42,15 +42,15 @@ def said_in(reads: Reads, stream: Stream, query: str, limit: int, shelf: str = "
     streams = _spans(reads, stream)
     scores: dict[Place, float] = {}
     for word, weight in weights.items():
-        asked = {"tenant": reads.tenant, "shelf": shelf, "term": word}
-        _score(reads, streams, asked, weight, sizes, POSTINGS_MAX // len(weights), scores)
+        params = {"tenant": reads.tenant, "shelf": shelf, "term": word}
+        _score(reads, streams, params, weight, sizes, POSTINGS_MAX // len(weights), scores)
     best = heapq.nlargest(CANDIDATES, scores, key=lambda place: (scores[place], place[1]))
     ranked = rank(_texts(reads, best, set(weights)), best, weights, sizes)
     ends = dict(streams)
     shared: dict[int, int] = {}
-    for each in ranked:
-        if each.text.place[1] <= ends[each.text.place[0]] and len(shared) < limit:
-            shared.setdefault(each.text.of_seq, len(each.words))
+    for hit in ranked:
+        if hit.text.place[1] <= ends[hit.text.place[0]] and len(shared) < limit:
+            shared.setdefault(hit.text.of_seq, len(hit.words))
     return shared
 
 
@@ -70,21 +70,21 @@ def _spans(reads: Reads, stream: Stream) -> list[tuple[int, int]]:
     """The streams of a session and of those that it was forked from, each with the last event that belongs to it."""
     spans: list[tuple[int, int]] = []
     last = 2**62
-    for each in ancestry(reads, stream):
-        spans.append((each.id, last))
-        last = min(last, each.fork_seq)
+    for ancestor in ancestry(reads, stream):
+        spans.append((ancestor.id, last))
+        last = min(last, ancestor.fork_seq)
     return spans
 
 
 def _score(
-    reads: Reads, streams: list[tuple[int, int]], asked: dict[str, Any], weight: float, sizes: Sizes, most: int,
+    reads: Reads, streams: list[tuple[int, int]], params: dict[str, Any], weight: float, sizes: Sizes, most: int,
     scores: dict[Place, float],
 ) -> None:  # fmt: skip
     """Add what one word gives the newest texts that have it."""
     for stream, last in streams:
-        rows = reads.query(Q.postings_newest, **asked, stream=stream, last=last, limit=most)
+        rows = reads.query(Q.postings_newest, **params, stream=stream, last=last, limit=most)
         for seq, part, often, length in rows:
-            place = (stream, seq, part, asked["shelf"])
+            place = (stream, seq, part, params["shelf"])
             gives = weight * often * (K1 + 1) / (often + K1 * (1 - B + B * length / sizes.average))
             scores[place] = scores.get(place, 0.0) + gives
         most -= len(rows)
@@ -103,13 +103,13 @@ def _texts(reads: Reads, places: list[Place], sought: set[str]) -> list[RankedTe
         else:
             stretches.append([stream, first, last])
     rows = reads.query(Q.texts_near, tenant=reads.tenant, stretches=json.dumps(stretches)) if stretches else []
-    found: list[RankedText] = []
+    texts: list[RankedText] = []
     for stream, seq, part, shelf, of_seq, actor, at, user_said, is_short, length, terms in rows:
         if shelf == places[0][3]:
-            said = [term for term in _decode_terms(terms) if term in sought]
-            counts = {term: said.count(term) for term in said}
+            shared_terms = [term for term in _decode_terms(terms) if term in sought]
+            counts = {term: shared_terms.count(term) for term in shared_terms}
             place = (stream, seq, part, shelf)
-            found.append(
+            texts.append(
                 RankedText(
                     place=place,
                     of_seq=of_seq,
@@ -121,4 +121,4 @@ def _texts(reads: Reads, places: list[Place], sought: set[str]) -> list[RankedTe
                     counts=counts,
                 )
             )
-    return found
+    return texts

@@ -15,7 +15,7 @@ from typing import Generic, TypeVar, overload
 T = TypeVar("T")
 
 
-class Grown(Generic[T]):
+class SharedList(Generic[T]):
     """One state of such a sequence. It never changes."""
 
     __slots__ = ("_count", "_items", "_right")
@@ -45,12 +45,12 @@ class Grown(Generic[T]):
         """How many items are not beyond this one, in a sequence that is sorted."""
         return bisect_right(self._items, last, 0, self._count)  # type: ignore[type-var]
 
-    def grown(self, keep: int, more: Iterable[T]) -> Grown[T]:
+    def grown(self, keep: int, more: Iterable[T]) -> SharedList[T]:
         """The first so many of these items, and then more."""
         if keep < self._count or not self._take_right():
-            return Grown([*self._items[:keep], *more])
+            return SharedList([*self._items[:keep], *more])
         self._items.extend(more)
-        after: Grown[T] = Grown()
+        after: SharedList[T] = SharedList()
         after._items, after._count = self._items, len(self._items)
         return after
 

@@ -36,22 +36,22 @@ def pack(vector: Sequence[float]) -> Packed | None:
 
 def bits_of(vector: Sequence[float]) -> bytes:
     """The signs of a vector: a bit is set where the number is above zero; filled up to whole words of 64."""
-    found = 0
+    bits = 0
     for i, number in enumerate(vector):
         if number > 0:
-            found |= 1 << i
-    return found.to_bytes((len(vector) + 63) // 64 * 8, "little")
+            bits |= 1 << i
+    return bits.to_bytes((len(vector) + 63) // 64 * 8, "little")
 
 
-def cosines(query: Sequence[float], kept: Iterable[bytes]) -> list[float]:
+def cosines(query: Sequence[float], vectors: Iterable[bytes]) -> list[float]:
     """How near each of these vectors is to the query, from -1 to 1. All have the query's dimensions."""
     length = math.sqrt(sum(map(mul, query, query)))
-    found: list[float] = []
-    for numbers in kept:
+    nearness: list[float] = []
+    for numbers in vectors:
         small = array("b", numbers)
         norm = math.sqrt(sum(map(mul, small, small)))
-        found.append(sum(map(mul, query, small)) / (length * norm) if norm else 0.0)
-    return found
+        nearness.append(sum(map(mul, query, small)) / (length * norm) if norm else 0.0)
+    return nearness
 
 
 def numpy_or_none() -> Any:

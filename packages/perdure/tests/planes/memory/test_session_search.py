@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure.planes.memory import said
+from perdure.planes.memory import session_search
 from perdure.stores.sqlite import SqliteConnection
 
 
@@ -36,7 +36,11 @@ def rows_read(monkeypatch: pytest.MonkeyPatch, turns: int) -> tuple[int, dict[in
         with monkeypatch.context() as patched:
             patched.setattr(SqliteConnection, "query", counting)
             found = core.read(
-                said.said_in, stream, "is the heron of the login blue?", 10, tenant=session._caller.tenant
+                session_search.best_in_session,
+                stream,
+                "is the heron of the login blue?",
+                10,
+                tenant=session._caller.tenant,
             )
         assert next(iter(found)) == old.seq
         assert set(found) <= {turn.seq for turn in session.turns(last=1_000)} | {old.seq}
@@ -44,14 +48,14 @@ def rows_read(monkeypatch: pytest.MonkeyPatch, turns: int) -> tuple[int, dict[in
 
 
 def test_it_reads_as_much_of_a_long_session_as_of_a_short_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(said, "POSTINGS_MAX", 60)
+    monkeypatch.setattr(session_search, "POSTINGS_MAX", 60)
     short, _ = rows_read(monkeypatch, 100)
     long, _ = rows_read(monkeypatch, 1_000)
     assert long <= short + 5
 
 
 def test_control_without_the_bound_it_reads_them_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(said, "POSTINGS_MAX", 10**9)
+    monkeypatch.setattr(session_search, "POSTINGS_MAX", 10**9)
     short, _ = rows_read(monkeypatch, 100)
     long, _ = rows_read(monkeypatch, 1_000)
     assert long > short + 900
@@ -65,5 +69,7 @@ def test_a_fork_finds_what_was_said_before_it_and_nothing_of_the_parent_after_it
         session.say("user", "herons sleep at noon")
         own = fork.say("user", "herons fly at dusk")
         fork.recall("herons")
-        found = fork._caller.core.read(said.said_in, fork._stream, "herons", 10, tenant=fork._caller.tenant)
+        found = fork._caller.core.read(
+            session_search.best_in_session, fork._stream, "herons", 10, tenant=fork._caller.tenant
+        )
         assert set(found) == {before.seq, own.seq}

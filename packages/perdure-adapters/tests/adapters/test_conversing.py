@@ -47,7 +47,7 @@ def session(tmp_path):
 def test_every_record_comes_back_as_it_was(session, form, records):
     for record in records:
         keep(session, form, record)
-    shown = show(form, list(session.turns(after=0)), whole=False)
+    shown = show(form, list(session.turns(after=0)), completes=False)
     assert shown.records == records
     assert shown.skipped == 0
     assert session.transcript()

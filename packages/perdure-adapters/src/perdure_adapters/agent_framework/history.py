@@ -77,13 +77,15 @@ def _checked(session_id: str | None) -> str:
 
 def without(messages: Iterable[Message], brought: Iterable[Any]) -> list[Message]:
     """Messages without the results and the calls that are among these contents."""
-    gone = {(each.type, each.call_id) for each in brought if each.type in ("function_result", "function_call")}
-    found = []
+    removed = {
+        (content.type, content.call_id) for content in brought if content.type in ("function_result", "function_call")
+    }
+    kept_messages = []
     for message in messages:
-        left = [each for each in message.contents if (each.type, each.call_id) not in gone]
-        if len(left) == len(message.contents):
-            found.append(message)
-        elif left:
-            data = {**message.to_dict(), "contents": [each.to_dict() for each in left]}
-            found.append(Message.from_dict(data))
-    return found
+        remaining = [part for part in message.contents if (part.type, part.call_id) not in removed]
+        if len(remaining) == len(message.contents):
+            kept_messages.append(message)
+        elif remaining:
+            data = {**message.to_dict(), "contents": [part.to_dict() for part in remaining]}
+            kept_messages.append(Message.from_dict(data))
+    return kept_messages

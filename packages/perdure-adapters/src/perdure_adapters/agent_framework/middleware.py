@@ -65,20 +65,20 @@ class PerdureChatMiddleware(ChatMiddleware):
 
     async def process(self, context: Any, call_next: Next) -> None:
         """Answer from the session, or let the model answer."""
-        said = [message for message in context.messages if _is_said(message)]
-        if context.session is None or len(said) > 1 or any(message.role != "user" for message in said):
+        messages = [message for message in context.messages if _is_said(message)]
+        if context.session is None or len(messages) > 1 or any(message.role != "user" for message in messages):
             return await call_next()
         session = await self._shared.aio.session(context.session.session_id)
         stored = await conversation_of(session)
-        found = stored.open_answer()
-        if found is None or not all(_is_same(stored.asked(), message) for message in said):
+        open_answer = stored.open_answer()
+        if open_answer is None or not all(_is_same(stored.question(), message) for message in messages):
             return await call_next()
-        record, left = found
+        record, open_ids = open_answer
         answer = Message.from_dict(record)
-        answer.contents = [each for each in answer.contents if each.type != "function_call" or each.call_id in left]
-        if said:
+        answer.contents = [part for part in answer.contents if part.type != "function_call" or part.call_id in open_ids]
+        if messages:
             answer = said_again(answer)
-            await self._keep(context.session.session_id, [*said, answer])
+            await self._keep(context.session.session_id, [*messages, answer])
         response = ChatResponse(messages=[answer], conversation_id=LOCAL_HISTORY_CONVERSATION_ID)
         response.mark_internal_conversation_id()
         context.result = _streamed(response) if context.stream else response
@@ -114,14 +114,14 @@ def _is_same(record: Any, message: Message) -> bool:
 
 def said_again(answer: Message) -> Message:
     """An answer as another one of the same contents: calls, and what a provider takes only once, have no id of the first."""
-    made = Message.from_dict(answer.to_dict())
-    made.message_id = None
-    for each in made.contents:
-        each.id = None
-        each.additional_properties.pop("fc_id", None)  # of OpenAI's Responses
-        if each.type == "function_call":
-            each.call_id = f"call_{new_uid().hex()}"
-    return made
+    copy = Message.from_dict(answer.to_dict())
+    copy.message_id = None
+    for content in copy.contents:
+        content.id = None
+        content.additional_properties.pop("fc_id", None)  # of OpenAI's Responses
+        if content.type == "function_call":
+            content.call_id = f"call_{new_uid().hex()}"
+    return copy
 
 
 def _streamed(response: ChatResponse) -> Any:
@@ -159,10 +159,10 @@ class PerdureFunctionMiddleware(FunctionMiddleware):
         if context.session is None:
             raise _refusal(tool.name)
         session = await self._shared.aio.session(context.session.session_id)
-        asked = (await conversation_of(session)).find(context.metadata.get("call_id"), tool.name)
-        if asked is None:
+        stored_call = (await conversation_of(session)).find(context.metadata.get("call_id"), tool.name)
+        if stored_call is None:
             raise _refusal(tool.name)
-        await _OneCall(self._shared, session, context, call_next, declared, asked).carry_out()
+        await _OneCall(self._shared, session, context, call_next, declared, stored_call).carry_out()
         return None
 
     def close(self) -> None:
@@ -190,15 +190,15 @@ class _OneCall:
         context: Any,
         call_next: Next,
         declared: Any,
-        asked: StoredCall,
+        stored_call: StoredCall,
     ) -> None:
         self._shared = shared
         self._session = session
         self._context = context
         self._next = call_next
         self._declared = declared
-        self._call = asked.call
-        self._key = asked.key if asked.repeats else None
+        self._call = stored_call.call
+        self._key = stored_call.key if stored_call.repeats else None
         self._is_approved = "approval_response" in context.metadata
         self._paused: list[Any] = []
 
@@ -221,9 +221,9 @@ class _OneCall:
     async def _is_answered(self, doubt: InDoubt | Waiting) -> bool:
         """Settle it by the verdict that a person gave with the approval about this attempt, once."""
         response = self._context.metadata.pop("approval_response", None)
-        said = {} if response is None else response.additional_properties
-        verdict = doubting.verdict_of(said.get(ANSWER))
-        if verdict is None or "effect" not in doubt.facts or said.get(ATTEMPT) != await self._attempt(doubt):
+        properties = {} if response is None else response.additional_properties
+        verdict = doubting.verdict_of(properties.get(ANSWER))
+        if verdict is None or "effect" not in doubt.facts or properties.get(ATTEMPT) != await self._attempt(doubt):
             return False
         with suppress(Conflict):  # somebody else settled it, or its sender lives: the next look says so
             await doubting.settle(self._shared.aio, doubt, verdict)
@@ -265,22 +265,22 @@ class _OneCall:
         if isinstance(result, Content) and result.user_input_request:
             self._paused.append(result)
             raise outward.ToolPaused
-        return kept(result)
+        return ledger_result(result)
 
 
-def kept(result: Any) -> Any:
+def ledger_result(result: Any) -> Any:
     """A result as the ledger keeps it: its content, as a person or a probe would say it; whole where that says less."""
-    if not isinstance(result, list) or not all(isinstance(each, Content) for each in result):
+    if not isinstance(result, list) or not all(isinstance(part, Content) for part in result):
         return result
-    items = [each.to_dict() for each in result]
+    items = [part.to_dict() for part in result]
     content = kept_content(items)
     return {WHOLE: items} if content is None else content
 
 
 def contents(result: Any) -> list[Content]:
     """A result of the ledger as the framework's contents."""
-    whole = isinstance(result, dict) and result.keys() == {WHOLE}
-    return [Content.from_dict(each) for each in (result[WHOLE] if whole else contents_of(result))]
+    is_whole = isinstance(result, dict) and result.keys() == {WHOLE}
+    return [Content.from_dict(content) for content in (result[WHOLE] if is_whole else contents_of(result))]
 
 
 def _is_invalid(context: Any) -> bool:

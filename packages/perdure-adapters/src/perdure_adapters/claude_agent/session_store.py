@@ -22,7 +22,7 @@ from perdure.handles.sync.session import Session
 from perdure.model.limits import NAME_MAX_CHARS
 from perdure.model.records.conversation import SessionHeader, Turn
 from perdure_adapters import naming
-from perdure_adapters.conversing import is_own, keep, shown
+from perdure_adapters.conversing import is_own, keep, records_by_turn
 from perdure_adapters.forms.claude_lines import LINES, answers, chained
 from perdure_adapters.shared_store import SharedStore
 
@@ -90,7 +90,7 @@ class PerdureSessionStore:
         session = self._find(key)
         if session is None:
             return None
-        brought = next((each for each in session.get(BROUGHT, []) if _is_of(each, key)), {})
+        brought = next((origin for origin in session.get(BROUGHT, []) if _is_of(origin, key)), {})
         lines = _lines([*every(session.turns, after=0)])
         return chained(lines, brought.get("session_id"), brought.get("cwd", "")) or None
 
@@ -107,8 +107,8 @@ class PerdureSessionStore:
         ]
 
     def _summaries(self, project_key: str) -> list[Any]:
-        found = [(header, self._get(header, SUMMARY)) for header in self._labelled(_project(project_key))]
-        return [{**summary, "mtime": _ms(header)} for header, summary in found if summary is not None]
+        pairs = [(header, self._get(header, SUMMARY)) for header in self._labelled(_project(project_key))]
+        return [{**summary, "mtime": _ms(header)} for header, summary in pairs if summary is not None]
 
     def _delete(self, key: Any) -> None:
         names = [naming.name_in(self._opened.sync, name_of(key))] if self._find(key) is not None else []
@@ -123,9 +123,9 @@ class PerdureSessionStore:
     def _find(self, key: Any) -> Session | None:
         """The session of a transcript that has lines; none is made."""
         label = _family(key) if key.get("subpath") else _project(key["project_key"])
-        wanted = naming.name_in(self._opened.sync, name_of(key))
-        known = any(header.name == wanted for header in self._labelled(label))
-        return self._opened.sync.session(wanted) if known else None
+        name = naming.name_in(self._opened.sync, name_of(key))
+        has_lines = any(header.name == name for header in self._labelled(label))
+        return self._opened.sync.session(name) if has_lines else None
 
     def _labelled(self, label: str) -> Iterator[SessionHeader]:
         return every(self._opened.sync.sessions, label=label)
@@ -167,9 +167,9 @@ def _append(tx: Atomic, key: Any, entries: list[Any]) -> None:
     if session.get(KEY) is None and session.get(BROUGHT) is None:
         session.set(KEY, {name: value for name, value in key.items() if value is not None})
     for entry in entries:
-        named = entry.get("uuid")
+        uuid = entry.get("uuid")
         try:
-            keep(session, LINES, entry, key=named if isinstance(named, str) and named else None)
+            keep(session, LINES, entry, key=uuid if isinstance(uuid, str) and uuid else None)
         except KeyReused:
             continue  # the first of a uuid stands
     if not own:
@@ -178,7 +178,7 @@ def _append(tx: Atomic, key: Any, entries: list[Any]) -> None:
 
 def _lines(turns: list[Turn]) -> Iterator[Any]:
     """The lines of a transcript. Those of other frameworks have the instants of their turns."""
-    for turn, lines in shown(LINES, turns, resumes=True):
+    for turn, lines in records_by_turn(LINES, turns, resumes=True):
         yield from (line if is_own(LINES, turn) else {"timestamp": turn.at.isoformat(), **line} for line in lines or ())
 
 
@@ -186,10 +186,10 @@ def _bring(tx: Atomic, name: str, key: Any, cwd: str) -> None:
     naming.bring(tx, name, name_of(key))
     session = tx.session(name)
     session.label(_project(key["project_key"]))
-    others = [each for each in session.get(BROUGHT, []) if not _is_of(each, key)]
+    others = [origin for origin in session.get(BROUGHT, []) if not _is_of(origin, key)]
     about = {"project_key": key["project_key"], "session_id": key["session_id"], "cwd": cwd}
-    if session.get(BROUGHT) != (kept := [*others, about]):
-        session.set(BROUGHT, kept)
+    if session.get(BROUGHT) != (origins := [*others, about]):
+        session.set(BROUGHT, origins)
 
 
 def _is_of(brought: Any, key: Any) -> bool:

@@ -60,7 +60,7 @@ def _copy(value: Any) -> Any:
     if kind in _FIXED:
         return value
     if kind is dict:
-        return {_copy(key): _copy(each) for key, each in value.items()} if value else _NO_FIELDS
+        return {_copy(key): _copy(item) for key, item in value.items()} if value else _NO_FIELDS
     if kind is list:
         return [*map(_copy, value)] if value else _NO_ITEMS
     raise TypeError(kind)

@@ -41,7 +41,7 @@ class PerdureMiddleware(AgentMiddleware):
         """See `ToolLedger.ask_model`."""
 
         def ask(messages: list[Any]) -> GivenAnswer:
-            return _given(execute(request.override(messages=messages)))
+            return _answer_of(execute(request.override(messages=messages)))
 
         return _response(self.ledger.answers.ask(request.messages, ask))
 
@@ -49,12 +49,12 @@ class PerdureMiddleware(AgentMiddleware):
         """See `ToolLedger.ask_model`."""
 
         async def ask(messages: list[Any]) -> GivenAnswer:
-            return _given(await execute(request.override(messages=messages)))
+            return _answer_of(await execute(request.override(messages=messages)))
 
         return _response(await self.ledger.answers.aask(request.messages, ask))
 
 
-def _given(response: Any) -> GivenAnswer:
+def _answer_of(response: Any) -> GivenAnswer:
     if isinstance(response, ModelResponse):
         return GivenAnswer(response.result, response.structured_response)
     return GivenAnswer([response])

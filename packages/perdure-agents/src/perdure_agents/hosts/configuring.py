@@ -18,7 +18,7 @@ import msgspec
 from perdure.errors import Invalid, NotFound, Refused
 from perdure_agents.hosts import plans, removing
 from perdure_agents.hosts.known import Host
-from perdure_agents.hosts.plans import Wanted
+from perdure_agents.hosts.plans import InstallOptions
 
 FILE_MAX_BYTES = 4 * 1024 * 1024
 
@@ -56,25 +56,25 @@ class FileChange(NamedTuple):
 # -- installing ------------------------------------------------------------------------------------------------------------
 
 
-def planned(host: Host, root: Path, wanted: Wanted) -> list[FileChange]:
+def planned(host: Host, root: Path, options: InstallOptions) -> list[FileChange]:
     """The changes that an install would make; none if it was done before. Invalid for a file that cannot be merged into."""
-    found = [(piece, _text(root, piece.path)) for piece in plans.plan(host, wanted)]
-    changes = [FileChange(piece.path, before, piece.change(before)) for piece, before in found]
-    return [each for each in changes if each.before != each.after]
+    pieces = [(piece, _text(root, piece.path)) for piece in plans.plan(host, options)]
+    changes = [FileChange(piece.path, before, piece.change(before)) for piece, before in pieces]
+    return [change for change in changes if change.before != change.after]
 
 
 def install(host: Host, root: Path, changes: list[FileChange], home: Path) -> None:
     """Write the changes. After a crash, the same again completes it, and undo knows every file that was touched."""
     record = read_record(host, root, home) or InstallRecord(host.name, str(root), {})
-    for each in changes:
-        assert each.after is not None
-        old = record.files.get(each.path)
-        folders = _missing(root, each.path) if old is None else old.folders
-        record.files[each.path] = InstalledFile(_before(each, old), _mark(each.after.encode()), folders)
+    for change in changes:
+        assert change.after is not None
+        old = record.files.get(change.path)
+        folders = _missing(root, change.path) if old is None else old.folders
+        record.files[change.path] = InstalledFile(_before(change, old), _mark(change.after.encode()), folders)
     _replace(_record_path(host, root, home), msgspec.json.encode(record), 0o600)
-    for each in changes:
-        assert each.after is not None
-        _replace(_within(root, each.path), each.after.encode())
+    for change in changes:
+        assert change.after is not None
+        _replace(_within(root, change.path), change.after.encode())
 
 
 def _before(change: FileChange, old: InstalledFile | None) -> str | None:
@@ -93,15 +93,15 @@ def undoing(host: Host, root: Path, home: Path) -> list[FileChange]:
     record = read_record(host, root, home)
     if record is None:
         raise NotFound(f"{host.name} was not installed in {root}", path="host")
-    return [_undone(root, path, kept) for path, kept in record.files.items()]
+    return [_undone(root, path, installed) for path, installed in record.files.items()]
 
 
-def _undone(root: Path, path: str, kept: InstalledFile) -> FileChange:
+def _undone(root: Path, path: str, installed: InstalledFile) -> FileChange:
     now = _text(root, path)
-    before = None if kept.before is None else base64.b64decode(kept.before).decode()
+    before = None if installed.before is None else base64.b64decode(installed.before).decode()
     if now is None or now == before:  # somebody removed it, or an install was killed before it came to this file
         return FileChange(path, now, now)
-    if _mark(now.encode()) == kept.written:
+    if _mark(now.encode()) == installed.written:
         return FileChange(path, now, before)
     return FileChange(path, now, removing.without_ours(path, now))
 
@@ -111,16 +111,16 @@ def undo(host: Host, root: Path, home: Path) -> list[FileChange]:
     changes = undoing(host, root, home)
     record = read_record(host, root, home)
     assert record is not None
-    for each in changes:
-        path = _within(root, each.path)
-        if each.after is None:
+    for change in changes:
+        path = _within(root, change.path)
+        if change.after is None:
             path.unlink(missing_ok=True)
-        elif each.after != each.before:
-            _replace(path, each.after.encode())
-        for folder in record.files[each.path].folders:
+        elif change.after != change.before:
+            _replace(path, change.after.encode())
+        for folder in record.files[change.path].folders:
             _remove_empty(root / folder)
     _record_path(host, root, home).unlink(missing_ok=True)
-    return [each for each in changes if each.before != each.after]
+    return [change for change in changes if change.before != change.after]
 
 
 # -- files -----------------------------------------------------------------------------------------------------------------
@@ -137,10 +137,10 @@ def read_record(host: Host, root: Path, home: Path) -> InstallRecord | None:
         raise Invalid(f"cannot be read: {error}", path=str(path), hint="remove it, and our entries by hand") from error
 
 
-def is_changed(root: Path, path: str, kept: InstalledFile) -> bool:
+def is_changed(root: Path, path: str, installed: InstalledFile) -> bool:
     """Whether somebody changed a file since it was written."""
     now = _text(root, path)
-    return now is None or _mark(now.encode()) != kept.written
+    return now is None or _mark(now.encode()) != installed.written
 
 
 def _record_path(host: Host, root: Path, home: Path) -> Path:
@@ -154,10 +154,10 @@ def _mark(data: bytes) -> str:
 
 def _within(root: Path, path: str) -> Path:
     """The file, which must lie in the workspace: a link that leads out of it came with somebody's repository."""
-    found = root / path
-    if found.is_symlink() or not found.parent.resolve().is_relative_to(root.resolve()):
+    file = root / path
+    if file.is_symlink() or not file.parent.resolve().is_relative_to(root.resolve()):
         raise Refused("a link leads out of the workspace", path=path, hint="replace the link by a file of its own")
-    return found
+    return file
 
 
 def _bytes(root: Path, path: str) -> bytes:
@@ -179,8 +179,8 @@ def _text(root: Path, path: str) -> str | None:
 
 def _missing(root: Path, path: str) -> list[str]:
     """The folders that are made for a file, the innermost first."""
-    parents = [each for each in Path(path).parents if each != Path()]
-    return [each.as_posix() for each in parents if not (root / each).exists()]
+    parents = [parent for parent in Path(path).parents if parent != Path()]
+    return [parent.as_posix() for parent in parents if not (root / parent).exists()]
 
 
 def _replace(path: Path, data: bytes, mode: int | None = None) -> None:

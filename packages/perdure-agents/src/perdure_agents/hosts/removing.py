@@ -13,37 +13,37 @@ def without_ours(path: str, text: str) -> str:
     if not path.endswith(".json"):
         return without_marked(text) if path.endswith(".toml") else text
     try:
-        found = json.loads(text)
+        document = json.loads(text)
     except ValueError:
         return text
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         return text
     for table in ("mcpServers", "mcp"):
-        _drop(found, table, NAME)
-    for event in [*found.get("hooks", {})]:
-        kept = [each for each in found["hooks"][event] if not is_ours(each)]
-        found["hooks"][event] = kept
-        if not kept:
-            del found["hooks"][event]
-    _drop_listed(found, "permissions", "allow", lambda each: each.startswith(f"mcp__{NAME}__"))
-    _drop_listed(found, "", "enabledMcpjsonServers", lambda each: each == NAME)
-    _drop_listed(found, "", "instructions", lambda each: each == OPENCODE_PAGE)
+        _drop(document, table, NAME)
+    for event in [*document.get("hooks", {})]:
+        others = [entry for entry in document["hooks"][event] if not is_ours(entry)]
+        document["hooks"][event] = others
+        if not others:
+            del document["hooks"][event]
+    _drop_listed(document, "permissions", "allow", lambda entry: entry.startswith(f"mcp__{NAME}__"))
+    _drop_listed(document, "", "enabledMcpjsonServers", lambda entry: entry == NAME)
+    _drop_listed(document, "", "instructions", lambda entry: entry == OPENCODE_PAGE)
     for table in ("hooks", "permissions"):
-        if found.get(table) == {}:
-            del found[table]
-    return json.dumps(found, indent=indent_of(text), ensure_ascii=False) + "\n"
+        if document.get(table) == {}:
+            del document[table]
+    return json.dumps(document, indent=indent_of(text), ensure_ascii=False) + "\n"
 
 
-def _drop(found: dict[str, Any], table: str, name: str) -> None:
-    inner = found.get(table)
+def _drop(document: dict[str, Any], table: str, name: str) -> None:
+    inner = document.get(table)
     if isinstance(inner, dict) and inner.pop(name, None) is not None and not inner:
-        del found[table]
+        del document[table]
 
 
-def _drop_listed(found: dict[str, Any], table: str, name: str, is_one: Any) -> None:
-    inner = found.get(table) if table else found
+def _drop_listed(document: dict[str, Any], table: str, name: str, is_one: Any) -> None:
+    inner = document.get(table) if table else document
     if isinstance(inner, dict) and isinstance(inner.get(name), list):
-        kept = [each for each in inner[name] if not (isinstance(each, str) and is_one(each))]
-        inner[name] = kept
-        if not kept:
+        others = [entry for entry in inner[name] if not (isinstance(entry, str) and is_one(entry))]
+        inner[name] = others
+        if not others:
             del inner[name]

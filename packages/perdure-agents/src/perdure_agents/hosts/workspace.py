@@ -26,13 +26,13 @@ def workspace_of(folder: Path, session: str = "") -> HostWorkspace:
     root = _repository(folder.resolve())
     shared = _shared(root)
     mark = hashlib.sha256(str(shared).encode("utf-8", "surrogateescape")).hexdigest()[:DIGEST_CHARS]
-    plain = "".join(each if each.isprintable() and each != "/" else "_" for each in shared.name)[:60] or "root"
+    plain = "".join(char if char.isprintable() and char != "/" else "_" for char in shared.name)[:60] or "root"
     name = session or f"{plain}-{mark}"
     return HostWorkspace(root, name, (f"project:{name}",))
 
 
 def _repository(folder: Path) -> Path:
-    return next((each for each in (folder, *folder.parents) if (each / ".git").exists()), folder)
+    return next((parent for parent in (folder, *folder.parents) if (parent / ".git").exists()), folder)
 
 
 def _shared(root: Path) -> Path:
@@ -41,8 +41,8 @@ def _shared(root: Path) -> Path:
     try:
         if not link.is_file():
             return root
-        said = link.read_text("utf-8", "replace")[:4_096].removeprefix("gitdir:").strip()
+        target = link.read_text("utf-8", "replace")[:4_096].removeprefix("gitdir:").strip()
     except OSError:
         return root
-    inside = (root / said).resolve()
+    inside = (root / target).resolve()
     return inside.parents[2] if inside.parent.name == "worktrees" and inside.parents[1].name == ".git" else root

@@ -63,18 +63,18 @@ def _loaded(declared: siblings.EntryPoint) -> ImportFormat:
     """The format that a package declares. Refused if it cannot be loaded, or is none."""
     hint = "reinstall or remove its package; --from FORMAT names the format of the files"
     try:
-        found: Any = declared.load()
+        loaded: Any = declared.load()
     except Refused as error:
         message = f"the package that declares the format {declared.name}: {error.message}"
         raise Refused(message, path="from", hint=hint) from error
-    if not isinstance(found, ImportFormat) or found.name != declared.name:
+    if not isinstance(loaded, ImportFormat) or loaded.name != declared.name:
         raise Refused(f"{declared.value} is not a format named {declared.name}", path="from", hint=hint)
-    return found
+    return loaded
 
 
 def _all() -> Iterator[ImportFormat]:
     """Every format, in the order in which a file is tried: what could be anybody's messages comes last."""
-    yield from (each for each in _KNOWN if each.name != plain.NAME)
+    yield from (builtin for builtin in _KNOWN if builtin.name != plain.NAME)
     yield from map(_loaded, _declared().values())
     yield FORMATS[plain.NAME]
 
@@ -102,19 +102,19 @@ def detect(path: Path) -> ImportFormat | None:
     head = head_of(path)
     if is_sqlite(head.data):
         with ForeignFile(path) as foreign:
-            return next((each for each in _all() if each.has_tables(foreign.tables)), None)
-    found = next((each for each in _all() if each.recognises(head)), None)
-    if found is None and head.data.lstrip(b"\xef\xbb\xbf\xff\xfe\0 \t\r\n")[:1] in (b"{", b"["):
+            return next((candidate for candidate in _all() if candidate.has_tables(foreign.tables)), None)
+    recognised = next((candidate for candidate in _all() if candidate.recognises(head)), None)
+    if recognised is None and head.data.lstrip(b"\xef\xbb\xbf\xff\xfe\0 \t\r\n")[:1] in (b"{", b"["):
         return FORMATS[plain.NAME] if _holds_messages(path) else None
-    return found
+    return recognised
 
 
 def _holds_messages(path: Path) -> bool:
     try:
-        found: Any = document(path)
+        parsed: Any = document(path)
     except Error:
         return plain.is_torn_session(path)
-    return plain.holds_messages(found)
+    return plain.holds_messages(parsed)
 
 
 def may_be_broken(path: Path) -> bool:

@@ -56,7 +56,7 @@ class Tables:
                 return
             begun.add(tuple(after.values()))
 
-    def each(
+    def items_of(
         self, statement: Statement, after: dict[str, Any], read: ReadRow, **params: Any
     ) -> Iterator[Item | Remark]:
         """The result of a function for each of these rows, and the remarks."""

@@ -17,8 +17,8 @@ from perdure.errors import Invalid
 from perdure.model.records.conversation import Call, Role, Turn
 from perdure.model.values import to_plain
 from perdure.planes.conversation.transcript import INTERRUPTED
-from perdure_adapters.conversing import Message, records_of
 from perdure_adapters.forms.agent_framework_messages import FORM, lean, merged, results_in
+from perdure_adapters.neutral_messages import Message, records_of
 
 
 class StoredCall:

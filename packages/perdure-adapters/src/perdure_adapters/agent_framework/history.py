@@ -15,11 +15,11 @@ from agent_framework import HistoryProvider, Message  # pyright: ignore[reportMi
 from perdure.errors import Invalid
 from perdure.handles.atomic import Atomic
 from perdure.handles.listing import aevery
-from perdure_adapters import outward
+from perdure_adapters import tool_calls
 from perdure_adapters.agent_framework.conversation import StoredConversation, record_of
 from perdure_adapters.agent_framework.middleware import PerdureChatMiddleware, PerdureFunctionMiddleware
-from perdure_adapters.conversing import keep
 from perdure_adapters.forms.agent_framework_messages import FORM
+from perdure_adapters.neutral_messages import keep
 from perdure_adapters.shared_store import ClosedByBlock, SharedStore
 
 
@@ -34,7 +34,7 @@ class PerdureHistoryProvider(HistoryProvider, ClosedByBlock):
         super().__init__(source_id, **options)
         self._shared = SharedStore(store)
 
-    def middleware(self, *, kinds: outward.Kinds | None = None) -> list[Any]:
+    def middleware(self, *, kinds: tool_calls.Kinds | None = None) -> list[Any]:
         """The middleware by which the agent's tools go through the ledger of this store. See PerdureFunctionMiddleware."""
         store = self._shared.sync
         return [PerdureChatMiddleware(store), PerdureFunctionMiddleware(store, kinds=kinds)]

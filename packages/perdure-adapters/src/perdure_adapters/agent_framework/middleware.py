@@ -36,10 +36,10 @@ from perdure.handles.aio.session import AsyncSession
 from perdure.handles.atomic import Atomic
 from perdure.handles.listing import aevery
 from perdure.model.ids import new_uid
-from perdure_adapters import doubting, outward
+from perdure_adapters import doubt_questions, tool_calls
 from perdure_adapters.agent_framework.conversation import StoredCall, StoredConversation, record_of
-from perdure_adapters.conversing import keep
 from perdure_adapters.forms.agent_framework_messages import FORM, contents_of, kept_content
+from perdure_adapters.neutral_messages import keep
 from perdure_adapters.shared_store import SharedStore
 
 Next = Callable[[], Awaitable[None]]
@@ -146,15 +146,15 @@ class PerdureFunctionMiddleware(FunctionMiddleware):
     happened.
     """
 
-    def __init__(self, store: Any, *, kinds: outward.Kinds | None = None) -> None:
+    def __init__(self, store: Any, *, kinds: tool_calls.Kinds | None = None) -> None:
         self._shared = SharedStore(store)
         self._kinds = dict(kinds or {})
 
     async def process(self, context: Any, call_next: Next) -> None:
         """Carry out a call through the ledger, and give its result to the framework."""
         tool = context.function
-        declared = outward.declared_as(tool.name, getattr(tool, "func", None), self._kinds)
-        if outward.reads_only(declared) or _is_invalid(context):
+        declared = tool_calls.declared_as(tool.name, getattr(tool, "func", None), self._kinds)
+        if tool_calls.reads_only(declared) or _is_invalid(context):
             return await call_next()
         if context.session is None:
             raise _refusal(tool.name)
@@ -206,8 +206,8 @@ class _OneCall:
         """Set the result: that of the ledger, an error of the model's, or the framework's request."""
         try:
             self._context.result = contents(await self._act())
-        except outward.ToolPaused:
-            await doubting.let_go(self._session, self._call, self._key)
+        except tool_calls.ToolPaused:
+            await doubt_questions.let_go(self._session, self._call, self._key)
             self._pause()
         except (InDoubt, Waiting) as doubt:
             if await self._is_answered(doubt):
@@ -216,21 +216,21 @@ class _OneCall:
                 await self._ask(doubt)
 
     async def _act(self) -> Any:
-        return await outward.act(self._session, self._call, self._declared, self._invoke, key=self._key)
+        return await tool_calls.act(self._session, self._call, self._declared, self._invoke, key=self._key)
 
     async def _is_answered(self, doubt: InDoubt | Waiting) -> bool:
         """Settle it by the verdict that a person gave with the approval about this attempt, once."""
         response = self._context.metadata.pop("approval_response", None)
         properties = {} if response is None else response.additional_properties
-        verdict = doubting.verdict_of(properties.get(ANSWER))
+        verdict = doubt_questions.verdict_of(properties.get(ANSWER))
         if verdict is None or "effect" not in doubt.facts or properties.get(ATTEMPT) != await self._attempt(doubt):
             return False
         with suppress(Conflict):  # somebody else settled it, or its sender lives: the next look says so
-            await doubting.settle(self._shared.aio, doubt, verdict)
+            await doubt_questions.settle(self._shared.aio, doubt, verdict)
         return True
 
     async def _attempt(self, doubt: InDoubt | Waiting) -> str:
-        return f"{doubt.facts.get('effect', '')}@{await doubting.attempt_of(self._shared.aio, doubt)}"
+        return f"{doubt.facts.get('effect', '')}@{await doubt_questions.attempt_of(self._shared.aio, doubt)}"
 
     async def _ask(self, doubt: InDoubt | Waiting) -> None:
         """Let the run end with a request. After an approval, the oldest versions take it only from an exception."""
@@ -241,7 +241,7 @@ class _OneCall:
     def _request(self, doubt: InDoubt | Waiting, attempt: str) -> Content:
         call = Content.from_function_call(self._call.id, self._call.tool, arguments=self._call.args)
         call.id = self._context.metadata.get("function_call_occurrence_id")
-        about = {ANSWER: doubting.question(self._call, doubt), ATTEMPT: attempt}
+        about = {ANSWER: doubt_questions.question(self._call, doubt), ATTEMPT: attempt}
         return Content.from_function_approval_request(call.id or self._call.id, call, additional_properties=about)
 
     def _pause(self) -> None:
@@ -253,18 +253,18 @@ class _OneCall:
     async def _invoke(self) -> Any:
         """Run the tool; the framework runs a sync function in a thread."""
         is_async = inspect.iscoroutinefunction(getattr(self._context.function, "func", None))
-        return await outward.until_returned(self._run, in_thread=not is_async)
+        return await tool_calls.until_returned(self._run, in_thread=not is_async)
 
     async def _run(self) -> Any:
         try:
             await self._next()
         except UserInputRequiredException as asks:
             self._paused.append(asks)
-            raise outward.ToolPaused from asks
+            raise tool_calls.ToolPaused from asks
         result = self._context.result
         if isinstance(result, Content) and result.user_input_request:
             self._paused.append(result)
-            raise outward.ToolPaused
+            raise tool_calls.ToolPaused
         return ledger_result(result)
 
 

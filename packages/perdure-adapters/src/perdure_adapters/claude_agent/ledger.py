@@ -28,7 +28,7 @@ from perdure.handles.listing import aevery
 from perdure.model.records.conversation import Call, Turn
 from perdure.model.records.effects import EffectState, ToolKind
 from perdure.model.values import digest
-from perdure_adapters import naming, outward
+from perdure_adapters import session_names, tool_calls
 from perdure_adapters.claude_agent.session_store import name_of
 from perdure_adapters.shared_store import SharedStore
 
@@ -46,7 +46,7 @@ IDEMPOTENT = frozenset({"Write"})
 class PerdureLedger:
     """Hooks and servers for one agent. store: a URL or an open store; session: the session that holds its effects."""
 
-    def __init__(self, store: Any, session: str, *, kinds: outward.Kinds | None = None) -> None:
+    def __init__(self, store: Any, session: str, *, kinds: tool_calls.Kinds | None = None) -> None:
         self._opened = SharedStore(store)
         self._name = session
         self._kinds = kinds or {}
@@ -106,7 +106,7 @@ class PerdureLedger:
         return {}
 
     def _kind(self, name: str) -> ToolKind:
-        declared = outward.declared_as(name, None, self._kinds)
+        declared = tool_calls.declared_as(name, None, self._kinds)
         if name in self._kinds:
             return declared.kind if isinstance(declared, Tool) else declared
         return ToolKind.READ if name in READS else ToolKind.IDEMPOTENT if name in IDEMPOTENT else ToolKind.UNSAFE
@@ -126,13 +126,13 @@ class PerdureLedger:
 
     def ledgered(self, tool: SdkMcpTool[Any]) -> Callable[[Any], Awaitable[dict[str, Any]]]:
         """The handler of a tool, through the ledger. The probe of a tool that is declared on its handler takes the input, too."""
-        declared = outward.declared_as(tool.name, tool.handler, self._kinds)
+        declared = tool_calls.declared_as(tool.name, tool.handler, self._kinds)
 
         async def handle(args: Any) -> dict[str, Any]:
             async def invoke() -> Any:
                 return await tool.handler(args)
 
-            if outward.reads_only(declared):
+            if tool_calls.reads_only(declared):
                 return await invoke()
             session = await self._session()
             calls = self._coming.get(_like(tool.name, args))
@@ -144,7 +144,7 @@ class PerdureLedger:
             try:
                 if earlier is not None:
                     await self._bind(earlier, coming)
-                acting = outward.made_for(call, declared, invoke, as_one=tool.name not in self._kinds)
+                acting = tool_calls.made_for(call, declared, invoke, as_one=tool.name not in self._kinds)
                 return await session.act(acting, args, key=key)
             except (InDoubt, Waiting, Failed) as trouble:
                 return {"content": [{"type": "text", "text": str(trouble)}], "is_error": True}
@@ -223,7 +223,7 @@ class PerdureLedger:
 
     async def _name_of(self, key: Any) -> str:
         """The name of the session that holds a transcript."""
-        return await naming.name_of(self._opened, name_of(key))
+        return await session_names.name_of(self._opened, name_of(key))
 
     async def _session(self) -> AsyncSession:
         return await self._opened.aio.session(self._name)

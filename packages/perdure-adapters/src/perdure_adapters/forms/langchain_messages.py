@@ -9,7 +9,7 @@ from typing import Any
 
 from perdure.model.records.conversation import Call
 from perdure.planes.conversation.transcript import as_text
-from perdure_adapters.conversing import (
+from perdure_adapters.neutral_messages import (
     OPAQUE,
     Form,
     Message,

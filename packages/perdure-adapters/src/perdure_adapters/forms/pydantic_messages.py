@@ -12,7 +12,7 @@ from typing import Any
 from perdure.errors import Invalid, TooLarge
 from perdure.model.records.conversation import Call
 from perdure.model.values import to_plain
-from perdure_adapters.conversing import (
+from perdure_adapters.neutral_messages import (
     OPAQUE,
     Form,
     Message,

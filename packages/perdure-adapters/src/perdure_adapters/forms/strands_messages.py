@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from perdure.model.records.conversation import Call
-from perdure_adapters.conversing import (
+from perdure_adapters.neutral_messages import (
     OPAQUE,
     Form,
     Message,

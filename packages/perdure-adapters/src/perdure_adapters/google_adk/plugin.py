@@ -20,13 +20,13 @@ from google.adk.plugins.base_plugin import BasePlugin  # pyright: ignore[reportM
 from perdure.effects.intents import key_of_call
 from perdure.errors import Conflict, InDoubt, NotFound, Refused, Waiting
 from perdure.model.records.conversation import Call
-from perdure_adapters import doubting, naming, outward
-from perdure_adapters.google_adk import confirming
+from perdure_adapters import doubt_questions, session_names, tool_calls
+from perdure_adapters.google_adk import confirmations
 from perdure_adapters.google_adk.sessions import name_of
 from perdure_adapters.shared_store import SharedStore
 
 # The framework's own calls, which nobody carries out.
-OWN_CALLS = frozenset({confirming.REQUEST, "adk_request_credential", "adk_request_input", "transfer_to_agent"})
+OWN_CALLS = frozenset({confirmations.REQUEST, "adk_request_credential", "adk_request_input", "transfer_to_agent"})
 
 
 class PerdurePlugin(BasePlugin):
@@ -38,7 +38,7 @@ class PerdurePlugin(BasePlugin):
     confirmation does.
     """
 
-    def __init__(self, store: Any, *, kinds: outward.Kinds | None = None, name: str = "perdure") -> None:
+    def __init__(self, store: Any, *, kinds: tool_calls.Kinds | None = None, name: str = "perdure") -> None:
         super().__init__(name=name)
         self._shared = SharedStore(store)
         self._kinds = dict(kinds or {})
@@ -69,31 +69,31 @@ class PerdurePlugin(BasePlugin):
         self, *, tool: Any, tool_args: dict[str, Any], tool_context: Any
     ) -> dict[str, Any] | None:
         """Carry out the call, and give its result: the framework then does not call the tool itself."""
-        declared = outward.declared_as(tool.name, getattr(tool, "func", None), self._kinds)
-        if outward.reads_only(declared):
+        declared = tool_calls.declared_as(tool.name, getattr(tool, "func", None), self._kinds)
+        if tool_calls.reads_only(declared):
             return None
         about = tool_context.session
-        session = await naming.session_of(self._shared, name_of(about.app_name, about.user_id, about.id))
+        session = await session_names.session_of(self._shared, name_of(about.app_name, about.user_id, about.id))
         call = Call(tool_context.function_call_id, tool.name, tool_args)
         key = key_among(about.events, call.id)
         asking: list[Any] = []
 
         async def invoke() -> Any:
             result = await tool.run_async(args=tool_args, tool_context=tool_context)
-            if not confirming.has_asked(tool_context):
+            if not confirmations.has_asked(tool_context):
                 return result
             asking.append(result)
-            raise outward.ToolPaused
+            raise tool_calls.ToolPaused
 
         async def act() -> Any:
             if key is None:
-                return await outward.act(session, call, declared, invoke)
-            return await session.act(outward.made_for(call, declared, invoke), call.args, key=key)
+                return await tool_calls.act(session, call, declared, invoke)
+            return await session.act(tool_calls.made_for(call, declared, invoke), call.args, key=key)
 
         try:
             result = await self._after_doubt(act, call, tool_context)
-        except outward.ToolPaused:  # the tool itself asks a person, and is called again from its beginning
-            await doubting.let_go(session, call, key)
+        except tool_calls.ToolPaused:  # the tool itself asks a person, and is called again from its beginning
+            await doubt_questions.let_go(session, call, key)
             result = asking.pop()
         except NotFound as error:
             error.hint = (
@@ -104,7 +104,7 @@ class PerdurePlugin(BasePlugin):
 
     async def on_event_callback(self, *, invocation_context: Any, event: Any) -> Any:
         """Let a question that is asked anew be answered: it becomes a request of the framework's."""
-        pair = confirming.requested_again(invocation_context.session.events, event)
+        pair = confirmations.requested_again(invocation_context.session.events, event)
         if pair is None:
             return None
         settled, asking = pair
@@ -119,16 +119,16 @@ class PerdurePlugin(BasePlugin):
             try:
                 return await act()
             except (InDoubt, Waiting) as doubt:
-                attempt = await doubting.attempt_of(self._shared.aio, doubt)
-                verdict = confirming.verdict_about(call.id, doubt.facts.get("effect", ""), attempt, tool_context)
+                attempt = await doubt_questions.attempt_of(self._shared.aio, doubt)
+                verdict = confirmations.verdict_about(call.id, doubt.facts.get("effect", ""), attempt, tool_context)
                 if verdict is None or is_answered:
-                    return confirming.ask(call, doubt, attempt, tool_context)
+                    return confirmations.ask(call, doubt, attempt, tool_context)
                 with suppress(Conflict):  # somebody else settled it, or its sender lives: the next look says so
-                    await doubting.settle(self._shared.aio, doubt, verdict)
+                    await doubt_questions.settle(self._shared.aio, doubt, verdict)
             is_answered = True
 
     def _reads(self, name: str) -> bool:
-        return outward.reads_only(outward.declared_as(name, None, self._kinds))
+        return tool_calls.reads_only(tool_calls.declared_as(name, None, self._kinds))
 
     async def close(self) -> None:
         """Let the store go, if it was opened here."""

@@ -5,7 +5,7 @@
     scope   adk.sessions/APP     USER/ID ─▶ when it was last updated: for listings
 
 Two processes may append to one session: no copy is stale, and no event is lost. An event that comes again is stored once. Turns
-of other frameworks are shown as events, and a session that another framework began is brought (`naming`).
+of other frameworks are shown as events, and a session that another framework began is brought (`session_names`).
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from perdure.handles.listing import aevery, every
 from perdure.model.ids import new_uid
 from perdure.model.limits import PAGE_MAX_ROWS
 from perdure.model.records.conversation import Turn
-from perdure_adapters import naming
-from perdure_adapters.conversing import is_own, keep, records_by_turn, records_of
+from perdure_adapters import session_names
 from perdure_adapters.forms.adk_events import FORM
+from perdure_adapters.neutral_messages import is_own, keep, records_by_turn, records_of
 from perdure_adapters.shared_store import SharedStore
 
 STATE = "adk.state"
@@ -69,7 +69,7 @@ class PerdureSessionService(BaseSessionService):
         head = await (await self._shared.aio.scope(_list(app_name))).get(_entry(user_id, own_id))
         if head is None:
             return None
-        session = await naming.session_of(self._shared, name_of(app_name, user_id, own_id))
+        session = await session_names.session_of(self._shared, name_of(app_name, user_id, own_id))
         events = await _events(session, config or GetSessionConfig())
         state = await self._state(app_name, user_id, session)
         return Session(
@@ -84,7 +84,7 @@ class PerdureSessionService(BaseSessionService):
         async for entry in aevery(listing.entries, prefix=prefix):
             user, _, session_id = entry.name.partition("/")
             owner, own = unquote(user), unquote(session_id)
-            session = await naming.session_of(self._shared, name_of(app_name, owner, own))
+            session = await session_names.session_of(self._shared, name_of(app_name, owner, own))
             state = await self._state(app_name, owner, session)
             about = {"state": state, "last_update_time": entry.value["updated"]}
             sessions.append(Session(app_name=app_name, user_id=owner, id=own, **about))
@@ -148,14 +148,14 @@ def _create(
     listing = tx.scope(_list(app))
     if listing.get(_entry(user, own_id)) is not None:
         return False
-    naming.session_in(tx, name_of(app, user, own_id)).set(STATE, parts["session"])
+    session_names.session_in(tx, name_of(app, user, own_id)).set(STATE, parts["session"])
     _share(tx, app, user, parts)
     listing.set(_entry(user, own_id), {"updated": now})
     return True
 
 
 def _bring(tx: Atomic, session: str, app: str, user: str, own_id: str) -> None:
-    naming.bring(tx, session, name_of(app, user, own_id))
+    session_names.bring(tx, session, name_of(app, user, own_id))
     listing = tx.scope(_list(app))
     if listing.get(_entry(user, own_id)) is None:
         newest = tx.session(session).turns(last=1)
@@ -168,7 +168,7 @@ def _append(tx: Atomic, session: Session, event: Event, record: Any, delta: dict
     listing = tx.scope(_list(app))
     if listing.get(_entry(user, session.id)) is None:
         return None
-    conversation = naming.session_in(tx, name_of(app, user, session.id))
+    conversation = session_names.session_in(tx, name_of(app, user, session.id))
     stands = conversation.said(event.id)
     if stands is not None and records_of(FORM, stands) == [record]:
         return False
@@ -190,10 +190,10 @@ def _share(tx: Atomic, app: str, user: str, delta: dict[str, dict[str, Any]]) ->
 def _delete(tx: Atomic, app: str, user: str, own_id: str) -> None:
     if not tx.scope(_list(app)).unset(_entry(user, own_id)):
         return
-    session = naming.session_in(tx, name_of(app, user, own_id))
+    session = session_names.session_in(tx, name_of(app, user, own_id))
     session.retract(*every(session.turns, after=0), because="delete_session")
     session.unset(STATE)
-    naming.let_go(tx, name_of(app, user, own_id))
+    session_names.let_go(tx, name_of(app, user, own_id))
 
 
 # -- names, states and events ------------------------------------------------------------------------------------

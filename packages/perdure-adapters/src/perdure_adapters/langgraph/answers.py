@@ -2,7 +2,7 @@
 
 The model is asked when the checkpoint that its task began from is durable. Its answer is kept under that checkpoint as soon as it
 comes. A process that dies before LangGraph has stored the answer finds it there, and the model is not asked again. A message that
-is sent again finds the answer of the run that was cut off (`sent_again`). Callers: `middleware`, `ledger`. Keeps P1, P3, P14.
+is sent again finds the answer of the run that was cut off (`repetitions`). Callers: `middleware`, `ledger`. Keeps P1, P3, P14.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from langgraph.config import get_config
 from perdure_adapters.langgraph.call_keys import short_key
 from perdure_adapters.langgraph.configuration import CHECKPOINT_MAP, CHECKPOINTER, DURABILITY, SCRATCHPAD
 from perdure_adapters.langgraph.layout import dump, load
+from perdure_adapters.langgraph.repetitions import kept_answer, message_before_repetitions, sendable
 from perdure_adapters.langgraph.saver import PerdureSaver
-from perdure_adapters.langgraph.sent_again import kept_answer, message_before_repetitions, sendable
 from perdure_adapters.shared_store import SharedStore
 
 SUBGRAPH_SECONDS = 1.0  # a subgraph that was compiled with checkpointer=False stores nothing, and looks like any other

@@ -5,7 +5,7 @@ the answer of the model is gone, another one is asked for, and its call has anot
 when every checkpoint that its task began from is durable (P2). With durability="exit" that is at the end, so it is refused.
 
 The effect's key is found in the conversation (`call_keys`). Doubt that a person must settle becomes LangGraph's own pause
-(`asking`). It ends with `perdure settle`, or with a verdict that the graph gets. Keeps P2, P3, P4.
+(`questions`). It ends with `perdure settle`, or with a verdict that the graph gets. Keeps P2, P3, P4.
 """
 
 from __future__ import annotations
@@ -28,13 +28,12 @@ from perdure.handles.aio.store import AsyncStore
 from perdure.handles.sync.store import Store
 from perdure.model.records.conversation import Call
 from perdure.model.records.effects import Absent, Verdict
-from perdure_adapters import doubting, outward
+from perdure_adapters import doubt_questions, tool_calls
 from perdure_adapters.langgraph.answers import GivenAnswer, ModelAnswers
-from perdure_adapters.langgraph.asking import Questions
 from perdure_adapters.langgraph.call_keys import key_in
-from perdure_adapters.langgraph.called import Called
 from perdure_adapters.langgraph.configuration import CHECKPOINT_MAP, CHECKPOINTER, DURABILITY
 from perdure_adapters.langgraph.layout import dump, load
+from perdure_adapters.langgraph.questions import Called, Questions
 from perdure_adapters.langgraph.saver import PerdureSaver
 from perdure_adapters.langgraph.serde import StrictSerializer
 from perdure_adapters.shared_store import SharedStore
@@ -45,7 +44,7 @@ BARRIER_SECONDS = 30.0
 class ToolLedger:
     """The wrappers of `ToolNode` and of middleware: `ToolNode(tools, **ledger(store))`."""
 
-    def __init__(self, store: Any, kinds: outward.Kinds | None, barrier_seconds: float, serde: Any) -> None:
+    def __init__(self, store: Any, kinds: tool_calls.Kinds | None, barrier_seconds: float, serde: Any) -> None:
         self._opened = SharedStore(store)
         self._kinds = kinds
         self._seconds = barrier_seconds
@@ -83,7 +82,7 @@ class ToolLedger:
             with _noting(called):
                 return self._record(execute(request))
 
-        call_tool = outward.made_for(called.call, called.declared, invoke)
+        call_tool = tool_calls.made_for(called.call, called.declared, invoke)
         session = self.sync().session(called.thread)
         steps = self._steps(called)
         step = next(steps)
@@ -111,7 +110,7 @@ class ToolLedger:
             with _noting(called):
                 return self._record(await execute(request))
 
-        call_tool = outward.made_for(called.call, called.declared, invoke)
+        call_tool = tool_calls.made_for(called.call, called.declared, invoke)
         session = await self.aio().session(called.thread)
         steps = self._steps(called)
         step = next(steps)
@@ -150,7 +149,7 @@ class ToolLedger:
                 result = self._result(called, (yield ActStep()))
             except Failed as no:
                 result = _refusal(called, no)
-            except outward.ToolPaused:
+            except tool_calls.ToolPaused:
                 yield StoreStep(partial(self._let_go, called))
                 raise called.paused.pop() from None
             except (InDoubt, Waiting) as doubt:
@@ -168,10 +167,10 @@ class ToolLedger:
         """The call of a request; None for one that the ledger is not needed for."""
         call = request.tool_call
         fn = getattr(request.tool, "func", None) or getattr(request.tool, "coroutine", None)
-        declared = outward.declared_as(
+        declared = tool_calls.declared_as(
             call["name"], fn, {**(self._kinds or {}), **_kind_in_metadata(request.tool, call["name"])}
         )
-        if outward.reads_only(declared):
+        if tool_calls.reads_only(declared):
             return None
         place = (getattr(request.runtime, "config", None) or {}).get("configurable") or {}
         if place.get(DURABILITY) == "exit":
@@ -210,7 +209,7 @@ class ToolLedger:
         kind = called.declared.kind if isinstance(called.declared, Tool) else called.declared
         session = self.sync().session(called.thread)
         effect = session.begin(called.call.tool, {"arguments": called.call.args}, kind=kind, key=called.key)
-        if doubting.is_over(effect.record):
+        if doubt_questions.is_over(effect.record):
             effect.settle(Absent())
 
     # -- what comes of it ----------------------------------------------------------------------------------------
@@ -249,7 +248,7 @@ class LastStep(NamedTuple):
 
 
 def ledger(
-    store: Any, *, kinds: outward.Kinds | None = None, allow: Any = (), barrier_seconds: float = BARRIER_SECONDS
+    store: Any, *, kinds: tool_calls.Kinds | None = None, allow: Any = (), barrier_seconds: float = BARRIER_SECONDS
 ) -> ToolLedger:
     """Wrappers that send tool calls through the ledger of a store: `ToolNode(tools, **ledger(store))`.
 
@@ -267,7 +266,7 @@ def _noting(called: Called) -> Iterator[None]:
         yield
     except GraphBubbleUp as pause:
         called.paused.append(pause)
-        raise outward.ToolPaused from pause
+        raise tool_calls.ToolPaused from pause
 
 
 def _await(called: Called) -> None:

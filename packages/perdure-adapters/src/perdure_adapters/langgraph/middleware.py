@@ -14,7 +14,7 @@ from langchain.agents.middleware.types import ModelResponse
 from perdure_adapters.langgraph.answers import GivenAnswer
 from perdure_adapters.langgraph.ledger import BARRIER_SECONDS, ToolLedger
 from perdure_adapters.langgraph.serde import StrictSerializer
-from perdure_adapters.outward import Kinds
+from perdure_adapters.tool_calls import Kinds
 
 
 class PerdureMiddleware(AgentMiddleware):

@@ -42,8 +42,8 @@ from perdure_adapters.langgraph.layout import (
     read_back,
     read_write,
 )
-from perdure_adapters.langgraph.remembered import RecentNodes, RememberedThreads
 from perdure_adapters.langgraph.serde import StrictSerializer
+from perdure_adapters.langgraph.thread_memory import RecentNodes, RememberedThreads
 from perdure_adapters.shared_store import ClosedByBlock
 
 if TYPE_CHECKING:  # not in the first versions that are supported

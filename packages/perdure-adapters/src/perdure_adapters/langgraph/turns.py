@@ -23,11 +23,11 @@ from perdure.model.records.conversation import Turn
 from perdure.planes.recovery.keyed import Laid
 from perdure.runtime.callers import Caller
 from perdure.stores.tx import Tx
-from perdure_adapters.conversing import is_missing_result, keep, says_the_same, show, turn_named
 from perdure_adapters.forms.langchain_messages import FORM
 from perdure_adapters.langgraph import threads
 from perdure_adapters.langgraph.layout import KeptChannel
 from perdure_adapters.langgraph.marks import marked_id
+from perdure_adapters.neutral_messages import is_missing_result, keep, says_the_same, show, turn_named
 
 PREFIX = "langgraph:"  # of the keys of turns that are messages of the thread
 

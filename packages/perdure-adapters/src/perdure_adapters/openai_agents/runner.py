@@ -35,9 +35,9 @@ from perdure.model.limits import KEY_MAX_CHARS, check_name
 from perdure.model.records.conversation import Call
 from perdure.model.records.effects import Absent, EffectState, ToolKind
 from perdure.model.values import digest
-from perdure_adapters import doubting, outward
-from perdure_adapters.conversing import arguments_of, keep, native_of, records_of
+from perdure_adapters import doubt_questions, tool_calls
 from perdure_adapters.forms.openai_items import ITEMS, parse
+from perdure_adapters.neutral_messages import arguments_of, keep, native_of, records_of
 from perdure_adapters.openai_agents.model import DurableModel
 from perdure_adapters.openai_agents.session import PerdureSession
 
@@ -55,7 +55,7 @@ class DurableRunner:
         *,
         session: PerdureSession,
         key: str,
-        kinds: outward.Kinds | None = None,
+        kinds: tool_calls.Kinds | None = None,
         run_config: RunConfig | None = None,
         **options: Any,
     ) -> RunResult:
@@ -92,7 +92,7 @@ class DurableRunner:
         *,
         session: PerdureSession,
         key: str,
-        kinds: outward.Kinds | None = None,
+        kinds: tool_calls.Kinds | None = None,
         run_config: RunConfig | None = None,
         **options: Any,
     ) -> RunResultStreaming:
@@ -120,14 +120,14 @@ def durable_function_tool(
     """`function_tool` with what the function does to the outside world (see `perdure.tool`); options are the framework's.
 
     An exception is doubt, unless `fails=` names it or it is `perdure.Failed`; the framework's own default would turn it into a
-    result. `perdure_adapters.outward.sent_key()` gives a keyed tool its key.
+    result. `perdure_adapters.tool_calls.sent_key()` gives a keyed tool its key.
     """
 
     def declare(fn: Callable[..., Any]) -> FunctionTool:
         if isinstance(fn, Tool):
             declaration, bare = fn, fn.fn
         else:
-            # The ledger calls what `outward` makes of it: `keyed` needs no parameter here.
+            # The ledger calls what `tool_calls` makes of it: `keyed` needs no parameter here.
             about = {"timeout": timeout, "retries": retries, "lands_within": lands_within, "fails": fails}
             declared = "idempotent" if kind == "keyed" else kind
             declaration, bare = tool(fn, kind=declared, probe=probe, **about), fn
@@ -140,7 +140,7 @@ def durable_function_tool(
 
 
 async def _opened(
-    session: PerdureSession, key: str, kinds: outward.Kinds | None, config: RunConfig | None
+    session: PerdureSession, key: str, kinds: tool_calls.Kinds | None, config: RunConfig | None
 ) -> _DurableRun:  # fmt: skip
     check_name(key, "key", KEY_MAX_CHARS - 40)
     return _DurableRun(await session.session(), session, key, kinds or {}, config or RunConfig())
@@ -153,7 +153,7 @@ class _DurableRun:
     """
 
     def __init__(
-        self, session: AsyncSession, owner: PerdureSession, key: str, kinds: outward.Kinds, config: RunConfig
+        self, session: AsyncSession, owner: PerdureSession, key: str, kinds: tool_calls.Kinds, config: RunConfig
     ) -> None:
         self.session = session
         self.owner = owner
@@ -229,7 +229,9 @@ class _DurableRun:
     def _is_approved(self, effect: AsyncEffect) -> bool:
         """Whether a person said of this very attempt that it did not happen, and since its sender's end if it has ended."""
         decision = self.decided.get(effect.key, {})
-        return decision.get("verdict") == "approved" and decision["decided"] == doubting.attempt_in(effect.record)
+        return decision.get("verdict") == "approved" and decision["decided"] == doubt_questions.attempt_in(
+            effect.record
+        )
 
     def pause(self) -> None:
         """Go through the run once more, up to the calls that were found to be in doubt. Raises InDoubt if they were known."""
@@ -241,7 +243,9 @@ class _DurableRun:
 
     async def _note_pause(self, key: str, call_id: str) -> str:
         """Record that the run pauses at a call; gives the attempt that a decision would be about."""
-        attempts = {effect.key: doubting.attempt_in(effect.record) for effect in await self.session.effects(open=True)}
+        attempts = {
+            effect.key: doubt_questions.attempt_in(effect.record) for effect in await self.session.effects(open=True)
+        }
         attempt = attempts.get(key, "0")
 
         def note(tx: Atomic) -> None:
@@ -282,7 +286,7 @@ class _DurableRun:
         return [self._tool(item) if isinstance(item, FunctionTool) else item for item in tools]
 
     def _tool(self, original: FunctionTool) -> FunctionTool:
-        declared = outward.declared_as(original.name, getattr(original, "perdure_tool", None), self.kinds)
+        declared = tool_calls.declared_as(original.name, getattr(original, "perdure_tool", None), self.kinds)
 
         async def invoke(context: Any, arguments: str) -> Any:
             call = Call(context.tool_call_id, original.name, arguments_of(arguments))
@@ -294,8 +298,8 @@ class _DurableRun:
                 return _plain(await original.on_invoke_tool(context, arguments))
 
             async def act() -> Any:
-                sending = partial(outward.until_returned, on, in_thread=_is_in_thread(original))
-                return await outward.act(self.session, call, declared, sending, key=key)
+                sending = partial(tool_calls.until_returned, on, in_thread=_is_in_thread(original))
+                return await tool_calls.act(self.session, call, declared, sending, key=key)
 
             try:
                 return await self._act_as_approved(act, key)

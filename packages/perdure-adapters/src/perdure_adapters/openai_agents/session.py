@@ -18,8 +18,8 @@ from perdure.handles.aio.session import AsyncSession
 from perdure.handles.atomic import Atomic
 from perdure.handles.listing import aevery, every
 from perdure.model.records.conversation import Turn
-from perdure_adapters.conversing import keep, records_of, show
 from perdure_adapters.forms.openai_items import ITEMS
+from perdure_adapters.neutral_messages import keep, records_of, show
 from perdure_adapters.shared_store import SharedStore
 
 PAGE = 1_000

@@ -6,8 +6,8 @@
 A save is one commit: its turns, its places and its record, if the revision is still the expected one. Deleting a conversation
 retracts the turns that no other conversation reaches; retention empties them. Keeps P1, P5.
 
-A turn that another framework said is an entry, whose id is the turn's identity (`conversing`). Those that were said since the
-last save stand behind the record's head, and change its revision: a save that has not seen them is a conflict.
+A turn that another framework said is an entry, whose id is the turn's identity (`neutral_messages`). Those that were said since
+the last save stand behind the record's head, and change its revision: a save that has not seen them is a conflict.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from perdure.planes.conversation import emitted, sessions
 from perdure.planes.conversation import turns as conversation
 from perdure.runtime.callers import caller_of
 from perdure.stores.store import Reads
-from perdure_adapters.conversing import PART, identity_in, identity_of, is_own, keep, records_by_turn, show
 from perdure_adapters.forms.pydantic_messages import FORM, storable_json
+from perdure_adapters.neutral_messages import PART, identity_in, identity_of, is_own, keep, records_by_turn, show
 from perdure_adapters.shared_store import SharedStore
 
 RECORDS, ENTRIES = "pydantic-ai.records", "pydantic-ai.entries"

@@ -39,7 +39,7 @@ from perdure.model.records.conversation import Call
 from perdure.model.records.effects import ToolKind
 from perdure.model.values import digest
 from perdure.runtime import places
-from perdure_adapters import outward
+from perdure_adapters import tool_calls
 from perdure_adapters.forms.pydantic_messages import storable_json
 
 METADATA = "perdure"  # the key of a tool's metadata that says its kind
@@ -100,7 +100,11 @@ class PerdureDurability(BaseDurabilityCapability[AgentDepsT]):
     )
 
     def __init__(
-        self, *, kinds: outward.Kinds | None = None, models: Mapping[str, Model] | None = None, name: str | None = None
+        self,
+        *,
+        kinds: tool_calls.Kinds | None = None,
+        models: Mapping[str, Model] | None = None,
+        name: str | None = None,
     ) -> None:
         super().__init__(models=models, name=name)
         self._kinds = dict(kinds or {})
@@ -138,7 +142,7 @@ class PerdureDurability(BaseDurabilityCapability[AgentDepsT]):
 class _Backend(JournalCallableOperationBackend[Declared]):
     """Operations of the framework as steps and effects."""
 
-    def __init__(self, agent_name: str, default_model_id: str | None, kinds: outward.Kinds) -> None:
+    def __init__(self, agent_name: str, default_model_id: str | None, kinds: tool_calls.Kinds) -> None:
         self._kinds = kinds
         reads = ToolKind.READ
         config = RoleBasedOperationConfig[Declared](
@@ -156,7 +160,7 @@ class _Backend(JournalCallableOperationBackend[Declared]):
         declaration = declaration.get("kind") if isinstance(declaration, Mapping) else declaration
         path = f"tool {tool_name}: metadata.{METADATA}"
         if declaration is None:
-            return outward.declared_as(tool_name, _function_of(tool), self._kinds)
+            return tool_calls.declared_as(tool_name, _function_of(tool), self._kinds)
         if isinstance(declaration, Tool):
             return declaration
         if not isinstance(declaration, str):
@@ -195,14 +199,14 @@ class _Backend(JournalCallableOperationBackend[Declared]):
         tool_name, arguments = cache_key[0], cache_key[1]
         call = Call(context.tool_call_id or "", tool_name, _plain(arguments))
         branch = inside.branch(f"{agent_run} {call.id}")
-        if outward.reads_only(declared):
+        if tool_calls.reads_only(declared):
             invoke.__name__ = invoke.__qualname__ = _short(tool_name)
             return await branch.step(invoke)
 
         async def bare() -> Any:
             return _bare(await invoke())
 
-        return _wrapped(await branch.act(outward.made_for(call, declared, bare), call.args))
+        return _wrapped(await branch.act(tool_calls.made_for(call, declared, bare), call.args))
 
 
 def _function_of(tool: Any) -> Any:

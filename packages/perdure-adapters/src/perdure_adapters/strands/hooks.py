@@ -37,9 +37,9 @@ from perdure.errors import Conflict, Failed, InDoubt, Refused, Waiting
 from perdure.handles.aio.session import AsyncSession
 from perdure.model.ids import new_uid
 from perdure.model.records.conversation import Call
-from perdure_adapters import doubting, outward
-from perdure_adapters.conversing import arguments_of
+from perdure_adapters import doubt_questions, tool_calls
 from perdure_adapters.forms.strands_messages import blocks_of, content_of
+from perdure_adapters.neutral_messages import arguments_of
 from perdure_adapters.shared_store import SharedStore
 from perdure_adapters.strands.repository import PerdureSessionRepository, conversation_of
 
@@ -57,7 +57,7 @@ class PerdureHooks(HookProvider):
     is unsafe: after a crash inside it, or an exception, the agent stops with an interrupt until a person says what happened.
     """
 
-    def __init__(self, store: Any, *, kinds: outward.Kinds | None = None) -> None:
+    def __init__(self, store: Any, *, kinds: tool_calls.Kinds | None = None) -> None:
         self._shared = SharedStore(store)
         self._kinds = dict(kinds or {})
 
@@ -96,8 +96,8 @@ class PerdureHooks(HookProvider):
         tool = event.selected_tool
         if tool is None or event.cancel_tool or isinstance(tool, LedgeredTool) or tool.tool_type in PURE:
             return
-        declared = outward.declared_as(tool.tool_name, getattr(tool, "_tool_func", None), self._kinds)
-        if outward.reads_only(declared):
+        declared = tool_calls.declared_as(tool.tool_name, getattr(tool, "_tool_func", None), self._kinds)
+        if tool_calls.reads_only(declared):
             return
         if _repository_of(event.agent) is None:
             raise Refused(
@@ -188,8 +188,8 @@ class _OneCall:
                 return self._result(await self._act())
             except Failed as no:
                 return ToolResultEvent(self._wrapped("error", [{"text": f"Error: {no}"}]), exception=no)
-            except outward.ToolPaused:
-                await doubting.let_go(self._tool._session, self._call, self._key)
+            except tool_calls.ToolPaused:
+                await doubt_questions.let_go(self._tool._session, self._call, self._key)
                 return self._paused.pop()
             except (InDoubt, Waiting) as doubt:
                 await self._ask(doubt)
@@ -197,30 +197,30 @@ class _OneCall:
     async def _act(self) -> Any:
         session, call, declared = self._tool._session, self._call, self._tool._declared
         if self._key is None:
-            return await outward.act(session, call, declared, self._invoke)
-        return await session.act(outward.made_for(call, declared, self._invoke), call.args, key=self._key)
+            return await tool_calls.act(session, call, declared, self._invoke)
+        return await session.act(tool_calls.made_for(call, declared, self._invoke), call.args, key=self._key)
 
     async def _ask(self, doubt: InDoubt | Waiting) -> None:
         """Interrupt the agent, or take the answer that a person gave about this attempt; the framework keeps answers by name."""
-        about = await doubting.attempt_of(self._tool._shared.aio, doubt)
+        about = await doubt_questions.attempt_of(self._tool._shared.aio, doubt)
         self._asked[about] += 1
         name = f"perdure.doubt.{about}.{self._asked[about]}"
-        answer = self._tool._event.interrupt(name, reason=doubting.question(self._call, doubt))
-        verdict = doubting.verdict_of(answer)
+        answer = self._tool._event.interrupt(name, reason=doubt_questions.question(self._call, doubt))
+        verdict = doubt_questions.verdict_of(answer)
         if verdict is not None and "effect" in doubt.facts:
             with suppress(Conflict):  # somebody else settled it, or its sender lives: the next look says so
-                await doubting.settle(self._tool._shared.aio, doubt, verdict)
+                await doubt_questions.settle(self._tool._shared.aio, doubt, verdict)
 
     async def _invoke(self) -> Any:
         """Run the tool; the framework runs a sync function in a thread."""
-        return await outward.until_returned(self._run, in_thread=not _is_async(self._tool._inner))
+        return await tool_calls.until_returned(self._run, in_thread=not _is_async(self._tool._inner))
 
     async def _run(self) -> Any:
         last: Any = None
         async for event in self._stream():
             if isinstance(event, ToolInterruptEvent):
                 self._paused.append(event)
-                raise outward.ToolPaused
+                raise tool_calls.ToolPaused
             if isinstance(event, ToolResultEvent):
                 if event.exception is not None:
                     raise event.exception

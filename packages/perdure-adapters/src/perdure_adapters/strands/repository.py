@@ -23,8 +23,8 @@ from perdure.handles.listing import every
 from perdure.model.limits import NAME_MAX_CHARS, check_name
 from perdure.model.records.conversation import Role, Turn
 from perdure.model.values import to_plain
-from perdure_adapters.conversing import is_own, keep, records_of
 from perdure_adapters.forms.strands_messages import ENVELOPE, FORM, merged
+from perdure_adapters.neutral_messages import is_own, keep, records_of
 from perdure_adapters.shared_store import SharedStore
 
 DEFAULT_AGENT = "default"

@@ -350,8 +350,8 @@ class GoogleADK:
         from google.adk.flows.llm_flows import contents
 
         from perdure.handles.listing import every
-        from perdure_adapters.conversing import show
         from perdure_adapters.forms.adk_events import FORM
+        from perdure_adapters.neutral_messages import show
 
         turns = [*every(store.session(session).turns, after=0)]
         events = [Event.model_validate(record) for record in show(FORM, turns).records]

@@ -56,7 +56,7 @@ def hook(options: StoreOptions, *, host: str, part: int, event_name: str, sessio
     A new or compacted context gets its boot; a transcript is read into the store, each turn once; edits and commands become
     events. `perdure install --for HOST` writes the configuration. The exit code is always 0; stderr says what went wrong.
     """
-    from perdure_agents.hosts.known import HOSTS, answer  # noqa: PLC0415 - help must not load this
+    from perdure_agents.hosts.catalog import HOSTS, answer  # noqa: PLC0415 - help must not load this
 
     known_host = HOSTS.get(host)
     text, name = "", event_name
@@ -74,9 +74,8 @@ def hook(options: StoreOptions, *, host: str, part: int, event_name: str, sessio
 def _respond(options: StoreOptions, host: Any, part: int, event_name: str, session: str) -> tuple[str, str]:
     import perdure  # noqa: PLC0415 - help must not load the stores
     from perdure_agents.hosts.events import STDIN_MAX_BYTES, read_event  # noqa: PLC0415 - as above
-    from perdure_agents.hosts.hooking import respond  # noqa: PLC0415
-    from perdure_agents.hosts.places import made_folder  # noqa: PLC0415
-    from perdure_agents.hosts.workspace import workspace_of  # noqa: PLC0415
+    from perdure_agents.hosts.hook_answers import respond  # noqa: PLC0415
+    from perdure_agents.hosts.workspace import made_folder, workspace_of  # noqa: PLC0415
 
     data = b"" if sys.stdin.isatty() else sys.stdin.buffer.read(STDIN_MAX_BYTES + 1)
     event = read_event(data, Path.cwd())

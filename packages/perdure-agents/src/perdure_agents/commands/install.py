@@ -16,7 +16,7 @@ from perdure.cli.tables import say_table
 from perdure.errors import Refused
 
 if TYPE_CHECKING:
-    from perdure_agents.hosts.configuring import FileChange
+    from perdure_agents.hosts.installation import FileChange
     from perdure_agents.hosts.plans import InstallOptions
 
 NAMES = ("claude-code", "codex", "cursor", "gemini", "opencode", "generic")
@@ -44,20 +44,20 @@ def install(
     Shows the difference, asks, writes, and checks that it works. Every other entry stays. A second install changes nothing;
     --undo restores every byte, and in a file that somebody changed since, removes only our entries.
     """
-    from perdure_agents.hosts import checking, configuring  # noqa: PLC0415 - help must not load this
-    from perdure_agents.hosts.known import HOSTS  # noqa: PLC0415 - as above
+    from perdure_agents.hosts import checking, installation  # noqa: PLC0415 - help must not load this
+    from perdure_agents.hosts.catalog import HOSTS  # noqa: PLC0415 - as above
     from perdure_agents.hosts.workspace import workspace_of  # noqa: PLC0415
 
     host, place, home = HOSTS[host_name], workspace_of(Path(root)).root, Path.home()
     changes = (
-        configuring.undoing(host, place, home) if undo else configuring.planned(host, place, _install_options(store))
+        installation.undoing(host, place, home) if undo else installation.planned(host, place, _install_options(store))
     )
     changes = [change for change in changes if change.before != change.after]
     _show(changes, as_json=as_json)
     if not dry_run and changes:
         _confirm(yes=yes or as_json)
     if not dry_run:
-        configuring.undo(host, place, home) if undo else configuring.install(host, place, changes, home)
+        installation.undo(host, place, home) if undo else installation.install(host, place, changes, home)
     findings = [] if dry_run or undo else checking.examine(place, home, host_name)
     if as_json:
         files = [{"path": change.path, "diff": change.diff} for change in changes]

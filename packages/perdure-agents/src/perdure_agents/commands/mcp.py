@@ -45,8 +45,7 @@ def mcp(options: StoreOptions, *, session: str, http: bool, host: str, port: int
         import mcp.server.mcpserver  # noqa: F401, PLC0415 - as above
     except ImportError as error:
         raise Invalid("the extra `mcp` is not installed", path="mcp", hint="pip install 'perdure[mcp]'") from error
-    from perdure_agents.hosts.places import made_folder  # noqa: PLC0415 - help must not load this
-    from perdure_agents.hosts.workspace import workspace_of  # noqa: PLC0415
+    from perdure_agents.hosts.workspace import made_folder, workspace_of  # noqa: PLC0415
     from perdure_agents.mcp.door import Door  # noqa: PLC0415
     from perdure_agents.mcp.server import serve_http, serve_stdio  # noqa: PLC0415
 

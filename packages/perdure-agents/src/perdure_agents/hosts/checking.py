@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from perdure.errors import Error
-from perdure_agents.hosts import configuring, plans
-from perdure_agents.hosts.known import HOSTS, Host
+from perdure_agents.hosts import installation, plans
+from perdure_agents.hosts.catalog import HOSTS, Host
 from perdure_agents.hosts.workspace import workspace_of
 
 VERSION_SECONDS = 20
@@ -41,7 +41,7 @@ class HostFinding(NamedTuple):
 def examine(root: Path, home: Path, only: str = "") -> list[HostFinding]:
     """All hosts that were installed in a workspace, or one of them."""
     chosen = [HOSTS[only]] if only else [*HOSTS.values()]
-    found = [(host, configuring.read_record(host, root, home)) for host in chosen]
+    found = [(host, installation.read_record(host, root, home)) for host in chosen]
     findings: list[HostFinding] = []
     for host, record in found:
         if record is not None:
@@ -54,7 +54,7 @@ def examine(root: Path, home: Path, only: str = "") -> list[HostFinding]:
     return findings
 
 
-def _of_host(host: Host, root: Path, home: Path, record: configuring.InstallRecord) -> list[HostFinding]:
+def _of_host(host: Host, root: Path, home: Path, record: installation.InstallRecord) -> list[HostFinding]:
     found = [_version(host), _configured(host, root, record), *_connected(host, root)]
     match host.name:
         case "claude-code":
@@ -80,10 +80,10 @@ def _version(host: Host) -> HostFinding:
     return HostFinding(host.name, "version", "ok", said[0][:80] if said else "unknown")
 
 
-def _configured(host: Host, root: Path, record: configuring.InstallRecord) -> HostFinding:
+def _configured(host: Host, root: Path, record: installation.InstallRecord) -> HostFinding:
     fix = f"perdure install --for {host.name}"
     try:
-        missing = [path for path in record.files if configuring.is_changed(root, path, record.files[path])]
+        missing = [path for path in record.files if installation.is_changed(root, path, record.files[path])]
     except Error as error:
         return HostFinding(host.name, "configured", "error", str(error), fix)
     if missing:

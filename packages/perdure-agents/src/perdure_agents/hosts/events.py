@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from perdure.errors import Invalid
-from perdure_agents.importers.naming import name_of
+from perdure_agents.importers.names import name_of
 
 STDIN_MAX_BYTES = 16 * 1024 * 1024
 COMMAND_MAX_CHARS = 2_000

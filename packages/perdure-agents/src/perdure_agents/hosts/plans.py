@@ -1,6 +1,6 @@
 """The configuration of each host: a list of files, each with what is put into it. Pure: reads and writes nothing.
 
-A piece of JSON is merged into what is there: our entries under our names, every other one as it was. Callers: `configuring`.
+A piece of JSON is merged into what is there: our entries under our names, every other one as it was. Callers: `installation`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from perdure.errors import Invalid
 from perdure_agents.hosts import skill
-from perdure_agents.hosts.known import HOSTS, Host
+from perdure_agents.hosts.catalog import HOSTS, Host
 
 # The folder of the user, as Claude Code and Gemini, and as Cursor expands it.
 HOME, CURSORS_HOME = "${HOME}", "${userHome}"

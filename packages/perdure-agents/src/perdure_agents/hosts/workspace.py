@@ -10,6 +10,8 @@ import hashlib
 from pathlib import Path
 from typing import NamedTuple
 
+from perdure.stores import url
+
 DIGEST_CHARS = 8
 
 
@@ -46,3 +48,10 @@ def _shared(root: Path) -> Path:
         return root
     inside = (root / target).resolve()
     return inside.parents[2] if inside.parent.name == "worktrees" and inside.parents[1].name == ".git" else root
+
+
+def made_folder(store: str) -> None:
+    """See that the folder of a store is there, for this user alone: a first call of a host must not fail for want of it."""
+    path = url.parse(store).path
+    if path is not None and not path.parent.exists():
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

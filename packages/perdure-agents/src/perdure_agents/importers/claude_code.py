@@ -23,8 +23,8 @@ from perdure_agents.importers.items import (
     kind_of,
 )
 from perdure_agents.importers.messages import Spot, message_items
-from perdure_agents.importers.naming import Calls, Occurrences, name_of, word
-from perdure_agents.importers.reading import FileHead, Record, Source, each_record
+from perdure_agents.importers.names import Calls, Occurrences, name_of, word
+from perdure_agents.importers.sources import FileHead, Record, Source, each_record
 
 NAME = "claude-code"
 SPOKEN = frozenset({"user", "assistant"})

@@ -1,6 +1,6 @@
 """The formats that can be imported, and how a file's is found: by what is in it, never by its name alone.
 
-Callers: `importing.py` and the doors. A new format is one module with NAME, `recognises` and `read`, and a line here. Another
+Callers: `file_import.py` and the doors. A new format is one module with NAME, `recognises` and `read`, and a line here. Another
 package brings one by an entry point of the group `perdure.importers`, named after the format: a `Format` (docs/importing.md).
 """
 
@@ -22,7 +22,7 @@ from perdure_agents.importers import (
 )
 from perdure_agents.importers.foreign_sqlite import ForeignFile, is_sqlite
 from perdure_agents.importers.items import Item, Remark
-from perdure_agents.importers.reading import FileHead, Source, document, head_of
+from perdure_agents.importers.sources import FileHead, Source, document, head_of
 
 GROUP = "perdure.importers"
 ENDINGS = frozenset({".json", ".jsonl", ".db", ".sqlite", ".sqlite3"})

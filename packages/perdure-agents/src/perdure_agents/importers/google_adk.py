@@ -25,9 +25,9 @@ from perdure_agents.importers.items import (
     Remark,
 )
 from perdure_agents.importers.messages import Given, ImportedCall, Spot, answer, content_of, turn
-from perdure_agents.importers.naming import Calls, name_of
-from perdure_agents.importers.reading import Source
+from perdure_agents.importers.names import Calls, name_of
 from perdure_agents.importers.rows import Tables, as_json, as_text, instant_of
+from perdure_agents.importers.sources import Source
 
 NAME = "google-adk"
 Q = Statements("perdure_agents.importers", "google_adk.sql")

@@ -25,10 +25,10 @@ from perdure_agents.importers.items import (
     Remark,
 )
 from perdure_agents.importers.messages import Spot, message_items
-from perdure_agents.importers.naming import Calls, Occurrences, name_of
+from perdure_agents.importers.names import Calls, Occurrences, name_of
 from perdure_agents.importers.packed import CLASS, PackedObject, plain, unpack
-from perdure_agents.importers.reading import Source
 from perdure_agents.importers.rows import Tables, as_text
+from perdure_agents.importers.sources import Source
 
 NAME = "langgraph"
 Q = Statements("perdure_agents.importers", "langgraph.sql")

@@ -23,8 +23,8 @@ from perdure_agents.importers.items import (
     Item,
     kind_of,
 )
-from perdure_agents.importers.naming import Calls, Occurrences, name_of, word
-from perdure_agents.importers.reading import LENIENT, Source
+from perdure_agents.importers.names import Calls, Occurrences, name_of, word
+from perdure_agents.importers.sources import LENIENT, Source
 
 ROLES = {
     "system": "system", "developer": "system", "user": "user", "human": "user", "assistant": "assistant", "ai": "assistant",
@@ -164,7 +164,7 @@ def arguments(raw: Any) -> Any:
         return msgspec.json.decode(raw) if raw.strip() else {}
     except (msgspec.MsgspecError, UnicodeEncodeError):
         with suppress(ValueError, RecursionError):
-            return LENIENT.decode(raw)  # half an emoji is let pass here: see `mending`
+            return LENIENT.decode(raw)  # half an emoji is let pass here: see `text_repair`
     except RecursionError:
         pass
     return raw

@@ -11,9 +11,9 @@ from perdure.stores.statements import Statements
 from perdure_agents.importers.foreign_sqlite import ForeignFile
 from perdure_agents.importers.items import ImportedFrom, ImportedSession, Item, LeftOut, Remark
 from perdure_agents.importers.messages import Spot, response_items
-from perdure_agents.importers.naming import Calls, name_of
-from perdure_agents.importers.reading import Source
+from perdure_agents.importers.names import Calls, name_of
 from perdure_agents.importers.rows import Tables, as_json, as_text
+from perdure_agents.importers.sources import Source
 
 NAME = "openai-agents"
 Q = Statements("perdure_agents.importers", "openai_agents.sql")

@@ -22,8 +22,8 @@ from perdure_agents.importers.items import (
     kind_of,
 )
 from perdure_agents.importers.messages import Spot, is_message, response_items
-from perdure_agents.importers.naming import Calls, name_of
-from perdure_agents.importers.reading import (
+from perdure_agents.importers.names import Calls, name_of
+from perdure_agents.importers.sources import (
     FileHead,
     Record,
     Source,

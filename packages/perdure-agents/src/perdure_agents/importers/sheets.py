@@ -17,7 +17,7 @@ from perdure.errors import Invalid, Refused, TooLarge
 from perdure.model.limits import VALUE_MAX_DEPTH
 from perdure_agents.importers.items import ImportedRepair, LeftOut
 from perdure_agents.importers.packed import plain
-from perdure_agents.importers.reading import Record, Source, parsed_document, records, text_of
+from perdure_agents.importers.sources import Record, Source, parsed_document, records, text_of
 
 DELIMITERS = "\t,;|"
 CELL_MAX_CHARS = 8 * 1024 * 1024

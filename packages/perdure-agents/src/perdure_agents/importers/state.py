@@ -1,7 +1,7 @@
 """State files by a small mapping: backlogs, decision indexes, event logs and key–value state.
 
 The user says what the rows are (`--as`). The meaning of a column is guessed from its heading, or said by the user (`--field
-title=Summary`). Columns that mean nothing here are kept beside. Callers: `importing.py`.
+title=Summary`). Columns that mean nothing here are kept beside. Callers: `file_import.py`.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from perdure_agents.importers.items import (
     Planned,
     Remark,
 )
-from perdure_agents.importers.naming import Occurrences, name_of, word
-from perdure_agents.importers.reading import Source
+from perdure_agents.importers.names import Occurrences, name_of, word
 from perdure_agents.importers.sheets import Row, rows_of
+from perdure_agents.importers.sources import Source
 
 NAME = "state"
 UNSAID = "(not written down)"

@@ -302,9 +302,8 @@ class AsyncWaitsContract:
                 assert refused.code == expected
                 (handle,) = await store.runs()
                 await handle.retry()
-            assert (
-                type(await driven(store, agent)) is Waiting
-            )  # the approved attempt was made; it must be approved anew
+            # The approved attempt was made; it must be approved anew.
+            assert type(await driven(store, agent)) is Waiting
             await store.answer((await store.asks())[0].id, "approve")
             assert await store.drive(agent, key="k") == 5
             assert outside.count == 2

@@ -36,9 +36,9 @@ from perdure_agents.importers.items import (
     Planned,
     Remark,
 )
-from perdure_agents.importers.mending import mend
-from perdure_agents.importers.naming import name_of
+from perdure_agents.importers.names import name_of
 from perdure_agents.importers.report import ReportInProgress
+from perdure_agents.importers.text_repair import mend
 
 BATCH_ITEMS = 200
 BATCH_BYTES = 2 * 1024 * 1024

@@ -17,7 +17,7 @@ from google.genai import types  # pyright: ignore[reportMissingImports]
 from perdure.errors import InDoubt, Waiting
 from perdure.model.records.conversation import Call
 from perdure.model.records.effects import Verdict
-from perdure_adapters import doubting
+from perdure_adapters import doubt_questions
 
 REQUEST = "adk_request_confirmation"
 AGAIN = "again"  # in the payload of a question that the framework makes no request for
@@ -25,7 +25,7 @@ AGAIN = "again"  # in the payload of a question that the framework makes no requ
 
 def ask(call: Call, doubt: InDoubt | Waiting, attempt: str, tool_context: Any) -> dict[str, Any]:
     """Ask for a confirmation; gives the response that stands in the place of a result."""
-    question = {**doubting.question(call, doubt), "attempt": attempt}
+    question = {**doubt_questions.question(call, doubt), "attempt": attempt}
     if tool_context.tool_confirmation is not None:
         question[AGAIN] = True
     tool_context.request_confirmation(hint=f"{question['message']} ({question['how']})", payload=question)
@@ -46,7 +46,7 @@ def verdict_about(call_id: str, effect: str, attempt: str, tool_context: Any) ->
         return None
     question = _answered(tool_context.session.events, call_id)
     is_this = isinstance(question, dict) and (question.get("effect"), question.get("attempt")) == (effect, attempt)
-    return doubting.verdict_of(confirmation.payload) if is_this else None
+    return doubt_questions.verdict_of(confirmation.payload) if is_this else None
 
 
 def _answered(events: Iterable[Any], call_id: str) -> Any:

@@ -18,10 +18,10 @@ from perdure.boot.echoes import without_packs
 from perdure.errors import Error
 from perdure.runtime.callers import caller_of
 from perdure_agents.importers.formats import format_named
+from perdure_agents.importers.item_writer import import_items
 from perdure_agents.importers.items import ImportedEvent, ImportedResult, ImportedTurn, Item, Remark
-from perdure_agents.importers.reading import Source
 from perdure_agents.importers.report import ImportReport, ReportInProgress
-from perdure_agents.importers.writing import import_items
+from perdure_agents.importers.sources import Source
 
 if TYPE_CHECKING:
     from perdure.handles.sync.store import Store

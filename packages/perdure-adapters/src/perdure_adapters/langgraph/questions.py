@@ -11,25 +11,39 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import OrderedDict
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 from langgraph.config import get_config
-from langgraph.errors import GraphInterrupt
+from langgraph.errors import GraphBubbleUp, GraphInterrupt
 from langgraph.types import Interrupt, interrupt
 
 from perdure.effects.storable import storable
 from perdure.errors import InDoubt, NotFound, Waiting
 from perdure.handles.sync.store import Store
+from perdure.model.records.conversation import Call
 from perdure.model.records.effects import EffectState, Verdict
-from perdure_adapters import doubting
-from perdure_adapters.langgraph.called import Called
+from perdure_adapters import doubt_questions
 from perdure_adapters.langgraph.configuration import RESUME_MAP, SCRATCHPAD
+from perdure_adapters.langgraph.saver import PerdureSaver
 
 TASKS_MAX = 256
 ANSWER_SECONDS = 5.0  # for an answer to become durable
 LOOK_SECONDS = 0.01
+
+
+class Called(NamedTuple):
+    """A tool call, its key, and the checkpoints that its task began from, which it waits for. paused: by the tool itself."""
+
+    call: Call
+    declared: Any
+    thread: str
+    key: str
+    saver: PerdureSaver
+    checkpoints: Mapping[str, str]
+    seconds: float
+    paused: list[GraphBubbleUp]
 
 
 class GivenAnswers:
@@ -80,7 +94,7 @@ class Questions:
             if earlier["about"] == about and answers.answers_to(earlier):
                 answers.used = True
                 session.set(name, {"about": None, "after": answers.at, "id": ""})
-                return doubting.verdict_of(answers.answers[-1])
+                return doubt_questions.verdict_of(answers.answers[-1])
             if earlier["about"] not in (None, about) and _is_open(store, earlier["about"]):
                 question = earlier["question"]  # of a call beside this one, which comes first
             else:
@@ -117,6 +131,6 @@ def _is_open(store: Store, about: list[Any]) -> bool:
 
 def _question(called: Called, doubt: InDoubt | Waiting) -> dict[str, Any]:
     """The value of the interrupt: what a person must find out, in LangChain's words."""
-    question = doubting.question(called.call, doubt)
+    question = doubt_questions.question(called.call, doubt)
     args = question.pop("arguments")
     return {**question, "args": args, "thread": called.thread}

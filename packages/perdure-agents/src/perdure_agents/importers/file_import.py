@@ -14,11 +14,11 @@ from perdure.errors import Damaged, Invalid, NotFound, Refused, Unavailable
 from perdure.runtime.callers import caller_of
 from perdure_agents.importers import state
 from perdure_agents.importers.formats import ImportFormat, detect, format_named, may_be_broken
+from perdure_agents.importers.item_writer import Writer, import_items
 from perdure_agents.importers.items import Item, LeftOut, PassedOver, Remark
-from perdure_agents.importers.reading import Source
 from perdure_agents.importers.report import ImportReport, ReportInProgress
+from perdure_agents.importers.sources import Source
 from perdure_agents.importers.state import Mapping
-from perdure_agents.importers.writing import Writer, import_items
 
 FILES_MAX = 100_000
 ROWS = {".csv", ".tsv", ".json", ".jsonl", ".yaml", ".yml"}  # the files that `--as` is for, mostly

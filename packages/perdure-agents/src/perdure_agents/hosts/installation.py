@@ -9,16 +9,17 @@ from __future__ import annotations
 import base64
 import difflib
 import hashlib
+import json
 import os
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from perdure.errors import Invalid, NotFound, Refused
-from perdure_agents.hosts import plans, removing
-from perdure_agents.hosts.known import Host
-from perdure_agents.hosts.plans import InstallOptions
+from perdure_agents.hosts import plans
+from perdure_agents.hosts.catalog import Host
+from perdure_agents.hosts.plans import NAME, OPENCODE_PAGE, InstallOptions, indent_of, is_ours, without_marked
 
 FILE_MAX_BYTES = 4 * 1024 * 1024
 
@@ -81,7 +82,7 @@ def _before(change: FileChange, old: InstalledFile | None) -> str | None:
     """The bytes that undo gives back: the file before the first install, with later changes of others."""
     if old is not None and change.before is not None and _mark(change.before.encode()) == old.written:
         return old.before
-    text = change.before if old is None or change.before is None else removing.without_ours(change.path, change.before)
+    text = change.before if old is None or change.before is None else without_ours(change.path, change.before)
     return None if text is None else base64.b64encode(text.encode()).decode()
 
 
@@ -103,7 +104,7 @@ def _undone(root: Path, path: str, installed: InstalledFile) -> FileChange:
         return FileChange(path, now, now)
     if _mark(now.encode()) == installed.written:
         return FileChange(path, now, before)
-    return FileChange(path, now, removing.without_ours(path, now))
+    return FileChange(path, now, without_ours(path, now))
 
 
 def undo(host: Host, root: Path, home: Path) -> list[FileChange]:
@@ -202,3 +203,47 @@ def _remove_empty(folder: Path) -> None:
         folder.rmdir()
     except OSError:  # somebody put something there, or it is gone
         return
+
+
+# -- our own entries out of a file that somebody changed after an install ----------------------------------------
+
+
+def without_ours(path: str, text: str) -> str:
+    """The text without what an install put into it. An unreadable file and an edited page stay as they are."""
+    if not path.endswith(".json"):
+        return without_marked(text) if path.endswith(".toml") else text
+    try:
+        document = json.loads(text)
+    except ValueError:
+        return text
+    if not isinstance(document, dict):
+        return text
+    for table in ("mcpServers", "mcp"):
+        _drop(document, table, NAME)
+    for event in [*document.get("hooks", {})]:
+        others = [entry for entry in document["hooks"][event] if not is_ours(entry)]
+        document["hooks"][event] = others
+        if not others:
+            del document["hooks"][event]
+    _drop_listed(document, "permissions", "allow", lambda entry: entry.startswith(f"mcp__{NAME}__"))
+    _drop_listed(document, "", "enabledMcpjsonServers", lambda entry: entry == NAME)
+    _drop_listed(document, "", "instructions", lambda entry: entry == OPENCODE_PAGE)
+    for table in ("hooks", "permissions"):
+        if document.get(table) == {}:
+            del document[table]
+    return json.dumps(document, indent=indent_of(text), ensure_ascii=False) + "\n"
+
+
+def _drop(document: dict[str, Any], table: str, name: str) -> None:
+    inner = document.get(table)
+    if isinstance(inner, dict) and inner.pop(name, None) is not None and not inner:
+        del document[table]
+
+
+def _drop_listed(document: dict[str, Any], table: str, name: str, is_one: Any) -> None:
+    inner = document.get(table) if table else document
+    if isinstance(inner, dict) and isinstance(inner.get(name), list):
+        others = [entry for entry in inner[name] if not (isinstance(entry, str) and is_one(entry))]
+        inner[name] = others
+        if not others:
+            del inner[name]

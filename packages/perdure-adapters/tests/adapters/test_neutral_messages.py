@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 import perdure
-from perdure_adapters.conversing import for_provider, identity_in, identity_of, keep, show, thought, unanswered
 from perdure_adapters.forms import adk_events as adk
 from perdure_adapters.forms import claude_lines as claude
 from perdure_adapters.forms import langchain_messages as langchain
 from perdure_adapters.forms import openai_items as openai
+from perdure_adapters.neutral_messages import for_provider, identity_in, identity_of, keep, show, thought, unanswered
 
 PNG = "data:image/png;base64,iVBORw0KGgo="
 ITEMS = [

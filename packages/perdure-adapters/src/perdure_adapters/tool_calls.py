@@ -28,7 +28,7 @@ Kinds: TypeAlias = "Mapping[str, str | ToolKind | Tool]"
 class ToolPaused(BaseException):
     """Raised in the place of a framework's own pause: the tool itself asks a person, and is called again from its beginning.
 
-    No Exception: an idempotent tool would be called again at once, until it is given up. See `doubting.is_over`.
+    No Exception: an idempotent tool would be called again at once, until it is given up. See `doubt_questions.is_over`.
     """
 
 

@@ -169,7 +169,7 @@ def document(path: Path) -> Any:
 
 def parsed_document(text: str, path: Path) -> Any:
     """A document, from its text. Texts that only a strict reader refuses (half an emoji, a control character) pass: see
-    `mending`.
+    `text_repair`.
     """
     try:
         return msgspec.json.decode(text.encode("utf-8", "replace"))

@@ -12,9 +12,9 @@ from perdure.handles.atomic import Atomic
 from perdure.planes.conversation import sessions
 from perdure.planes.memory import rules
 from perdure.runtime.callers import caller_of
+from perdure_agents.hosts.catalog import CAP_CHARS, Host, Moment
 from perdure_agents.hosts.events import Act, HostEvent, transcript_session
-from perdure_agents.hosts.ingesting import ingest, ingest_left, label_transcript
-from perdure_agents.hosts.known import CAP_CHARS, Host, Moment
+from perdure_agents.hosts.transcripts import ingest, ingest_left, label_transcript
 from perdure_agents.hosts.workspace import HostWorkspace
 from perdure_agents.importers import formats
 

@@ -47,7 +47,8 @@ def parse(record: Any) -> Message:
         return _answer(record)
     prompts, results = _prompts(record), _results(record)
     if prompts:
-        content = [neutral for part in prompts for neutral in _contents(part["content"])]
+        contents = [part["content"] if isinstance(part["content"], list) else [part["content"]] for part in prompts]
+        content = [_content(part) for parts in contents for part in parts]
         return Message("user", content[0]["text"] if len(content) == 1 and content[0]["type"] == "text" else content)
     if results:
         return results[-1]
@@ -92,10 +93,6 @@ def _results(record: Any) -> list[Message]:
 
 def _is_error(part: Any) -> bool:
     return part["part_kind"] == "retry-prompt" or part.get("outcome", "success") != "success"
-
-
-def _contents(content: Any) -> list[Any]:
-    return [_content(part) for part in (content if isinstance(content, list) else [content])]
 
 
 def _content(part: Any) -> Any:

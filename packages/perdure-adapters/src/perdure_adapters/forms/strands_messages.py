@@ -124,7 +124,9 @@ def _block(part: Any) -> Any:
         return {"text": part["text"]}
     if part["type"] == "thinking":
         reasoning = {"text": part["thinking"]}
-        return {"reasoningContent": {"reasoningText": _signed(reasoning, part.get("signature"))}}
+        if part.get("signature") is not None:
+            reasoning["signature"] = part["signature"]
+        return {"reasoningContent": {"reasoningText": reasoning}}
     source = part.get("source") or {}
     url = part["image_url"]["url"] if part["type"] == "image_url" else source.get("url")
     if part["type"] == "image" and url is None and "data" in source:
@@ -133,10 +135,6 @@ def _block(part: Any) -> Any:
         return {"text": f"[{part['type'] if url is None else url}]"}
     kind, _, data = url.removeprefix("data:image/").partition(";base64,")
     return {"image": {"format": kind, "source": {"bytes": base64.b64decode(data)}}}
-
-
-def _signed(reasoning: Any, signature: str | None) -> Any:
-    return reasoning if signature is None else {**reasoning, "signature": signature}
 
 
 def merged(records: Iterable[Any]) -> list[Any]:

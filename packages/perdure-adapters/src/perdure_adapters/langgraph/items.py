@@ -171,11 +171,11 @@ def _look(reads: Reads, items: ItemsAsked, queries: Mapping[str, bytes], refresh
         if isinstance(op, GetOp):
             item = _get(reads, op, scopes)
             held = [] if item is None else [item]
-            looked.answers[i] = None if item is None else _item(item)
+            looked.answers[i] = None if item is None else Item(**_fields(item))
         else:
             ranked = _search(reads, op, queries)
             held = [item for item, _ in ranked]
-            looked.answers[i] = [_search_item(item, score) for item, score in ranked]
+            looked.answers[i] = [SearchItem(**_fields(item), score=score) for item, score in ranked]
         if refresh and op.refresh_ttl:
             looked.refresh.update(_grown_old(held))
     return looked
@@ -229,14 +229,6 @@ def _fields(held: HeldValue) -> dict[str, Any]:
         "created_at": held.value["created_at"] if _is_ours(held.value) else held.updated_at,
         "updated_at": held.updated_at,
     }
-
-
-def _item(held: HeldValue) -> Item:
-    return Item(**_fields(held))
-
-
-def _search_item(held: HeldValue, score: float | None) -> SearchItem:
-    return SearchItem(**_fields(held), score=score)
 
 
 # -- searching -----------------------------------------------------------------------------------------------

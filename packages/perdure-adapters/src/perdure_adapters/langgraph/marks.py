@@ -77,11 +77,10 @@ def same_in_front(
     except AttributeError:
         pass  # not all of them are messages
     for place, (element, mark) in enumerate(zip(value, marks, strict=False)):
-        same = _is_same(element, mark) if isinstance(mark, Mark) else is_other_same(place)
+        if isinstance(mark, Mark):
+            same = type(element) is mark.kind and _look(element) == mark
+        else:
+            same = is_other_same(place)
         if not same:
             return place
     return count
-
-
-def _is_same(element: Any, mark: Mark) -> bool:
-    return type(element) is mark.kind and _look(element) == mark

@@ -7,7 +7,6 @@ no name can have are written as in URLs. Everything from outside is checked here
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 from urllib.parse import quote, unquote
 
 from langgraph.store.base import InvalidNamespaceError, ListNamespacesOp, MatchCondition
@@ -125,13 +124,9 @@ def _scopes(reads: Reads, tree: ScopeTree) -> Iterator[str]:
 
 def _shared_stem(conditions: Iterable[MatchCondition]) -> Namespace:
     """The labels that every match begins with: the longest prefix up to its first wildcard."""
-    stems = [_before_wildcard(condition.path) for condition in conditions if condition.match_type == "prefix"]
+    prefixes = [tuple(condition.path) for condition in conditions if condition.match_type == "prefix"]
+    stems = [labels[: labels.index(ANY)] if ANY in labels else labels for labels in prefixes]
     return max(stems, key=len, default=())
-
-
-def _before_wildcard(path: Sequence[Any]) -> Namespace:
-    labels = tuple(path)
-    return labels[: labels.index(ANY)] if ANY in labels else labels
 
 
 def _matches(namespace: Namespace, condition: MatchCondition) -> bool:

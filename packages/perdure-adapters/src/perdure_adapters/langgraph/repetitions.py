@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
+from operator import is_
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
@@ -39,7 +40,7 @@ def sendable(messages: list[Any]) -> list[Any]:
     is shown once. The list itself if nothing is to be changed.
     """
     prompt = [*_sendable(messages)]
-    return messages if len(prompt) == len(messages) and all(map(_are_one, prompt, messages)) else prompt
+    return messages if len(prompt) == len(messages) and all(map(is_, prompt, messages)) else prompt
 
 
 def message_before_repetitions(messages: Sequence[BaseMessage]) -> BaseMessage | None:
@@ -64,10 +65,6 @@ def _is_same(earlier: BaseMessage | None, now: BaseMessage) -> bool:
     if not isinstance(earlier, HumanMessage) or not isinstance(now, HumanMessage):
         return False
     return (earlier.content, earlier.name) == (now.content, now.name)
-
-
-def _are_one(one: object, other: object) -> bool:
-    return one is other
 
 
 def _given_again(answer: AIMessage) -> AIMessage:

@@ -14,7 +14,6 @@ from langgraph.store.base import (
     BaseStore,
     IndexConfig,
     Op,
-    PutOp,
     Result,
     SearchOp,
     TTLConfig,
@@ -165,14 +164,13 @@ class PerdureStore(ClosedByBlock, BaseStore):
             unit_vector = unit(vector, dims)
             if unit_vector is not None:
                 by_place.setdefault(text.place, {})[text.field] = unit_vector
-        puts = {place: _item_put(op, by_place.get(place, {})) for place, op in items.puts.items()}
+        puts = {
+            place: ItemPut(None if op.value is None else dict(op.value), op.ttl, by_place.get(place, {}))
+            for place, op in items.puts.items()
+        }
         by_query = {query: unit(vector, dims) or b"" for query, vector in zip(queries, query_vectors, strict=True)}
         refresh = bool(self.ttl_config and self.ttl_config.get("refresh_on_read"))
         return carry_out(items, puts, by_query, refresh=refresh)
-
-
-def _item_put(op: PutOp, vectors: dict[str, bytes]) -> ItemPut:
-    return ItemPut(None if op.value is None else dict(op.value), op.ttl, vectors)
 
 
 def _checked_index(index: IndexConfig | None) -> IndexConfig | None:

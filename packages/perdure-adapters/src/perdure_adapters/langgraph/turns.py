@@ -8,7 +8,7 @@ commit of each checkpoint; `saver.say_turns(thread)` does it once, for a thread 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -115,7 +115,7 @@ def save(
 ) -> int:  # fmt: skip
     """Save a checkpoint, and what it changes of the conversation: one commit."""
     saved = threads.save(tx, stream, laid, name, key, parent, document)
-    run_inside(tx, _saying(stream, changed), caller)
+    run_inside(tx, lambda atomic: changed.say(atomic.session(stream.name)), caller)
     return saved
 
 
@@ -127,10 +127,6 @@ def retract_all(tx: Tx, stream: Stream, caller: Caller) -> None:
         session.retract(*own(session), because="the thread was deleted")
 
     run_inside(tx, retract, caller)
-
-
-def _saying(stream: Stream, changed: ChangedMessages) -> Callable[[Atomic], Any]:
-    return lambda atomic: changed.say(atomic.session(stream.name))
 
 
 def _are_messages(value: Any, same: int = 0, channel: KeptChannel | None = None) -> bool:

@@ -93,7 +93,8 @@ class PerdureConversationStore(ConversationStore):
     ) -> None:
         """Write a record and its new entries: all or nothing, durable when it returns."""
         body = storable_json(_RECORD.dump_python(record, mode="json"))
-        entries = [(entry, _dumped(entry.message)) for entry in new_entries]
+        messages = ModelMessagesTypeAdapter.dump_python([entry.message for entry in new_entries], mode="json")
+        entries = list(zip(new_entries, messages, strict=True))
         await self._changed(record.conversation_id, lambda tx: _write(tx, record, body, entries, expected_revision))
 
     async def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
@@ -369,7 +370,3 @@ def _is_gone(turn: Turn, reached: set[str], last: int) -> bool:
     """Whether no history reaches a turn. Those of other frameworks stay while an entry behind them does."""
     entry = _entry_of(turn)
     return entry not in reached and (identity_in(entry) is None or turn.seq > last)
-
-
-def _dumped(message: ModelMessage) -> Any:
-    return ModelMessagesTypeAdapter.dump_python([message], mode="json")[0]

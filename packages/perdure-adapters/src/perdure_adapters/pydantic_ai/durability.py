@@ -206,7 +206,8 @@ class _Backend(JournalCallableOperationBackend[Declared]):
         async def bare() -> Any:
             return _bare(await invoke())
 
-        return _wrapped(await branch.act(tool_calls.made_for(call, declared, bare), call.args))
+        result = await branch.act(tool_calls.made_for(call, declared, bare), call.args)
+        return result[ENVELOPE] if _is_enveloped(result) else {"kind": "tool_return", "result": result}
 
 
 def _function_of(tool: Any) -> Any:
@@ -231,10 +232,6 @@ def _bare(payload: Any) -> Any:
         if not isinstance(result, bytes) and not _is_enveloped(result):
             return result
     return {ENVELOPE: payload}
-
-
-def _wrapped(result: Any) -> Any:
-    return result[ENVELOPE] if _is_enveloped(result) else {"kind": "tool_return", "result": result}
 
 
 def _is_enveloped(value: Any) -> bool:

@@ -16,7 +16,6 @@ from perdure.cli.tables import say_table
 from perdure.errors import Refused
 
 if TYPE_CHECKING:
-    from perdure_agents.hosts.installation import FileChange
     from perdure_agents.hosts.plans import InstallOptions
 
 NAMES = ("claude-code", "codex", "cursor", "gemini", "opencode", "generic")
@@ -53,7 +52,11 @@ def install(
         installation.undoing(host, place, home) if undo else installation.planned(host, place, _install_options(store))
     )
     changes = [change for change in changes if change.before != change.after]
-    _show(changes, as_json=as_json)
+    if not as_json:
+        for change in changes:
+            click.echo(change.diff)
+        if not changes:
+            note("no difference")
     if not dry_run and changes:
         _confirm(yes=yes or as_json)
     if not dry_run:
@@ -89,15 +92,6 @@ def _install_options(store: str) -> InstallOptions:
     path = url.parse(store).path
     scheme = store.partition("://")[0]
     return InstallOptions(command, store if path is None else f"{scheme}:///{path.resolve()}", str(Path.home()))
-
-
-def _show(changes: list[FileChange], *, as_json: bool) -> None:
-    if as_json:
-        return
-    for change in changes:
-        click.echo(change.diff)
-    if not changes:
-        note("no difference")
 
 
 def _confirm(*, yes: bool) -> None:

@@ -72,7 +72,10 @@ def _boot(store: Store, host: Host, event: HostEvent, here: HostWorkspace, part:
         except TooLarge as error:
             return _too_large(session, error)
         return pack.text
-    name = transcript_session(host.name, event) if event.source in AGAIN else _newest(store, here)
+    if event.source in AGAIN:
+        name = transcript_session(host.name, event)
+    else:
+        name = next((session.name for session in store.sessions(label=_label(here), limit=1)), "")
     if not name or part > host.parts:
         return ""
     try:
@@ -87,10 +90,6 @@ def _too_large(session: Session, error: TooLarge) -> str:
         f"The rules of session {session.name!r} do not fit here ({error.message}). Before anything else, call the perdure tool "
         f"`boot`, or run `perdure boot {session.name}`, and read all of its parts."
     )
-
-
-def _newest(store: Store, here: HostWorkspace) -> str:
-    return next((session.name for session in store.sessions(label=_label(here), limit=1)), "")
 
 
 def _is_there(store: Store, name: str) -> bool:

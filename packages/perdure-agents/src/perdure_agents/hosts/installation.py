@@ -11,6 +11,7 @@ import difflib
 import hashlib
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -119,7 +120,8 @@ def undo(host: Host, root: Path, home: Path) -> list[FileChange]:
         elif change.after != change.before:
             _replace(path, change.after.encode())
         for folder in record.files[change.path].folders:
-            _remove_empty(root / folder)
+            with suppress(OSError):  # somebody put something there, or it is gone
+                (root / folder).rmdir()
     _record_path(host, root, home).unlink(missing_ok=True)
     return [change for change in changes if change.before != change.after]
 
@@ -196,13 +198,6 @@ def _replace(path: Path, data: bytes, mode: int | None = None) -> None:
         file.flush()
         os.fsync(file.fileno())
     new.replace(path)
-
-
-def _remove_empty(folder: Path) -> None:
-    try:
-        folder.rmdir()
-    except OSError:  # somebody put something there, or it is gone
-        return
 
 
 # -- our own entries out of a file that somebody changed after an install ----------------------------------------

@@ -25,16 +25,13 @@ class HostWorkspace(NamedTuple):
 
 def workspace_of(folder: Path, session: str = "") -> HostWorkspace:
     """The workspace of a folder: the repository around it, else the folder itself. session: a name that somebody chose."""
-    root = _repository(folder.resolve())
+    folder = folder.resolve()
+    root = next((parent for parent in (folder, *folder.parents) if (parent / ".git").exists()), folder)
     shared = _shared(root)
     mark = hashlib.sha256(str(shared).encode("utf-8", "surrogateescape")).hexdigest()[:DIGEST_CHARS]
     plain = "".join(char if char.isprintable() and char != "/" else "_" for char in shared.name)[:60] or "root"
     name = session or f"{plain}-{mark}"
     return HostWorkspace(root, name, (f"project:{name}",))
-
-
-def _repository(folder: Path) -> Path:
-    return next((parent for parent in (folder, *folder.parents) if (parent / ".git").exists()), folder)
 
 
 def _shared(root: Path) -> Path:

@@ -52,11 +52,8 @@ def looks_right(record: dict[str, Any]) -> bool:
 def recognises(head: FileHead) -> bool:
     """Whether a file is one: one of its first records is spoken, or they are all its own bookkeeping."""
     spoken = any(kind_of(record) in SPOKEN and looks_right(record) for record in head.records)
-    return spoken or (bool(head.records) and all(map(looks_right, head.records)) and _is_own(head.records))
-
-
-def _is_own(records: list[dict[str, Any]]) -> bool:
-    return any("leafUuid" in record or "sessionId" in record or "messageId" in record for record in records)
+    is_own = any("leafUuid" in record or "sessionId" in record or "messageId" in record for record in head.records)
+    return spoken or (is_own and all(map(looks_right, head.records)))
 
 
 def read(source: Source) -> Iterator[Item | Remark]:

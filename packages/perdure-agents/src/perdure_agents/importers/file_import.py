@@ -6,7 +6,6 @@ import hashlib
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -49,10 +48,14 @@ def import_files(
     """
     chosen = _chosen_format(format_name, mapping)
     tally = ReportInProgress()
+
+    def count_items(_count: int) -> None:  # of one file it is known how many items were read, not how many there are
+        progress(sum(tally.read.values()), 0)
+
     sources = [source for path in paths for source in _sources(path, tally)]
     for done, source in enumerate(sources):
         progress(done, len(sources))
-        after_commit = partial(_tell, progress, tally) if len(sources) == 1 else _quiet
+        after_commit = count_items if len(sources) == 1 else lambda _count: None
         import_items(
             caller_of(store) if store else None, _items(source, chosen, tally), tally, _mark_of(source), after_commit
         )
@@ -82,14 +85,6 @@ def _check_there(path: Path) -> None:
 def _mark_of(source: Source) -> str:
     """The name by which a file is known from one import to the next. Its path is nobody's business."""
     return hashlib.sha256(os.fsencode(source.path.absolute())).hexdigest()[:16]
-
-
-def _tell(progress: Progress, tally: ReportInProgress, _count: int) -> None:
-    """Of one file it is known how many items were read, not how many there are."""
-    progress(sum(tally.read.values()), 0)
-
-
-def _quiet(_count: int) -> None: ...
 
 
 def _items(source: Source, chosen: ImportFormat | None, tally: ReportInProgress) -> Iterator[Item | Remark]:

@@ -86,15 +86,11 @@ def import_items(
     """
     for batch in _batches(_prepared(items, tally, source)):
         for outcome in caller.write(write, batch) if caller else map(ItemOutcome, batch):
-            _count(outcome, tally, written=caller is not None)
+            if outcome.refused:
+                tally.leave_out(LeftOut(outcome.item.place, outcome.refused))
+            elif caller:
+                (tally.added if outcome.added else tally.standing)[WORDS[type(outcome.item)]] += 1
         after_commit(len(batch))
-
-
-def _count(outcome: ItemOutcome, tally: ReportInProgress, *, written: bool) -> None:
-    if outcome.refused:
-        tally.leave_out(LeftOut(outcome.item.place, outcome.refused))
-    elif written:
-        (tally.added if outcome.added else tally.standing)[WORDS[type(outcome.item)]] += 1
 
 
 def _prepared(items: Iterable[Item | Remark], tally: ReportInProgress, source: str) -> Iterator[tuple[Item, int]]:
@@ -233,7 +229,8 @@ def _plan(tx: Tx, item: Planned) -> bool:
     stream, marks, key = _session(tx, item.session), _marks(tx, item), name_of("task", item.key)
     mark = _mark(tx, marks, key)
     detail = {"origin": item.origin.as_document()} | ({} if item.detail is None else {"detail": item.detail})
-    needs = [seq for need in item.needs if (seq := _seq_of(tx, marks, name_of("task", need))) is not None]
+    needed = [_mark(tx, marks, name_of("task", need)) or {} for need in item.needs]
+    needs = [seq for mark_of_need in needed if (seq := mark_of_need.get("seq")) is not None]
     task = tasks.add(
         tx, stream, item.title, key=item.key, detail=detail, priority=item.priority, labels=item.labels, needs=needs
     )  # fmt: skip
@@ -260,10 +257,6 @@ def _move(tx: Tx, stream: Stream, task: TaskRecord, status: str) -> None:
         tasks.move(tx, stream, task.id, MOVES[status])
 
 
-def _seq_of(tx: Tx, marks: Stream, key: str) -> int | None:
-    return (_mark(tx, marks, key) or {}).get("seq")
-
-
 def _decide(tx: Tx, item: Decided) -> bool:
     """Make a decision, and close it when its outcome is known."""
     stream, marks, key = _session(tx, item.session), _marks(tx, item), name_of("decision", item.key)
@@ -273,16 +266,15 @@ def _decide(tx: Tx, item: Decided) -> bool:
         raise KeyReused("", seq=mark.get("seq"))
     if mark is not None and mark.get("outcome") == item.outcome:
         return False
-    seq = mark["seq"] if mark else _decided(tx, stream, item)
+    if mark:
+        seq = mark["seq"]
+    else:
+        seq = decisions.decide(tx, stream, item.text, because=item.because, then=item.then, tags=item.tags).seq
     if item.outcome is not None:
         decisions.close(tx, stream, seq, item.outcome)
     record = {"seq": seq, "digest": now, "outcome": item.outcome, "origin": item.origin.as_document()}
     values.put(tx, marks, key, record)
     return True
-
-
-def _decided(tx: Tx, stream: Stream, item: Decided) -> int:
-    return decisions.decide(tx, stream, item.text, because=item.because, then=item.then, tags=item.tags).seq
 
 
 def _note(tx: Tx, item: ImportedEvent) -> bool:

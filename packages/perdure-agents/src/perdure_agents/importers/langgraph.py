@@ -100,13 +100,11 @@ class _Thread:
             branch = self._branches.setdefault(sessions[checkpoint], _Branch(sessions[checkpoint]))
             yield from self._checkpoint(checkpoint, parent, branch, newest=checkpoint == newest)
         if newest:
-            yield from self._pending(newest)
-
-    def _place(self, checkpoint: str) -> str:
-        return self._tables.place("checkpoints", f"{self._names['thread']}/{checkpoint}")
+            begin, read_row = {"task": "", "idx": -1_000_000}, partial(self._write, newest)
+            yield from self._tables.items_of(Q.writes_page, begin, read_row, checkpoint=newest, **self._names)
 
     def _checkpoint(self, id_: str, parent: str, branch: _Branch, *, newest: bool) -> Iterator[Item | Remark]:
-        place = self._place(id_)
+        place = self._tables.place("checkpoints", f"{self._names['thread']}/{id_}")
         try:
             checkpoint = self._unpacked(id_)
         except Error as error:
@@ -171,12 +169,6 @@ class _Thread:
         messages = [value] if _is_message(value) else value
         if _are_messages(messages):
             yield from _new_messages(messages, checkpoint, branch, place)
-
-    def _pending(self, newest: str) -> Iterator[Item | Remark]:
-        begin = {"task": "", "idx": -1_000_000}
-        return self._tables.items_of(
-            Q.writes_page, begin, partial(self._write, newest), checkpoint=newest, **self._names
-        )
 
     def _write(self, newest: str, row: tuple[Any, ...]) -> Iterator[Item | Remark]:
         task, idx, channel, kind, data = row

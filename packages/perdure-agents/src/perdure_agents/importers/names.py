@@ -21,11 +21,9 @@ def name_of(*parts: object) -> str:
     """A name of these parts: `a/b`. One that is too long or unprintable is cut or escaped, and marked so that it stays unique."""
     text = "/".join(str(part) for part in parts if str(part))
     name = "".join(char if char.isprintable() else "_" for char in text)
-    return name if name == text and 0 < len(name) <= NAME_CHARS else _marked(name, text)
-
-
-def _marked(name: str, identity: str) -> str:
-    mark = hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()[:MARK_CHARS]
+    if name == text and 0 < len(name) <= NAME_CHARS:
+        return name
+    mark = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:MARK_CHARS]
     return f"{name[: NAME_CHARS - MARK_CHARS - 1]}~{mark}"
 
 

@@ -101,7 +101,9 @@ def _session_items(document: Any, source: Source) -> Iterator[Item | Remark]:
     title = facts.get("title") if isinstance(facts.get("title"), str) else facts.get("name")
     yield ImportedSession(name, NAME, source.name, title if isinstance(title, str) else "")
     messages = _listed(document)
-    yield from _values(facts, messages, name, source)
+    for field, value in facts.items():
+        if value is not messages:
+            yield ImportedValue(name_of(field), value, f"{source.name}:{field[:80]}", session=name)
     calls = Calls()
     for number, message in enumerate(messages, 1):
         yield from _one(message, number, name, f"{source.name}:[{number - 1}]", calls)
@@ -114,12 +116,6 @@ def _own_name(source: Source) -> str:
 
 def _is_id(value: object) -> bool:
     return isinstance(value, (str, int)) and not isinstance(value, bool) and value != ""
-
-
-def _values(facts: dict[str, Any], messages: list[Any], session: str, source: Source) -> Iterator[Item]:
-    for field, value in facts.items():
-        if value is not messages:
-            yield ImportedValue(name_of(field), value, f"{source.name}:{field[:80]}", session=session)
 
 
 def _one(message: Any, number: int, session: str, place: str, calls: Calls) -> Iterator[Item | Remark]:

@@ -223,8 +223,6 @@ def head_of(path: Path) -> FileHead:
     except OSError as error:
         raise Unavailable(f"cannot be read: {error.strerror}", path=str(path)) from error
     text = data.decode("utf-16" if data[:2] in _UTF16 else "utf-8-sig", "replace")
-    return FileHead(data, [entry for line in text.split("\n", 50)[:50] if (entry := _first_object(line)) is not None])
-
-
-def _first_object(line: str) -> dict[str, Any] | None:
-    return _object_at(line.strip(), 0)[0] if line.strip()[:1] == "{" else None
+    lines = [line.strip() for line in text.split("\n", 50)[:50]]
+    entries = [_object_at(line, 0)[0] for line in lines if line[:1] == "{"]
+    return FileHead(data, [entry for entry in entries if entry is not None])

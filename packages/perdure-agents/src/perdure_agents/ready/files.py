@@ -75,7 +75,8 @@ def write_file(
     (nothing was changed), Unavailable (nothing was changed: a full disk), InDoubt (it stands there, perhaps not durably).
     """
     data = _bytes(content)
-    _check_expect(expect)
+    if expect is not None and not (isinstance(expect, str) and _SHA256.fullmatch(expect)):
+        raise Invalid("expected a sha256 in hexadecimal, or '' for no file", path="expect")
     with ExitStack() as held:
         with nothing_done_yet():
             folder, name = held.enter_context(_place(path, root, make=True))
@@ -87,7 +88,10 @@ def write_file(
             with translated(path):
                 os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         reach("file.after_rename")
-        _sync_or_doubt(folder, path)
+        try:
+            sync(folder, path)
+        except Error as error:
+            raise InDoubt(f"written, but perhaps not durably: {error.message}", path=path) from error
     reach("file.after_sync")
     return _result(path, data)
 
@@ -109,11 +113,6 @@ def _bytes(content: object) -> bytes:
 
 def _sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
-
-
-def _check_expect(expect: object) -> None:
-    if expect is not None and not (isinstance(expect, str) and _SHA256.fullmatch(expect)):
-        raise Invalid("expected a sha256 in hexadecimal, or '' for no file", path="expect")
 
 
 @contextmanager
@@ -219,10 +218,3 @@ def _settle(folder: int, name: str) -> None:
         if fd is not None:
             sync(fd, name)
     sync(folder, name)
-
-
-def _sync_or_doubt(folder: int, path: str) -> None:
-    try:
-        sync(folder, path)
-    except Error as error:
-        raise InDoubt(f"written, but perhaps not durably: {error.message}", path=path) from error

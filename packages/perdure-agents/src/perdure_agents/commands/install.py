@@ -43,7 +43,7 @@ def install(
     Shows the difference, asks, writes, and checks that it works. Every other entry stays. A second install changes nothing;
     --undo restores every byte, and in a file that somebody changed since, removes only our entries.
     """
-    from perdure_agents.hosts import checking, installation  # noqa: PLC0415 - help must not load this
+    from perdure_agents.hosts import host_checks, installation  # noqa: PLC0415 - help must not load this
     from perdure_agents.hosts.catalog import HOSTS  # noqa: PLC0415 - as above
     from perdure_agents.hosts.workspace import workspace_of  # noqa: PLC0415
 
@@ -61,7 +61,7 @@ def install(
         _confirm(yes=yes or as_json)
     if not dry_run:
         installation.undo(host, place, home) if undo else installation.install(host, place, changes, home)
-    findings = [] if dry_run or undo else checking.examine(place, home, host_name)
+    findings = [] if dry_run or undo else host_checks.examine(place, home, host_name)
     if as_json:
         files = [{"path": change.path, "diff": change.diff} for change in changes]
         say_json(

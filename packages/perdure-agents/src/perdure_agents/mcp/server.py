@@ -20,7 +20,7 @@ from mcp_types import CallToolResult, InputRequiredResult, ToolAnnotations
 from pydantic import ValidationError
 
 from perdure.version import VERSION
-from perdure_agents.mcp import asking, effects, refusals, tools
+from perdure_agents.mcp import effects, questions, refusals, tools
 from perdure_agents.mcp.door import Door, with_error_texts
 from perdure_agents.mcp.pages import add_pages
 
@@ -60,7 +60,7 @@ TOOLS: dict[str, tuple[str, Callable[..., Any], ToolAnnotations]] = {
     "effect_commit": ("Commit an effect", effects.effect_commit, WRITE),
     "effect_settle": ("Settle an effect", effects.effect_settle, WRITE),
     "open_loops": ("Open loops", effects.open_loops, READ),
-    "ask": ("Ask a person", asking.ask, WRITE),
+    "ask": ("Ask a person", questions.ask, WRITE),
 }
 WRITES = tuple(name for name, (_, _, hints) in TOOLS.items() if hints is WRITE)
 

@@ -183,12 +183,14 @@ def git_push(repo: str, remote: str, branch: str, sha: str) -> dict[str, Any]:
 
 def _unpushed(ended: ProgramEnd) -> Failed | InDoubt:
     """A clear no only where the other side, or git for it, says that this ref was rejected."""
-    said = shortened(str(ended.err))
+    output = shortened(str(ended.err))
     if refused := _NO.search(str(ended.out)):
         why = refused[0].split(chr(9))[-1]
         behind = "non-fast-forward" in why or "fetch first" in why
-        return Failed(f"{why}: {said}", code="Rejected", path="branch", hint="fetch and merge first" if behind else "")
-    return InDoubt(f"git push ended without an answer: {said}", path="remote", hint="ask the remote, or settle it")
+        return Failed(
+            f"{why}: {output}", code="Rejected", path="branch", hint="fetch and merge first" if behind else ""
+        )
+    return InDoubt(f"git push ended without an answer: {output}", path="remote", hint="ask the remote, or settle it")
 
 
 # What comes in -----------------------------------------------------------------------------------------------
@@ -305,13 +307,13 @@ def _output(folder: Path, *command: str, seconds: float = _ASK_SECONDS, stdin: b
 
 def _refusal(folder: Path, ended: ProgramEnd) -> Failed | InDoubt:
     """Git's no. Beside another git's lock it is doubt: that one may be this effect's, left by a caller that died."""
-    said = shortened(str(ended.err) or str(ended.out))
-    if lock := _LOCKED.search(said):
+    output = shortened(str(ended.err) or str(ended.out))
+    if lock := _LOCKED.search(output):
         hint = f"if no git is running in {folder}, a crash left the lock: rm -- {shlex.quote(lock[1])}"
-        return InDoubt(f"another git is at work: {said}", path="repo", hint=hint)
+        return InDoubt(f"another git is at work: {output}", path="repo", hint=hint)
     if ended.timed_out:
-        return Failed(f"git was killed at its deadline: {said}", code="TimedOut", path="repo")
-    return Failed(f"git said no: {said}", code="Git", path="repo")
+        return Failed(f"git was killed at its deadline: {output}", code="TimedOut", path="repo")
+    return Failed(f"git said no: {output}", code="Git", path="repo")
 
 
 def _git(folder: Path, *command: str, seconds: float = _ASK_SECONDS, stdin: bytes = b"") -> ProgramEnd:

@@ -59,10 +59,10 @@ def marker_folder(path: str | None = None) -> str:
     None: `perdure/markers` below $XDG_STATE_HOME, or ~/.local/state. A probe that finds no folder cannot say Absent.
     """
     folder = _folder(path)
-    missing = [each for each in (folder, *folder.parents) if not each.exists()]
-    for each in reversed(missing):
-        each.mkdir(mode=0o700, exist_ok=True)
-        wrapper.sync(each.parent)
+    missing = [parent for parent in (folder, *folder.parents) if not parent.exists()]
+    for parent in reversed(missing):
+        parent.mkdir(mode=0o700, exist_ok=True)
+        wrapper.sync(parent.parent)
     return str(folder)
 
 
@@ -253,13 +253,13 @@ def _carry_out(order: Mapping[str, Any]) -> None:
     """Run the wrapper to its end. Unavailable if it did not begin; how the command ended is in the marker."""
     child = _started()
     try:
-        _, said = child.communicate(json.dumps(order).encode(), timeout=order["seconds"] + _LATE_SECONDS)
+        _, output = child.communicate(json.dumps(order).encode(), timeout=order["seconds"] + _LATE_SECONDS)
     except subprocess.TimeoutExpired:
         return  # the marker says what is known
     finally:
         _leave(child)
     if child.returncode not in (wrapper.BEGAN, wrapper.EXISTS) and not Path(order["marker"]).exists():
-        raise Unavailable(f"the command did not begin: {shortened(said.decode(errors='replace'))}", path="markers")
+        raise Unavailable(f"the command did not begin: {shortened(output.decode(errors='replace'))}", path="markers")
 
 
 def _started() -> subprocess.Popen[bytes]:

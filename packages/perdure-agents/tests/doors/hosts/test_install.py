@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from perdure.errors import Invalid, NotFound, Refused
-from perdure_agents.hosts import checking, installation, plans
+from perdure_agents.hosts import host_checks, installation, plans
 from perdure_agents.hosts.catalog import HOSTS
 from perdure_agents.hosts.plans import Wanted, expanded
 
@@ -213,16 +213,16 @@ def test_times_are_in_the_unit_of_the_host(root: Path, home: Path) -> None:
 
 
 def test_the_looks_of_the_doctor(root: Path, home: Path) -> None:
-    assert checking.examine(root, home) == []
-    assert checking.examine(root, home, "codex")[0].severity == "error"
+    assert host_checks.examine(root, home) == []
+    assert host_checks.examine(root, home, "codex")[0].severity == "error"
     install("claude-code", root, home, Wanted(("/no/such/perdure",), ""))
-    found = {each.check: each for each in checking.examine(root, home)}
+    found = {each.check: each for each in host_checks.examine(root, home)}
     assert found["connected"].severity == "error"
     assert found["configured"].severity == "ok"
     assert found["trusted"].severity == "warning"
     assert found["allowed"].severity == "ok"
     (root / ".mcp.json").write_text("{}")
-    again = {each.check: each for each in checking.examine(root, home)}
+    again = {each.check: each for each in host_checks.examine(root, home)}
     assert again["configured"].severity == "warning"
     assert "names no server" in again["connected"].says
 

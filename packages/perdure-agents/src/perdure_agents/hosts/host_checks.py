@@ -78,8 +78,8 @@ def _version(host: Host) -> HostFinding:
         return HostFinding(host.name, "version", "warning", f"{host.program} --version: {error}")
     if ended.timed_out:
         return HostFinding(host.name, "version", "warning", f"{host.program} --version did not end in time")
-    said = str(ended.out).strip().splitlines()
-    return HostFinding(host.name, "version", "ok", said[0][:80] if said else "unknown")
+    lines = str(ended.out).strip().splitlines()
+    return HostFinding(host.name, "version", "ok", lines[0][:80] if lines else "unknown")
 
 
 def _configured(host: Host, root: Path, record: installation.InstallRecord) -> HostFinding:
@@ -99,9 +99,9 @@ def _connected(host: Host, root: Path) -> list[HostFinding]:
     if command is None:
         fix = f"perdure install --for {host.name}"
         return [HostFinding(host.name, "connected", "error", "the configuration names no server", fix)]
-    said = "".join(f"{json.dumps(each)}\n" for each in HELLO).encode()
+    greeting = "".join(f"{json.dumps(message)}\n" for message in HELLO).encode()
     try:
-        ended = programs.run(command, cwd=str(root), env=os.environ, seconds=SERVER_SECONDS, stdin=said)
+        ended = programs.run(command, cwd=str(root), env=os.environ, seconds=SERVER_SECONDS, stdin=greeting)
     except OSError as error:
         return [
             HostFinding(

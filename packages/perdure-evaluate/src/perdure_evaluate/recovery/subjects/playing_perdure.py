@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import perdure
-from perdure_adapters.outward import sent_key
+from perdure_adapters.tool_calls import sent_key
 from perdure_evaluate.recovery.interface import Belief, SubjectAgent, Waits
 from perdure_evaluate.recovery.outside import KINDS
 from perdure_evaluate.recovery.subjects.perdure_sqlite import NOW, SENDERS

@@ -11,31 +11,45 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import OrderedDict
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 from langgraph.config import get_config
-from langgraph.errors import GraphInterrupt
+from langgraph.errors import GraphBubbleUp, GraphInterrupt
 from langgraph.types import Interrupt, interrupt
 
 from perdure.errors import InDoubt, NotFound, Waiting
 from perdure.handles.sync.store import Store
+from perdure.model.records.conversation import Call
 from perdure.model.records.effects import EffectState, Verdict
 from perdure.model.storable import storable
-from perdure_adapters import doubting
-from perdure_adapters.langgraph.called import Called
+from perdure_adapters import doubt_questions
 from perdure_adapters.langgraph.configuration import RESUME_MAP, SCRATCHPAD
+from perdure_adapters.langgraph.saver import PerdureSaver
 
 TASKS_MAX = 256
 ANSWER_SECONDS = 5.0  # for an answer to become durable
 LOOK_SECONDS = 0.01
 
 
+class Called(NamedTuple):
+    """A tool call, its key, and the checkpoints that its task began from, which it waits for. paused: by the tool itself."""
+
+    call: Call
+    declared: Any
+    thread: str
+    key: str
+    saver: PerdureSaver
+    checkpoints: Mapping[str, str]
+    seconds: float
+    paused: list[GraphBubbleUp]
+
+
 class GivenAnswers:
     """The answers that one run of a task has. at: the last time that somebody resumed the graph. used: the last answer was."""
 
-    def __init__(self, called: Called, asked: dict[str, Any]) -> None:
+    def __init__(self, called: Called, question: dict[str, Any]) -> None:
         self.run = _place()[SCRATCHPAD]
         self.by_id: Collection[str] = _place().get(RESUME_MAP) or ()
         self.used = False
@@ -45,20 +59,20 @@ class GivenAnswers:
                 self.answers.append(interrupt(None))
         except GraphInterrupt as pause:
             self.pause: str = pause.args[0][0].id
-        self.at = self._resumed_at(called, asked["after"])
+        self.at = self._resumed_at(called, question["after"])
 
     def _resumed_at(self, called: Called, before: int) -> int:
         """LangGraph may store an answer while the task is running already."""
         deadline = time.monotonic() + ANSWER_SECONDS
-        while (found := called.saver.resumed_at(called.thread, called.checkpoints)) <= before:
+        while (at := called.saver.resumed_at(called.thread, called.checkpoints)) <= before:
             if not self.answers or self.by_id or time.monotonic() > deadline:
                 break
             time.sleep(LOOK_SECONDS)
-        return found
+        return at
 
-    def answers_to(self, asked: dict[str, Any]) -> bool:
+    def answers_to(self, question: dict[str, Any]) -> bool:
         """Whether somebody has resumed the graph since this was asked."""
-        return bool(self.answers) and not self.used and (asked["id"] in self.by_id or self.at > asked["after"])
+        return bool(self.answers) and not self.used and (question["id"] in self.by_id or self.at > question["after"])
 
 
 class Questions:
@@ -75,26 +89,26 @@ class Questions:
         name = f"langgraph.asked/{hashlib.sha256(task.encode()).hexdigest()[:32]}"
         with self._mutex:
             session, about = store.session(called.thread), _about(store, doubt)
-            asked = session.get(name, None) or {"about": None, "after": 0, "id": ""}
-            given = self._answers(task, called, asked)
-            if asked["about"] == about and given.answers_to(asked):
-                given.used = True
-                session.set(name, {"about": None, "after": given.at, "id": ""})
-                return doubting.verdict_of(given.answers[-1])
-            if asked["about"] not in (None, about) and _is_open(store, asked["about"]):
-                question = asked["question"]  # of a call beside this one, which comes first
+            earlier = session.get(name, None) or {"about": None, "after": 0, "id": ""}
+            answers = self._answers(task, called, earlier)
+            if earlier["about"] == about and answers.answers_to(earlier):
+                answers.used = True
+                session.set(name, {"about": None, "after": answers.at, "id": ""})
+                return doubt_questions.verdict_of(answers.answers[-1])
+            if earlier["about"] not in (None, about) and _is_open(store, earlier["about"]):
+                question = earlier["question"]  # of a call beside this one, which comes first
             else:
-                told = {"about": about, "after": given.at, "id": given.pause, "question": storable(question)}
-                session.set(name, told)
-        raise GraphInterrupt((Interrupt(value=question, id=given.pause),))
+                record = {"about": about, "after": answers.at, "id": answers.pause, "question": storable(question)}
+                session.set(name, record)
+        raise GraphInterrupt((Interrupt(value=question, id=answers.pause),))
 
-    def _answers(self, task: str, called: Called, asked: dict[str, Any]) -> GivenAnswers:
-        given = self._given.get(task)
-        if given is None or given.run is not _place()[SCRATCHPAD]:
-            given = self._given[task] = GivenAnswers(called, asked)
+    def _answers(self, task: str, called: Called, question: dict[str, Any]) -> GivenAnswers:
+        answers = self._given.get(task)
+        if answers is None or answers.run is not _place()[SCRATCHPAD]:
+            answers = self._given[task] = GivenAnswers(called, question)
             while len(self._given) > TASKS_MAX:
                 self._given.popitem(last=False)
-        return given
+        return answers
 
 
 def _place() -> dict[str, Any]:
@@ -109,14 +123,14 @@ def _about(store: Store, doubt: InDoubt | Waiting) -> list[Any]:
 
 def _is_open(store: Store, about: list[Any]) -> bool:
     try:
-        found = store.effect(about[0]).record if about[0] else None
+        effect = store.effect(about[0]).record if about[0] else None
     except NotFound:
         return False
-    return found is not None and (found.state, found.attempt) == (EffectState.IN_DOUBT, about[1])
+    return effect is not None and (effect.state, effect.attempt) == (EffectState.IN_DOUBT, about[1])
 
 
 def _question(called: Called, doubt: InDoubt | Waiting) -> dict[str, Any]:
     """The value of the interrupt: what a person must find out, in LangChain's words."""
-    asked = doubting.question(called.call, doubt)
-    args = asked.pop("arguments")
-    return {**asked, "args": args, "thread": called.thread}
+    question = doubt_questions.question(called.call, doubt)
+    args = question.pop("arguments")
+    return {**question, "args": args, "thread": called.thread}

@@ -16,14 +16,14 @@ def need(package: str, at_least: tuple[int, ...], below: tuple[int, ...], extra:
 
     extra: the extra of ours that brings the package, if one does.
     """
-    lowest, end = (".".join(map(str, each)) for each in (at_least, below))
+    lowest, end = (".".join(map(str, bound)) for bound in (at_least, below))
     itself = f"pip install '{package}>={lowest},<{end}'"
     try:
-        found = version(package)
+        installed = version(package)
     except PackageNotFoundError:
         hint = f"pip install 'perdure[{extra}]'" if extra else itself
         raise MissingFramework(f"{package} is not installed", hint=hint) from None
-    numbers = tuple(int("".join(filter(str.isdigit, part)) or 0) for part in found.split(".")[:3])
+    numbers = tuple(int("".join(filter(str.isdigit, part)) or 0) for part in installed.split(".")[:3])
     if not at_least <= numbers < below:
-        message = f"{package} {found} is installed, and this adapter needs {lowest} or newer, below {end}"
+        message = f"{package} {installed} is installed, and this adapter needs {lowest} or newer, below {end}"
         raise MissingFramework(message, hint=itself)

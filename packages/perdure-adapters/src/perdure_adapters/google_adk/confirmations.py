@@ -17,7 +17,7 @@ from google.genai import types  # pyright: ignore[reportMissingImports]
 from perdure.errors import InDoubt, Waiting
 from perdure.model.records.conversation import Call
 from perdure.model.records.effects import Verdict
-from perdure_adapters import doubting
+from perdure_adapters import doubt_questions
 
 REQUEST = "adk_request_confirmation"
 AGAIN = "again"  # in the payload of a question that the framework makes no request for
@@ -25,7 +25,7 @@ AGAIN = "again"  # in the payload of a question that the framework makes no requ
 
 def ask(call: Call, doubt: InDoubt | Waiting, attempt: str, tool_context: Any) -> dict[str, Any]:
     """Ask for a confirmation; gives the response that stands in the place of a result."""
-    question = {**doubting.question(call, doubt), "attempt": attempt}
+    question = {**doubt_questions.question(call, doubt), "attempt": attempt}
     if tool_context.tool_confirmation is not None:
         question[AGAIN] = True
     tool_context.request_confirmation(hint=f"{question['message']} ({question['how']})", payload=question)
@@ -41,22 +41,22 @@ def has_asked(tool_context: Any) -> bool:
 
 def verdict_about(call_id: str, effect: str, attempt: str, tool_context: Any) -> Verdict | None:
     """The verdict that a person gave about this attempt; None if there is none, or if it was given about another one."""
-    said = tool_context.tool_confirmation
-    if said is None:
+    confirmation = tool_context.tool_confirmation
+    if confirmation is None:
         return None
-    asked = _answered(tool_context.session.events, call_id)
-    is_this = isinstance(asked, dict) and (asked.get("effect"), asked.get("attempt")) == (effect, attempt)
-    return doubting.verdict_of(said.payload) if is_this else None
+    question = _answered(tool_context.session.events, call_id)
+    is_this = isinstance(question, dict) and (question.get("effect"), question.get("attempt")) == (effect, attempt)
+    return doubt_questions.verdict_of(confirmation.payload) if is_this else None
 
 
 def _answered(events: Iterable[Any], call_id: str) -> Any:
     """The question about a call that the last message answers; of several the newest, whose answer the framework takes."""
-    found = list(events)
-    last = next((event for event in reversed(found) if event.author == "user"), None)
+    history = list(events)
+    last = next((event for event in reversed(history) if event.author == "user"), None)
     answers = {response.id for response in last.get_function_responses()} if last is not None else set()
-    asked = [call.args or {} for event in found for call in event.get_function_calls()
+    questions = [call.args or {} for event in history for call in event.get_function_calls()
              if call.name == REQUEST and call.id in answers]  # fmt: skip
-    about = [each for each in asked if (each.get("originalFunctionCall") or {}).get("id") == call_id]
+    about = [question for question in questions if (question.get("originalFunctionCall") or {}).get("id") == call_id]
     return (about[-1].get("toolConfirmation") or {}).get("payload") if about else None
 
 
@@ -64,9 +64,12 @@ def requested_again(events: Iterable[Any], event: Any) -> tuple[Event | None, Ev
     """An event that asks anew, with the requests in it; and before it one with the results beside them, if there are any: the
     model is shown no part of an event that has a request. None for any other event.
     """
-    asked = event.actions.requested_tool_confirmations or {}
-    again = {key: said for key, said in asked.items() if isinstance(said.payload, dict) and said.payload.get(AGAIN)}
-    calls = {call.id: call for each in events for call in each.get_function_calls() if call.id in again}
+    confirmations = event.actions.requested_tool_confirmations or {}
+    again = {
+        key: confirmation for key, confirmation in confirmations.items()
+        if isinstance(confirmation.payload, dict) and confirmation.payload.get(AGAIN)
+    }  # fmt: skip
+    calls = {call.id: call for earlier in events for call in earlier.get_function_calls() if call.id in again}
     if not calls or event.content is None:
         return None
     parts = event.content.parts or []
@@ -84,10 +87,10 @@ def requested_again(events: Iterable[Any], event: Any) -> tuple[Event | None, Ev
     return settled, _of(event, [*asking, *requests], actions=actions, long_running_tool_ids=ids)
 
 
-def _request(call: Any, said: Any) -> types.Part:
+def _request(call: Any, confirmation: Any) -> types.Part:
     """The framework's own request, as it makes it for the first question."""
     args = {"originalFunctionCall": call.model_dump(exclude_none=True, by_alias=True),
-            "toolConfirmation": said.model_dump(exclude_none=True, by_alias=True)}  # fmt: skip
+            "toolConfirmation": confirmation.model_dump(exclude_none=True, by_alias=True)}  # fmt: skip
     return types.Part(function_call=types.FunctionCall(id=f"adk-{Event.new_id()}", name=REQUEST, args=args))
 
 

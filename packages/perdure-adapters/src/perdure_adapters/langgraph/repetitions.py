@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
+from operator import is_
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
@@ -38,8 +39,8 @@ def sendable(messages: list[Any]) -> list[Any]:
     """Messages as a provider accepts them: a call that was cut off has a result that says so, and an answer that was given again
     is shown once. The list itself if nothing is to be changed.
     """
-    shown = [*_shown(messages)]
-    return messages if len(shown) == len(messages) and all(map(_are_one, shown, messages)) else shown
+    prompt = [*_sendable(messages)]
+    return messages if len(prompt) == len(messages) and all(map(is_, prompt, messages)) else prompt
 
 
 def message_before_repetitions(messages: Sequence[BaseMessage]) -> BaseMessage | None:
@@ -53,21 +54,17 @@ def message_before_repetitions(messages: Sequence[BaseMessage]) -> BaseMessage |
 
 def _repetitions(messages: Sequence[BaseMessage]) -> int:
     """How many messages at the end are the last one's words of the user."""
-    return sum(1 for _ in takewhile(lambda each: _is_same(each, messages[-1]), reversed(messages)))
+    return sum(1 for _ in takewhile(lambda message: _is_same(message, messages[-1]), reversed(messages)))
 
 
 def _last_user(messages: Sequence[BaseMessage]) -> BaseMessage | None:
-    return next((each for each in reversed(messages) if isinstance(each, HumanMessage)), None)
+    return next((message for message in reversed(messages) if isinstance(message, HumanMessage)), None)
 
 
-def _is_same(said: BaseMessage | None, now: BaseMessage) -> bool:
-    if not isinstance(said, HumanMessage) or not isinstance(now, HumanMessage):
+def _is_same(earlier: BaseMessage | None, now: BaseMessage) -> bool:
+    if not isinstance(earlier, HumanMessage) or not isinstance(now, HumanMessage):
         return False
-    return (said.content, said.name) == (now.content, now.name)
-
-
-def _are_one(one: object, other: object) -> bool:
-    return one is other
+    return (earlier.content, earlier.name) == (now.content, now.name)
 
 
 def _given_again(answer: AIMessage) -> AIMessage:
@@ -86,9 +83,9 @@ def _repeated(message: Any) -> str | None:
     return message.response_metadata.get(REPEATS) if isinstance(message, AIMessage) else None
 
 
-def _shown(messages: Sequence[Any]) -> Iterator[Any]:
-    last = {first: place for place, each in enumerate(messages) if (first := _repeated(each)) is not None}
-    firsts = {each.id: each for each in messages if isinstance(each, AIMessage) and each.id in last}
+def _sendable(messages: Sequence[Any]) -> Iterator[Any]:
+    last = {first: place for place, entry in enumerate(messages) if (first := _repeated(entry)) is not None}
+    firsts = {entry.id: entry for entry in messages if isinstance(entry, AIMessage) and entry.id in last}
     open_: list[Any] = []  # the calls of the last answer that have no result yet
     ids: dict[Any, Any] = {}  # of its calls, as the model gave them
     for place, message in enumerate(messages):
@@ -103,10 +100,10 @@ def _shown(messages: Sequence[Any]) -> Iterator[Any]:
             first = _repeated(message)
             if message.id in last or (first is not None and last[first] != place):
                 continue  # it is given again
-            shown = firsts.get(first or "", message)
-            open_ = [*shown.tool_calls]
-            ids = {new["id"]: old["id"] for new, old in zip(message.tool_calls, shown.tool_calls, strict=False)}
-            yield shown
+            answer = firsts.get(first or "", message)
+            open_ = [*answer.tool_calls]
+            ids = {new["id"]: old["id"] for new, old in zip(message.tool_calls, answer.tool_calls, strict=False)}
+            yield answer
         else:
             yield message
     yield from map(_cut_off, open_)
@@ -114,8 +111,8 @@ def _shown(messages: Sequence[Any]) -> Iterator[Any]:
 
 def _result_of(result: ToolMessage, ids: Mapping[Any, Any]) -> ToolMessage:
     """A result with the id of its call as the model gave it."""
-    given = ids.get(result.tool_call_id, result.tool_call_id)
-    return result if given == result.tool_call_id else result.model_copy(update={"tool_call_id": given})
+    own_id = ids.get(result.tool_call_id, result.tool_call_id)
+    return result if own_id == result.tool_call_id else result.model_copy(update={"tool_call_id": own_id})
 
 
 def _cut_off(call: Any) -> ToolMessage:

@@ -14,8 +14,8 @@ from langgraph.checkpoint.base import empty_checkpoint
 import perdure
 from perdure.errors import Damaged
 from perdure.stores.core import Reader
-from perdure_adapters.langgraph import PerdureSaver, remembered
-from perdure_adapters.langgraph.remembered import RecentNodes
+from perdure_adapters.langgraph import PerdureSaver, thread_memory
+from perdure_adapters.langgraph.thread_memory import RecentNodes
 
 PLACE = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
 SAID = [HumanMessage(f"{number} " + "word " * 400, id=str(number)) for number in range(40)]
@@ -103,7 +103,7 @@ def test_a_remembered_node_is_verified_all_the_same(store):
 
 
 def test_they_are_bounded_and_those_in_use_stay(monkeypatch):
-    monkeypatch.setattr(remembered, "NODES_MAX_BYTES", 4_000)
+    monkeypatch.setattr(thread_memory, "NODES_MAX_BYTES", 4_000)
     recent = RecentNodes()
     used = nodes(b"used" * 100)
     recent.keep(used)
@@ -115,7 +115,7 @@ def test_they_are_bounded_and_those_in_use_stay(monkeypatch):
 
 
 def test_control_a_node_that_nobody_asks_for_goes(monkeypatch):
-    monkeypatch.setattr(remembered, "NODES_MAX_BYTES", 4_000)
+    monkeypatch.setattr(thread_memory, "NODES_MAX_BYTES", 4_000)
     recent = RecentNodes()
     unused = nodes(b"unused" * 100)
     recent.keep(unused)

@@ -18,10 +18,10 @@ from perdure.boot.echoes import without_packs
 from perdure.errors import Error
 from perdure.runtime.callers import caller_of
 from perdure_agents.importers.formats import format_named
+from perdure_agents.importers.item_writer import import_items
 from perdure_agents.importers.items import ImportedEvent, ImportedResult, ImportedTurn, Item, Remark
-from perdure_agents.importers.reading import Source
 from perdure_agents.importers.report import ImportReport, ReportInProgress
-from perdure_agents.importers.writing import import_items
+from perdure_agents.importers.sources import Source
 
 if TYPE_CHECKING:
     from perdure.handles.sync.store import Store
@@ -45,33 +45,33 @@ def ingest(
     """
     marks = store.scope(scope_of(here.session))
     name = f"{host}:{hashlib.sha256(str(path).encode('utf-8', 'surrogateescape')).hexdigest()[:16]}"
-    known = {"path": str(path), "format": format_name, "host": host, "ended": ended}
+    facts = {"path": str(path), "format": format_name, "host": host, "ended": ended}
     before = marks.get(name) or {}
     kind = format_named(format_name)
     now = _state(path)
     if now is None or all(before.get(fact) == now[fact] for fact in ("size", "head")):
         if now is None and not before:
-            marks.set(name, known)
+            marks.set(name, facts)
         return None
     tally = ReportInProgress()
     tally.files[format_name] += 1
     grown = before.get("head") == now["head"] and before.get("size", 0) < now["size"]
     fresh = _after(kind.read(Source(path, path.name, is_named=True)), before.get("lines", 0) if grown else 0)
     import_items(caller_of(store), map(_without_packs, fresh), tally, name)
-    marks.set(name, {**known, **now})
+    marks.set(name, {**facts, **now})
     return tally.report(dry_run=False)
 
 
 def ingest_left(store: Store, here: HostWorkspace, host: str) -> list[ImportReport]:
     """Ingest what sessions of a host left that ended without a word, newest marks first."""
     marks = store.scope(scope_of(here.session))
-    left = [each for each in marks.entries(prefix=f"{host}:", limit=1_000) if not (each.value or {}).get("ended")]
-    newest = sorted(left, key=lambda each: each.updated_at, reverse=True)[:OTHERS_MAX]
+    unended = [entry for entry in marks.entries(prefix=f"{host}:", limit=1_000) if not (entry.value or {}).get("ended")]
+    newest = sorted(unended, key=lambda entry: entry.updated_at, reverse=True)[:OTHERS_MAX]
     reports: list[ImportReport] = []
-    for each in newest:
-        known = each.value
-        made = ingest(store, here, known["host"], known["format"], Path(known["path"]))
-        reports += [made] if made is not None else []
+    for entry in newest:
+        facts = entry.value
+        report = ingest(store, here, facts["host"], facts["format"], Path(facts["path"]))
+        reports += [report] if report is not None else []
     return reports
 
 
@@ -101,9 +101,9 @@ def _without_packs(item: Item | Remark) -> Item | Remark:
             return item
 
 
-def _after(found: Iterator[Item | Remark], lines: int) -> Iterator[Item | Remark]:
+def _after(items: Iterator[Item | Remark], lines: int) -> Iterator[Item | Remark]:
     """The items after so many lines. The reading itself begins at the first: the names of calls depend on it."""
-    for item in found:
+    for item in items:
         if (
             not lines
             or not isinstance(item, (ImportedTurn, ImportedResult, ImportedEvent))

@@ -85,9 +85,9 @@ def register(form: Form) -> Form:
 # -- parts of contents, as transcripts know them ----------------------------------------------------------------
 
 
-def text(said: str) -> Part:
+def text(content: str) -> Part:
     """A text."""
-    return {"type": "text", "text": said}
+    return {"type": "text", "text": content}
 
 
 def image(url: str) -> Part:
@@ -95,9 +95,9 @@ def image(url: str) -> Part:
     return {"type": "image_url", "image_url": {"url": url}}
 
 
-def thought(said: str, provider: str, signature: str | None = None) -> Part:
+def thought(content: str, provider: str, signature: str | None = None) -> Part:
     """Reasoning of a model. The signature is believed by its own provider alone."""
-    part = {"type": "thinking", "thinking": said, "provider": provider}
+    part = {"type": "thinking", "thinking": content, "provider": provider}
     return part if signature is None else {**part, "signature": signature}
 
 
@@ -106,15 +106,15 @@ def image_of(part: Any) -> tuple[str, str] | None:
     url = url_of(part)
     if url is None or not url.startswith("data:"):
         return None
-    kind, found, data = url.removeprefix("data:").partition(";base64,")
-    return (kind, data) if found else None
+    kind, marker, data = url.removeprefix("data:").partition(";base64,")
+    return (kind, data) if marker else None
 
 
 def url_of(part: Any) -> str | None:
     """The address of an image, as the parts of any provider say it; None for any other part."""
     if part.get("type") == "image_url":
-        said = part.get("image_url")
-        url = said.get("url") if isinstance(said, dict) else said
+        address = part.get("image_url")
+        url = address.get("url") if isinstance(address, dict) else address
     elif part.get("type") == "image":
         source = part.get("source") if isinstance(part.get("source"), dict) else part
         data = source.get("data") or source.get("base64")
@@ -130,8 +130,8 @@ def parts_of(content: Any) -> list[Part]:
     """Content as parts: text becomes one, other values their JSON."""
     if isinstance(content, list) and all(isinstance(part, dict) and "type" in part for part in content):
         return content
-    said = as_text(content)
-    return [text(said)] if said else []
+    plain = as_text(content)
+    return [text(plain)] if plain else []
 
 
 def plain_text(content: Any) -> str:
@@ -174,7 +174,7 @@ def keep(
         _keep_results(session, form, record, key)
     if not message.opaque:
         try:
-            return _said(session, msgspec.structs.replace(message, usage=usage or message.usage), native, key, parent)
+            return _say(session, msgspec.structs.replace(message, usage=usage or message.usage), native, key, parent)
         except TooLarge:
             raise
         except (Conflict, NotFound, Invalid) as refused:
@@ -185,11 +185,11 @@ def keep(
 
 def _keep_results(session: Session, form: Form, record: Any, key: str | None) -> None:
     """Say the results that a record carries besides its message. One that contradicts the conversation stands in the record."""
-    for number, each in enumerate(_results_in(form, record)):
+    for number, result in enumerate(_results_in(form, record)):
         own = None if key is None else f"{key}/{number}"
         try:
             session.result(
-                each.call or "", each.content, error=each.error, key=own, native=Native(form.name + PART, None)
+                result.call or "", result.content, error=result.error, key=own, native=Native(form.name + PART, None)
             )
         except TooLarge:
             raise
@@ -217,7 +217,7 @@ def native_of(form: Form, record: Any, message: Message) -> Native | None:
     return None if same else Native(form.name, record)
 
 
-def _said(session: Session, message: Message, native: Native | None, key: str | None, parent: int | None) -> Turn:
+def _say(session: Session, message: Message, native: Native | None, key: str | None, parent: int | None) -> Turn:
     if message.call is not None and parent is None:
         return session.result(message.call, message.content, error=message.error, key=key, native=native)
     return session.say(
@@ -260,23 +260,23 @@ def identity_of(turn: Turn, part: int = 0) -> str:
 
 def identity_in(text: object) -> TurnIdentity | None:
     """The identity that an id says; None for an id of a framework's own."""
-    found = _IDENTITY.fullmatch(text) if isinstance(text, str) else None
-    return None if found is None else TurnIdentity(found[1], int(found[2]), int(found[3] or 0))
+    match = _IDENTITY.fullmatch(text) if isinstance(text, str) else None
+    return None if match is None else TurnIdentity(match[1], int(match[2]), int(match[3] or 0))
 
 
 def turn_named(session: Session, name: object) -> Turn | None:
     """The turn of this session that an id is the identity of; None for an id of a framework's own, or a retracted turn."""
-    found = identity_in(name)
-    if found is None:
+    identity = identity_in(name)
+    if identity is None:
         return None
-    page = session.turns(after=found.seq - 1, limit=1)
-    return page[0] if page and (page[0].ref.uid, page[0].seq) == (found.uid, found.seq) else None
+    page = session.turns(after=identity.seq - 1, limit=1)
+    return page[0] if page and (page[0].ref.uid, page[0].seq) == (identity.uid, identity.seq) else None
 
 
 def is_missing_result(name: object) -> bool:
     """Whether an id is that of a result that was rendered where none came: it is no turn, now or later."""
-    found = identity_in(name)
-    return found is not None and found.part > 0
+    identity = identity_in(name)
+    return identity is not None and identity.part > 0
 
 
 def says_the_same(form: Form, turn: Turn, record: Any) -> bool:
@@ -345,35 +345,41 @@ def is_own(form: Form, turn: Turn) -> bool:
 
 
 def show(
-    form: Form, turns: Sequence[Turn], *, whole: bool = True, provider: str | None = None, resumes: bool = False
+    form: Form, turns: Sequence[Turn], *, completes: bool = True, provider: str | None = None, resumes: bool = False
 ) -> ShownRecords:
-    """Turns as records of a form, in order; see `shown`."""
-    found = [records for _, records in shown(form, turns, whole=whole, provider=provider, resumes=resumes)]
-    return ShownRecords([record for records in found for record in records or ()], found.count(None))
+    """Turns as records of a form, in order; see `records_by_turn`."""
+    groups = [
+        records for _, records in records_by_turn(form, turns, completes=completes, provider=provider, resumes=resumes)
+    ]
+    return ShownRecords([record for records in groups for record in records or ()], groups.count(None))
 
 
-def shown(
-    form: Form, turns: Sequence[Turn], *, whole: bool = True, provider: str | None = None, resumes: bool = False
+def records_by_turn(
+    form: Form, turns: Sequence[Turn], *, completes: bool = True, provider: str | None = None, resumes: bool = False
 ) -> Iterator[tuple[Turn, list[Any] | None]]:
     """Each turn with its records; None for a turn that only another framework can show.
 
-    A result that a record of the form carries too is shown there alone. whole: every call has a result, an interrupted one where
-    none came. resumes: the framework itself goes on with the calls of its records, until another one has spoken after them.
+    A result that a record of the form carries too is shown there alone. completes: every call has a result, an interrupted one
+    where none came. resumes: the framework itself goes on with the calls of its records, until another one has spoken after them.
     provider: whose model reads them, where the form serves many; its own signed reasoning is among them then.
     """
-    open_calls = unanswered(turns) if whole else {}
+    open_calls = unanswered(turns) if completes else {}
     carried = _carried(form, turns)
-    left = _left_to(form, turns) if resumes else set()
+    resumable = _left_to(form, turns) if resumes else set()
     makers: dict[str | None, Turn] = {}
     for turn in turns:
         makers |= {call.id: turn for call in turn.calls}
         maker = makers.get(turn.call)
-        if maker is not None and not is_own(form, turn) and (maker.seq in left or (maker.seq, turn.call) in carried):
+        if (
+            maker is not None
+            and not is_own(form, turn)
+            and (maker.seq in resumable or (maker.seq, turn.call) in carried)
+        ):
             yield turn, []
             continue
         tool = next((call.tool for call in maker.calls if call.id == turn.call), None) if maker is not None else None
         records = records_of(form, turn, provider=provider, tool=tool)
-        for part, call in enumerate(turn.calls, 1) if turn.seq not in left else ():
+        for part, call in enumerate(turn.calls, 1) if turn.seq not in resumable else ():
             if call.id in open_calls.get(turn.seq, ()) and (turn.seq, call.id) not in carried:
                 message = Message("tool", INTERRUPTED, call=call.id, error=True, tool=call.tool)
                 records = [*(records or ()), *_identified(form, turn, form.render(message), part)]
@@ -383,13 +389,13 @@ def shown(
 def _carried(form: Form, turns: Iterable[Turn]) -> set[tuple[int, str | None]]:
     """The calls whose results records of this form carry, each with the turn that made it."""
     makers: dict[str | None, int] = {}
-    found: set[tuple[int, str | None]] = set()
+    carried: set[tuple[int, str | None]] = set()
     for turn in turns:
         makers |= {call.id: turn.seq for call in turn.calls}
         for record in (records_of(form, turn) or ()) if is_own(form, turn) else ():
-            calls = [each.call for each in (_parsed(form, record), *_results_in(form, record))]
-            found |= {(makers[call], call) for call in calls if call in makers}
-    return found
+            calls = [message.call for message in (_parsed(form, record), *_results_in(form, record))]
+            carried |= {(makers[call], call) for call in calls if call in makers}
+    return carried
 
 
 def _left_to(form: Form, turns: Sequence[Turn]) -> set[int]:
@@ -403,23 +409,23 @@ def _left_to(form: Form, turns: Sequence[Turn]) -> set[int]:
 
 def unanswered(turns: Iterable[Turn]) -> dict[int, set[str]]:
     """The calls among these turns that have no result among them, by the turn that made them."""
-    left: dict[int, set[str]] = {}
+    open_calls: dict[int, set[str]] = {}
     makers: dict[str, int] = {}
     for turn in turns:
         if turn.role is Role.TOOL and turn.call in makers:
-            left[makers[turn.call]].discard(turn.call)
+            open_calls[makers[turn.call]].discard(turn.call)
         for call in turn.calls:
             makers[call.id] = turn.seq
-            left.setdefault(turn.seq, set()).add(call.id)
-    return {seq: calls for seq, calls in left.items() if calls}
+            open_calls.setdefault(turn.seq, set()).add(call.id)
+    return {seq: calls for seq, calls in open_calls.items() if calls}
 
 
-def arguments_of(said: Any) -> dict[str, Any]:
+def arguments_of(arguments: Any) -> dict[str, Any]:
     """The arguments of a call by name. A text that is no JSON object is kept verbatim, as `value`."""
-    if isinstance(said, dict):
-        return said
+    if isinstance(arguments, dict):
+        return arguments
     try:
-        found = json.loads(said) if said else {}
+        value = json.loads(arguments) if arguments else {}
     except (TypeError, ValueError):
-        found = said
-    return found if isinstance(found, dict) else {"value": said}
+        value = arguments
+    return value if isinstance(value, dict) else {"value": arguments}

@@ -17,22 +17,20 @@ MARK_CHARS = 12
 NAME_CHARS = NAME_MAX_CHARS - 40  # the import's own names put a word in front of these
 
 
-def named(*parts: object) -> str:
+def name_of(*parts: object) -> str:
     """A name of these parts: `a/b`. One that is too long or unprintable is cut or escaped, and marked so that it stays unique."""
-    whole = "/".join(str(part) for part in parts if str(part))
-    name = "".join(each if each.isprintable() else "_" for each in whole)
-    return name if name == whole and 0 < len(name) <= NAME_CHARS else _marked(name, whole)
-
-
-def _marked(name: str, identity: str) -> str:
-    mark = hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()[:MARK_CHARS]
+    text = "/".join(str(part) for part in parts if str(part))
+    name = "".join(char if char.isprintable() else "_" for char in text)
+    if name == text and 0 < len(name) <= NAME_CHARS:
+        return name
+    mark = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:MARK_CHARS]
     return f"{name[: NAME_CHARS - MARK_CHARS - 1]}~{mark}"
 
 
 def word(text: object) -> str:
     """A text as a word of a kind of emitted events: letters, digits, _ and -."""
-    kept = "".join(each if each.isascii() and (each.isalnum() or each in "_-") else "_" for each in str(text)[:60])
-    return kept or "unknown"
+    letters = "".join(char if char.isascii() and (char.isalnum() or char in "_-") else "_" for char in str(text)[:60])
+    return letters or "unknown"
 
 
 class Occurrences:
@@ -60,15 +58,15 @@ class Calls:
         self._open: dict[str, deque[str]] = {}
         self._last: dict[str, str] = {}
 
-    def made(self, call: str, maker: str, ordinal: int) -> str:
+    def id_of(self, call: str, maker: str, ordinal: int) -> str:
         """The id of the call that the maker makes at this place among its calls; the same again for the same."""
-        known = self._made.get((maker, ordinal))
-        if known is not None:
-            return known
+        earlier = self._made.get((maker, ordinal))
+        if earlier is not None:
+            return earlier
         source = call or "call"
         self._uses[source] += 1
         uses = self._uses[source]
-        name = named(source if uses == 1 else f"{source}#{uses}")
+        name = name_of(source if uses == 1 else f"{source}#{uses}")
         self._made[maker, ordinal] = self._last[source] = name
         self._open.setdefault(source, deque()).append(name)
         return name
@@ -77,4 +75,4 @@ class Calls:
         """The id of the call that a result with this id belongs to: the oldest one without a result, else the last one."""
         source = call or "call"
         waiting = self._open.get(source)
-        return waiting.popleft() if waiting else self._last.get(source, named(source))
+        return waiting.popleft() if waiting else self._last.get(source, name_of(source))

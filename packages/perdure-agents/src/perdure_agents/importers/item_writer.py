@@ -36,9 +36,9 @@ from perdure_agents.importers.items import (
     Planned,
     Remark,
 )
-from perdure_agents.importers.mending import mend
-from perdure_agents.importers.naming import named
+from perdure_agents.importers.names import name_of
 from perdure_agents.importers.report import ReportInProgress
+from perdure_agents.importers.text_repair import mend
 
 BATCH_ITEMS = 200
 BATCH_BYTES = 2 * 1024 * 1024
@@ -74,32 +74,28 @@ class ItemOutcome(NamedTuple):
 
 def import_items(
     caller: Writer | None,
-    found: Iterable[Item | Remark],
+    items: Iterable[Item | Remark],
     tally: ReportInProgress,
     source: str = "",
-    told: Callable[[int], None] = lambda _: None,
+    after_commit: Callable[[int], None] = lambda _: None,
 ) -> None:
     """Write items into a store, or (no caller) only count them. Idempotent; after a crash, the same again completes it.
 
-    source: which file it is; told: is called after every commit with how many items it had.
+    source: which file it is; after_commit: is called after every commit with how many items it had.
     Raises what the store raises when it cannot continue (Unavailable, Full); what was committed until then stays.
     """
-    for batch in _batches(_prepared(found, tally, source)):
+    for batch in _batches(_prepared(items, tally, source)):
         for outcome in caller.write(write, batch) if caller else map(ItemOutcome, batch):
-            _count(outcome, tally, written=caller is not None)
-        told(len(batch))
+            if outcome.refused:
+                tally.leave_out(LeftOut(outcome.item.place, outcome.refused))
+            elif caller:
+                (tally.added if outcome.added else tally.standing)[WORDS[type(outcome.item)]] += 1
+        after_commit(len(batch))
 
 
-def _count(outcome: ItemOutcome, tally: ReportInProgress, *, written: bool) -> None:
-    if outcome.refused:
-        tally.leave_out(LeftOut(outcome.item.place, outcome.refused))
-    elif written:
-        (tally.added if outcome.added else tally.standing)[WORDS[type(outcome.item)]] += 1
-
-
-def _prepared(found: Iterable[Item | Remark], tally: ReportInProgress, source: str) -> Iterator[tuple[Item, int]]:
+def _prepared(items: Iterable[Item | Remark], tally: ReportInProgress, source: str) -> Iterator[tuple[Item, int]]:
     """Items that can be written, and about how large they are; remarks go to the tally."""
-    for item in found:
+    for item in items:
         match item:
             case LeftOut():
                 tally.leave_out(item)
@@ -123,8 +119,8 @@ def _mended(item: Item, tally: ReportInProgress) -> Iterator[tuple[Item, int]]:
         return
     changed = own.changed + sum(call.changed for call in calls)
     if changed:
-        made = tuple(Call(*call.value) for call in calls)
-        item = msgspec.structs.replace(item, **own.value, **({"calls": made} if made else {}))
+        repaired = tuple(Call(*call.value) for call in calls)
+        item = msgspec.structs.replace(item, **own.value, **({"calls": repaired} if repaired else {}))
         tally.mend(ImportedRepair(item.place, "characters that no store keeps (NUL, lone surrogates) were replaced"))
     tally.read[WORDS[type(item)]] += 1
     if isinstance(item, ImportedSession):
@@ -132,10 +128,10 @@ def _mended(item: Item, tally: ReportInProgress) -> Iterator[tuple[Item, int]]:
     yield item, own.size + sum(call.size for call in calls)
 
 
-def _batches(found: Iterable[tuple[Item, int]]) -> Iterator[list[Item]]:
+def _batches(items: Iterable[tuple[Item, int]]) -> Iterator[list[Item]]:
     batch: list[Item] = []
     total = 0
-    for item, size in found:
+    for item, size in items:
         if batch and (len(batch) == BATCH_ITEMS or total + size > BATCH_BYTES):
             yield batch
             batch, total = [], 0
@@ -180,16 +176,16 @@ def _say(tx: Tx, item: ImportedTurn) -> bool:
     stream = _session(tx, item.session)
     before = tx.seq(stream)
     origin = item.origin.as_document()
-    said = turns.say(tx, stream, item.role, item.content, key=item.key, calls=item.calls, origin=origin)
-    return said.seq > before
+    turn = turns.say(tx, stream, item.role, item.content, key=item.key, calls=item.calls, origin=origin)
+    return turn.seq > before
 
 
 def _answer(tx: Tx, item: ImportedResult) -> bool:
     stream = _session(tx, item.session)
     before = tx.seq(stream)
     origin = item.origin.as_document()
-    given = turns.result(tx, stream, item.call, item.content, error=item.error, origin=origin)
-    return given.seq > before
+    result = turns.result(tx, stream, item.call, item.content, error=item.error, origin=origin)
+    return result.seq > before
 
 
 # Things without a key of their own: a mark beside them says what was imported, and where it stands.
@@ -197,12 +193,12 @@ def _answer(tx: Tx, item: ImportedResult) -> bool:
 
 def _marks(tx: Tx, item: ImportedValue | Planned | Decided | ImportedEvent) -> Stream:
     owner = item.session or (item.scope if isinstance(item, ImportedValue) else "")
-    return values.open_scope(tx, named(MARKS, owner))
+    return values.open_scope(tx, name_of(MARKS, owner))
 
 
 def _mark(tx: Tx, marks: Stream, key: str) -> dict[str, Any] | None:
-    found = values.entry(tx, marks, key)
-    return found.value if found is not None and isinstance(found.value, dict) else None
+    entry = values.entry(tx, marks, key)
+    return entry.value if entry is not None and isinstance(entry.value, dict) else None
 
 
 def _keep(tx: Tx, item: ImportedValue) -> bool:
@@ -211,29 +207,30 @@ def _keep(tx: Tx, item: ImportedValue) -> bool:
     The mark has what each file said last: two files that disagree do not take turns with every import.
     """
     stream = _session(tx, item.session) if item.session else values.open_scope(tx, item.scope)
-    marks, key = _marks(tx, item), named("value", item.name)
+    marks, key = _marks(tx, item), name_of("value", item.name)
     mark, now = _mark(tx, marks, key) or {}, digest(item.value, "value").hex()
-    said = mark.get("said") or {}
-    if said.get(item.source) == now:
+    by_source = mark.get("said") or {}
+    if by_source.get(item.source) == now:
         return False
-    standing = values.entry(tx, stream, item.name)
-    version = standing.version if standing is not None else 0
-    is_new = standing is None or digest(standing.value).hex() != now
-    if is_new and standing is not None and version != mark.get("version"):
+    entry = values.entry(tx, stream, item.name)
+    version = entry.version if entry is not None else 0
+    is_new = entry is None or digest(entry.value).hex() != now
+    if is_new and entry is not None and version != mark.get("version"):
         raise Conflict(f"{item.name!r} was set here by somebody else: it stays as it is")
     if is_new:
         version = values.put(tx, stream, item.name, item.value).version
-    last = dict([*said.items(), (item.source, now)][-SOURCES_MAX:])
+    last = dict([*by_source.items(), (item.source, now)][-SOURCES_MAX:])
     values.put(tx, marks, key, {"version": version, "said": last})
     return is_new
 
 
 def _plan(tx: Tx, item: Planned) -> bool:
     """Add a task; one that was imported before follows its status, unless it was moved here since."""
-    stream, marks, key = _session(tx, item.session), _marks(tx, item), named("task", item.key)
+    stream, marks, key = _session(tx, item.session), _marks(tx, item), name_of("task", item.key)
     mark = _mark(tx, marks, key)
     detail = {"origin": item.origin.as_document()} | ({} if item.detail is None else {"detail": item.detail})
-    needs = [seq for need in item.needs if (seq := _seq_of(tx, marks, named("task", need))) is not None]
+    needed = [_mark(tx, marks, name_of("task", need)) or {} for need in item.needs]
+    needs = [seq for mark_of_need in needed if (seq := mark_of_need.get("seq")) is not None]
     task = tasks.add(
         tx, stream, item.title, key=item.key, detail=detail, priority=item.priority, labels=item.labels, needs=needs
     )  # fmt: skip
@@ -260,33 +257,28 @@ def _move(tx: Tx, stream: Stream, task: TaskRecord, status: str) -> None:
         tasks.move(tx, stream, task.id, MOVES[status])
 
 
-def _seq_of(tx: Tx, marks: Stream, key: str) -> int | None:
-    return (_mark(tx, marks, key) or {}).get("seq")
-
-
 def _decide(tx: Tx, item: Decided) -> bool:
     """Make a decision, and close it when its outcome is known."""
-    stream, marks, key = _session(tx, item.session), _marks(tx, item), named("decision", item.key)
+    stream, marks, key = _session(tx, item.session), _marks(tx, item), name_of("decision", item.key)
     mark = _mark(tx, marks, key)
     now = digest([item.text, item.because, item.then]).hex()
     if mark is not None and mark.get("digest") != now:
         raise KeyReused("", seq=mark.get("seq"))
     if mark is not None and mark.get("outcome") == item.outcome:
         return False
-    seq = mark["seq"] if mark else _decided(tx, stream, item)
+    if mark:
+        seq = mark["seq"]
+    else:
+        seq = decisions.decide(tx, stream, item.text, because=item.because, then=item.then, tags=item.tags).seq
     if item.outcome is not None:
         decisions.close(tx, stream, seq, item.outcome)
-    told = {"seq": seq, "digest": now, "outcome": item.outcome, "origin": item.origin.as_document()}
-    values.put(tx, marks, key, told)
+    record = {"seq": seq, "digest": now, "outcome": item.outcome, "origin": item.origin.as_document()}
+    values.put(tx, marks, key, record)
     return True
 
 
-def _decided(tx: Tx, stream: Stream, item: Decided) -> int:
-    return decisions.decide(tx, stream, item.text, because=item.because, then=item.then, tags=item.tags).seq
-
-
 def _note(tx: Tx, item: ImportedEvent) -> bool:
-    stream, marks, key = _session(tx, item.session), _marks(tx, item), named("happening", item.key)
+    stream, marks, key = _session(tx, item.session), _marks(tx, item), name_of("happening", item.key)
     if _mark(tx, marks, key) is not None:
         return False
     data = {"origin": item.origin.as_document(), "data": item.data}

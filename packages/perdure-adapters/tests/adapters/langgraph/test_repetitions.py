@@ -24,7 +24,7 @@ import perdure
 from perdure.planes.conversation.transcript import INTERRUPTED
 from perdure_adapters.langgraph import PerdureMiddleware, PerdureSaver, ledger
 from perdure_adapters.langgraph import messages as session_messages
-from perdure_adapters.langgraph.sent_again import kept_answer, message_before_repetitions, sendable
+from perdure_adapters.langgraph.repetitions import kept_answer, message_before_repetitions, sendable
 
 CONFIG = {"configurable": {"thread_id": "t"}}
 

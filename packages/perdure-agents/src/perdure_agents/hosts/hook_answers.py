@@ -12,9 +12,9 @@ from perdure.handles.atomic import Atomic
 from perdure.planes.conversation import sessions
 from perdure.planes.memory import rules
 from perdure.runtime.callers import caller_of
+from perdure_agents.hosts.catalog import CAP_CHARS, Host, Moment
 from perdure_agents.hosts.events import Act, HostEvent, transcript_session
-from perdure_agents.hosts.ingesting import ingest, ingest_left, label_transcript
-from perdure_agents.hosts.known import CAP_CHARS, Host, Moment
+from perdure_agents.hosts.transcripts import ingest, ingest_left, label_transcript
 from perdure_agents.hosts.workspace import HostWorkspace
 from perdure_agents.importers import formats
 
@@ -50,8 +50,8 @@ def _keep(store: Store, host: Host, event: HostEvent, here: HostWorkspace, momen
     if moment is Moment.BEGIN:
         reports += ingest_left(store, here, host.name)
     if event.transcript is not None:
-        made = ingest(store, here, host.name, host.format, event.transcript, ended=moment is Moment.END)
-        reports += [made] if made is not None else []
+        own_report = ingest(store, here, host.name, host.format, event.transcript, ended=moment is Moment.END)
+        reports += [own_report] if own_report is not None else []
     for name in (name for report in reports for name in report.sessions):
         label_transcript(store, name, _label(here))
 
@@ -72,7 +72,10 @@ def _boot(store: Store, host: Host, event: HostEvent, here: HostWorkspace, part:
         except TooLarge as error:
             return _too_large(session, error)
         return pack.text
-    name = transcript_session(host.name, event) if event.source in AGAIN else _newest(store, here)
+    if event.source in AGAIN:
+        name = transcript_session(host.name, event)
+    else:
+        name = next((session.name for session in store.sessions(label=_label(here), limit=1)), "")
     if not name or part > host.parts:
         return ""
     try:
@@ -89,10 +92,6 @@ def _too_large(session: Session, error: TooLarge) -> str:
     )
 
 
-def _newest(store: Store, here: HostWorkspace) -> str:
-    return next((each.name for each in store.sessions(label=_label(here), limit=1)), "")
-
-
 def _is_there(store: Store, name: str) -> bool:
     """Whether there is such a session; opening it would make it."""
     return caller_of(store).read(sessions.find_session, name) is not None
@@ -105,20 +104,20 @@ def _acted(store: Store, here: HostWorkspace, act: Act) -> str:
     """Record an edit or a command as an event; one that breaks a rule also as a correction, which the model is told."""
     session = store.session(here.session, labels=here.labels)
     places: list[Session | Scope] = [session, *(store.scope(label) for label in here.labels)]
-    standing = [rule for place in places for rule in place.memories(kind="rule", limit=1_000)]
-    broken = rules.broken_by(act.what, standing)
+    known_rules = [rule for place in places for rule in place.memories(kind="rule", limit=1_000)]
+    broken = rules.broken_by(act.what, known_rules)
 
     def write(tx: Atomic) -> int:
         inside = tx.session(here.session)
-        made = inside.emit(f"host.{act.kind}", {"what": act.what, "tool": act.tool, "failed": act.failed})
+        event = inside.emit(f"host.{act.kind}", {"what": act.what, "tool": act.tool, "failed": act.failed})
         for rule in broken:
             text, kind, tags, about = rules.correction_of(rule, act.tool, act.what)
             inside.remember(text, kind=kind, tags=tags, about=about)
-        return made.seq
+        return event.seq
 
-    asked = {"kind": act.kind, "what": act.what, "failed": act.failed}
+    request = {"kind": act.kind, "what": act.what, "failed": act.failed}
     if act.id:
-        session.once(f"hook/{act.id}"[:200], write, asked=asked)
+        session.once(f"hook/{act.id}"[:200], write, asked=request)
     else:
         store.atomic(write)
     return "".join(

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 import perdure
-from perdure_adapters.conversing import for_provider, identity_in, identity_of, keep, show, thought, unanswered
 from perdure_adapters.forms import adk_events as adk
 from perdure_adapters.forms import claude_lines as claude
 from perdure_adapters.forms import langchain_messages as langchain
 from perdure_adapters.forms import openai_items as openai
+from perdure_adapters.neutral_messages import for_provider, identity_in, identity_of, keep, show, thought, unanswered
 
 PNG = "data:image/png;base64,iVBORw0KGgo="
 ITEMS = [
@@ -47,7 +47,7 @@ def session(tmp_path):
 def test_every_record_comes_back_as_it_was(session, form, records):
     for record in records:
         keep(session, form, record)
-    shown = show(form, list(session.turns(after=0)), whole=False)
+    shown = show(form, list(session.turns(after=0)), completes=False)
     assert shown.records == records
     assert shown.skipped == 0
     assert session.transcript()

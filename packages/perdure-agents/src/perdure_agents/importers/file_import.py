@@ -6,7 +6,6 @@ import hashlib
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -14,11 +13,11 @@ from perdure.errors import Damaged, Invalid, NotFound, Refused, Unavailable
 from perdure.runtime.callers import caller_of
 from perdure_agents.importers import state
 from perdure_agents.importers.formats import ImportFormat, detect, format_named, may_be_broken
+from perdure_agents.importers.item_writer import Writer, import_items
 from perdure_agents.importers.items import Item, LeftOut, PassedOver, Remark
-from perdure_agents.importers.reading import Source
 from perdure_agents.importers.report import ImportReport, ReportInProgress
+from perdure_agents.importers.sources import Source
 from perdure_agents.importers.state import Mapping
-from perdure_agents.importers.writing import Writer, import_items
 
 FILES_MAX = 100_000
 ROWS = {".csv", ".tsv", ".json", ".jsonl", ".yaml", ".yml"}  # the files that `--as` is for, mostly
@@ -47,24 +46,30 @@ def import_files(
     by what is in it, and what is not recognised is left out, and said so. Raises NotFound for a path that is not there,
     Invalid for a format that is none, and what the store raises when it cannot continue: then the same again continues.
     """
-    given = _given(format_name, mapping)
+    chosen = _chosen_format(format_name, mapping)
     tally = ReportInProgress()
+
+    def count_items(_count: int) -> None:  # of one file it is known how many items were read, not how many there are
+        progress(sum(tally.read.values()), 0)
+
     sources = [source for path in paths for source in _sources(path, tally)]
     for done, source in enumerate(sources):
         progress(done, len(sources))
-        told = partial(_tell, progress, tally) if len(sources) == 1 else _quiet
-        import_items(caller_of(store) if store else None, _items(source, given, tally), tally, _mark_of(source), told)
+        after_commit = count_items if len(sources) == 1 else lambda _count: None
+        import_items(
+            caller_of(store) if store else None, _items(source, chosen, tally), tally, _mark_of(source), after_commit
+        )
     return tally.report(dry_run=store is None)
 
 
 def check_given(paths: Iterable[Path], format_name: str | None = None, mapping: Mapping | None = None) -> None:
     """Raise what `import_files` would for a path, format or field that is none: before a store is made for it."""
-    _given(format_name, mapping)
+    _chosen_format(format_name, mapping)
     for path in paths:
         _check_there(path)
 
 
-def _given(format_name: str | None, mapping: Mapping | None) -> ImportFormat | None:
+def _chosen_format(format_name: str | None, mapping: Mapping | None) -> ImportFormat | None:
     """The format that somebody named, for all files."""
     if mapping is not None:
         return ImportFormat(state.NAME, "a state file", state.reader_of(mapping))
@@ -82,23 +87,15 @@ def _mark_of(source: Source) -> str:
     return hashlib.sha256(os.fsencode(source.path.absolute())).hexdigest()[:16]
 
 
-def _tell(progress: Progress, tally: ReportInProgress, _count: int) -> None:
-    """Of one file it is known how many items were read, not how many there are."""
-    progress(sum(tally.read.values()), 0)
-
-
-def _quiet(_count: int) -> None: ...
-
-
-def _items(source: Source, given: ImportFormat | None, tally: ReportInProgress) -> Iterator[Item | Remark]:
+def _items(source: Source, chosen: ImportFormat | None, tally: ReportInProgress) -> Iterator[Item | Remark]:
     """Everything in one file. A fault of the file as a whole leaves it out, and does not stop the others."""
     try:
-        found = given or detect(source.path)
-        if found is None:
+        file_format = chosen or detect(source.path)
+        if file_format is None:
             yield _unknown(source)
             return
-        tally.files[found.name] += 1
-        yield from found.read(source)
+        tally.files[file_format.name] += 1
+        yield from file_format.read(source)
     except OSError as error:
         yield LeftOut(source.name, f"cannot be read: {error.strerror or error}")
     except (Damaged, Invalid, Refused, Unavailable) as error:

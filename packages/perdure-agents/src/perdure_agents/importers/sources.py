@@ -67,8 +67,8 @@ def each_record(
     source: Source, looks_right: Looks, read: Callable[[Record], Iterator[Item | Remark]]
 ) -> Iterator[Item | Remark]:
     """The result of a function for each of the records, and the remarks."""
-    for found in records(source, looks_right):
-        yield from read(found) if isinstance(found, Record) else [found]
+    for record in records(source, looks_right):
+        yield from read(record) if isinstance(record, Record) else [record]
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes | None]]:
@@ -81,10 +81,10 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes | None]]:
         number = 0
         while line := file.readline(LINE_MAX_BYTES + 1):
             number += 1
-            whole = len(line) <= LINE_MAX_BYTES
-            while not whole and line and not line.endswith(b"\n"):
+            fits = len(line) <= LINE_MAX_BYTES
+            while not fits and line and not line.endswith(b"\n"):
                 line = file.readline(_SKIP_BYTES)
-            yield number, line if whole else None
+            yield number, line if fits else None
 
 
 def _utf16_lines(path: Path) -> Iterator[tuple[int, bytes | None]]:
@@ -129,8 +129,8 @@ def _salvaged(line: bytes, place: str, number: int, looks_right: Looks) -> Itera
 
 def _past(gap: re.Pattern[str], text: str, at: int) -> int:
     """Where the text continues behind a gap. No piece of it is copied: it may be long."""
-    found = gap.match(text, at)
-    return found.end() if found else at
+    match = gap.match(text, at)
+    return match.end() if match else at
 
 
 def _object_at(text: str, at: int) -> tuple[dict[str, Any] | None, int]:
@@ -169,7 +169,7 @@ def document(path: Path) -> Any:
 
 def parsed_document(text: str, path: Path) -> Any:
     """A document, from its text. Texts that only a strict reader refuses (half an emoji, a control character) pass: see
-    `mending`.
+    `text_repair`.
     """
     try:
         return msgspec.json.decode(text.encode("utf-8", "replace"))
@@ -223,8 +223,6 @@ def head_of(path: Path) -> FileHead:
     except OSError as error:
         raise Unavailable(f"cannot be read: {error.strerror}", path=str(path)) from error
     text = data.decode("utf-16" if data[:2] in _UTF16 else "utf-8-sig", "replace")
-    return FileHead(data, [found for line in text.split("\n", 50)[:50] if (found := _first_object(line)) is not None])
-
-
-def _first_object(line: str) -> dict[str, Any] | None:
-    return _object_at(line.strip(), 0)[0] if line.strip()[:1] == "{" else None
+    lines = [line.strip() for line in text.split("\n", 50)[:50]]
+    entries = [_object_at(line, 0)[0] for line in lines if line[:1] == "{"]
+    return FileHead(data, [entry for entry in entries if entry is not None])

@@ -1,7 +1,7 @@
 """The differences between the hosts of coding agents: the names of their events, the shape of their answers, their caps.
 
-One record a host; everything else is common. Callers: `hooking` and `plans`. Measured or read as MEMORY.md of the project says;
-a host that changes is changed here.
+One record a host; everything else is common. Callers: `hook_answers` and `plans`. Measured or read as MEMORY.md of the project
+says; a host that changes is changed here.
 """
 
 from __future__ import annotations

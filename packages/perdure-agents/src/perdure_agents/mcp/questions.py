@@ -17,7 +17,7 @@ from perdure.handles.atomic import Atomic
 from perdure.model.records.runs import WaitRecord, WaitState
 from perdure.planes.execution import waits
 from perdure_agents.mcp import answers
-from perdure_agents.mcp.door import Door, door_of, told
+from perdure_agents.mcp.door import Door, door_of, with_error_texts
 from perdure_agents.mcp.tools import About, Ctx, Key, Session
 
 ASKED_BY_CLIENT = "person at the MCP client"
@@ -29,14 +29,14 @@ class PersonReply(BaseModel):
     answer: str = ""
 
 
-@told
+@with_error_texts
 async def reply(
     ctx: Ctx, question: str, key: str, choices: list[str], about: list[str], session: str
 ) -> PersonReply | Elicit[PersonReply]:
     """The answer that is known already, or a question to the client; nothing, if the client cannot show any."""
-    asked = await _ask(door_of(ctx), session, key, question, choices, about)
+    wait = await _ask(door_of(ctx), session, key, question, choices, about)
     capabilities = ctx.client_capabilities
-    if asked.state is not WaitState.OPEN or capabilities is None or capabilities.elicitation is None:
+    if wait.state is not WaitState.OPEN or capabilities is None or capabilities.elicitation is None:
         return PersonReply()
     return Elicit(question, _shape(choices) if choices else PersonReply)
 
@@ -60,18 +60,18 @@ async def ask(
     elsewhere: if there is no answer yet, do other work and call this again with the same key.
     """
     door = door_of(ctx)
-    found = await _ask(door, session, key, question, choices, about)
-    if isinstance(replied, AcceptedElicitation) and replied.data.answer and found.state is WaitState.OPEN:
-        found = await _answered(door, found, replied.data.answer)
-    answered = found.state is WaitState.MET
+    wait = await _ask(door, session, key, question, choices, about)
+    if isinstance(replied, AcceptedElicitation) and replied.data.answer and wait.state is WaitState.OPEN:
+        wait = await _answered(door, wait, replied.data.answer)
+    answered = wait.state is WaitState.MET
     following = (
         "Act on the answer."
         if answered
-        else f"No answer yet. Do other work and ask again with the same key; {waits.answer_with(found)} answers it."
+        else f"No answer yet. Do other work and ask again with the same key; {waits.answer_with(wait)} answers it."
     )
-    said = found.answer if isinstance(found.answer, str) else "" if found.answer is None else str(found.answer)
+    text = wait.answer if isinstance(wait.answer, str) else "" if wait.answer is None else str(wait.answer)
     return answers.Asked(
-        ask=found.id, question=question, answered=answered, answer=said, by=found.met_by or "", next=following
+        ask=wait.id, question=question, answered=answered, answer=text, by=wait.met_by or "", next=following
     )
 
 
@@ -85,8 +85,8 @@ async def _ask(door: Door, session: str, key: str, question: str, choices: list[
     return await (await door.session(session)).asked(seq)
 
 
-async def _answered(door: Door, found: WaitRecord, answer: str) -> WaitRecord:
+async def _answered(door: Door, wait: WaitRecord, answer: str) -> WaitRecord:
     try:
-        return await (await door.store()).answer(found.id, answer, by=ASKED_BY_CLIENT)
+        return await (await door.store()).answer(wait.id, answer, by=ASKED_BY_CLIENT)
     except Conflict:  # somebody else was first: that answer stands
-        return await (await door.session(found.stream)).asked(found.seq)
+        return await (await door.session(wait.stream)).asked(wait.seq)

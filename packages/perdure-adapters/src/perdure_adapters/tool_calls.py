@@ -28,7 +28,7 @@ Kinds: TypeAlias = "Mapping[str, str | ToolKind | Tool]"
 class ToolPaused(BaseException):
     """Raised in the place of a framework's own pause: the tool itself asks a person, and is called again from its beginning.
 
-    No Exception: an idempotent tool would be called again at once, until it is given up. See `doubting.is_over`.
+    No Exception: an idempotent tool would be called again at once, until it is given up. See `doubt_questions.is_over`.
     """
 
 
@@ -42,15 +42,15 @@ def sent_key() -> str | None:
 
 def declared_as(name: str, fn: Any = None, kinds: Kinds | None = None) -> Tool | ToolKind:
     """The declaration of a tool: in `kinds`, by `@perdure.tool` on its function, or else unsafe."""
-    said = (kinds or {}).get(name)
-    if isinstance(said, Tool):
-        return said
-    if said is not None:
-        return kind_of(said)
+    declaration = (kinds or {}).get(name)
+    if isinstance(declaration, Tool):
+        return declaration
+    if declaration is not None:
+        return kind_of(declaration)
     if isinstance(fn, Tool):
         return fn
-    found = next((each for each in DECLARED.values() if fn is not None and each.fn is fn), None)
-    return found or ToolKind.UNSAFE
+    declared = next((candidate for candidate in DECLARED.values() if fn is not None and candidate.fn is fn), None)
+    return declared or ToolKind.UNSAFE
 
 
 def reads_only(declared: Tool | ToolKind) -> bool:
@@ -58,15 +58,17 @@ def reads_only(declared: Tool | ToolKind) -> bool:
     return (declared.kind if isinstance(declared, Tool) else declared) is ToolKind.READ
 
 
-def made_for(call: Call, declared: Tool | ToolKind, invoke: Callable[[], Any], *, whole: bool = False) -> Tool:
+def made_for(call: Call, declared: Tool | ToolKind, invoke: Callable[[], Any], *, as_one: bool = False) -> Tool:
     """The tool of one call: calling it lets the framework call its function, with the arguments that the framework has.
 
-    whole: the declared function, and so its probe, takes all arguments as one value.
+    as_one: the declared function, and so its probe, takes all arguments as one value.
     """
     run = _async_run(invoke) if inspect.iscoroutinefunction(invoke) else _run(invoke)
     if not isinstance(declared, Tool):
         return tool(run, name=call.tool, kind=declared, known=False)
-    return declared.for_function(run, call.tool, None if declared.probe is None else _asked(declared, whole=whole))
+    return declared.for_function(
+        run, call.tool, None if declared.probe is None else _probe_for(declared, as_one=as_one)
+    )
 
 
 def _async_run(invoke: Callable[[], Awaitable[Any]]) -> Callable[..., Any]:
@@ -91,14 +93,14 @@ def _run(invoke: Callable[[], Any]) -> Callable[..., Any]:
     return run
 
 
-def _asked(declared: Tool, *, whole: bool) -> Callable[..., Any]:
+def _probe_for(declared: Tool, *, as_one: bool) -> Callable[..., Any]:
     """The probe of a declared tool, which takes the tool's arguments by name."""
     probe = declared.probe
     assert probe is not None
 
     def give(arguments: dict[str, Any], *, key: str = "") -> Any:
         return declared.call(
-            probe, {next(iter(declared.signature.parameters)): arguments} if whole else arguments, key=key
+            probe, {next(iter(declared.signature.parameters)): arguments} if as_one else arguments, key=key
         )
 
     async def ask(arguments: dict[str, Any], *, key: str = "") -> Any:

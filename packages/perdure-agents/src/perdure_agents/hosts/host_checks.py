@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from perdure.errors import Error
 from perdure.model import programs
-from perdure_agents.hosts import configuring, plans
-from perdure_agents.hosts.known import HOSTS, Host
+from perdure_agents.hosts import installation, plans
+from perdure_agents.hosts.catalog import HOSTS, Host
 from perdure_agents.hosts.workspace import workspace_of
 
 VERSION_SECONDS = 20
@@ -41,9 +41,9 @@ class HostFinding(NamedTuple):
 def examine(root: Path, home: Path, only: str = "") -> list[HostFinding]:
     """All hosts that were installed in a workspace, or one of them."""
     chosen = [HOSTS[only]] if only else [*HOSTS.values()]
-    found = [(host, configuring.read_record(host, root, home)) for host in chosen]
+    records = [(host, installation.read_record(host, root, home)) for host in chosen]
     findings: list[HostFinding] = []
-    for host, record in found:
+    for host, record in records:
         if record is not None:
             findings += _of_host(host, root, home, record)
         elif only:
@@ -54,14 +54,14 @@ def examine(root: Path, home: Path, only: str = "") -> list[HostFinding]:
     return findings
 
 
-def _of_host(host: Host, root: Path, home: Path, record: configuring.InstallRecord) -> list[HostFinding]:
-    found = [_version(host), _configured(host, root, record), *_connected(host, root)]
+def _of_host(host: Host, root: Path, home: Path, record: installation.InstallRecord) -> list[HostFinding]:
+    findings = [_version(host), _configured(host, root, record), *_connected(host, root)]
     match host.name:
         case "claude-code":
-            found += [_claude_trusted(root, home), _claude_allowed(root)]
+            findings += [_claude_trusted(root, home), _claude_allowed(root)]
         case "codex":
-            found += _codex_trusted(root, home)
-    return found
+            findings += _codex_trusted(root, home)
+    return findings
 
 
 def _version(host: Host) -> HostFinding:
@@ -78,14 +78,14 @@ def _version(host: Host) -> HostFinding:
         return HostFinding(host.name, "version", "warning", f"{host.program} --version: {error}")
     if ended.timed_out:
         return HostFinding(host.name, "version", "warning", f"{host.program} --version did not end in time")
-    said = str(ended.out).strip().splitlines()
-    return HostFinding(host.name, "version", "ok", said[0][:80] if said else "unknown")
+    lines = str(ended.out).strip().splitlines()
+    return HostFinding(host.name, "version", "ok", lines[0][:80] if lines else "unknown")
 
 
-def _configured(host: Host, root: Path, record: configuring.InstallRecord) -> HostFinding:
+def _configured(host: Host, root: Path, record: installation.InstallRecord) -> HostFinding:
     fix = f"perdure install --for {host.name}"
     try:
-        missing = [path for path in record.files if configuring.is_changed(root, path, record.files[path])]
+        missing = [path for path in record.files if installation.is_changed(root, path, record.files[path])]
     except Error as error:
         return HostFinding(host.name, "configured", "error", str(error), fix)
     if missing:
@@ -99,9 +99,9 @@ def _connected(host: Host, root: Path) -> list[HostFinding]:
     if command is None:
         fix = f"perdure install --for {host.name}"
         return [HostFinding(host.name, "connected", "error", "the configuration names no server", fix)]
-    said = "".join(f"{json.dumps(each)}\n" for each in HELLO).encode()
+    greeting = "".join(f"{json.dumps(message)}\n" for message in HELLO).encode()
     try:
-        ended = programs.run(command, cwd=str(root), env=os.environ, seconds=SERVER_SECONDS, stdin=said)
+        ended = programs.run(command, cwd=str(root), env=os.environ, seconds=SERVER_SECONDS, stdin=greeting)
     except OSError as error:
         return [
             HostFinding(
@@ -118,13 +118,13 @@ def _server_of(host: Host, root: Path) -> list[str] | None:
     """The command line of our server, as the host's configuration has it."""
     try:
         if host.name == "codex":
-            found = tomllib.loads((root / ".codex/config.toml").read_text())["mcp_servers"][plans.NAME]
+            entry = tomllib.loads((root / ".codex/config.toml").read_text())["mcp_servers"][plans.NAME]
         elif host.name == "opencode":
-            return [str(each) for each in _json(root / "opencode.json")["mcp"][plans.NAME]["command"]]
+            return [str(word) for word in _json(root / "opencode.json")["mcp"][plans.NAME]["command"]]
         else:
             files = {"claude-code": ".mcp.json", "cursor": ".cursor/mcp.json", "gemini": ".gemini/settings.json"}
-            found = _json(root / files.get(host.name, "mcp.json"))["mcpServers"][plans.NAME]
-        return plans.expanded([str(found["command"]), *map(str, found["args"])], Path.home())
+            entry = _json(root / files.get(host.name, "mcp.json"))["mcpServers"][plans.NAME]
+        return plans.expanded([str(entry["command"]), *map(str, entry["args"])], Path.home())
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -140,8 +140,8 @@ def _claude_trusted(root: Path, home: Path) -> HostFinding:
     except (OSError, ValueError, AttributeError):
         return HostFinding("claude-code", "trusted", "warning", "Claude Code has not been started by this user", fix)
     trusted = isinstance(projects, dict) and any(
-        isinstance(projects.get(str(each)), dict) and projects[str(each)].get("hasTrustDialogAccepted")
-        for each in (root, *root.parents)
+        isinstance(projects.get(str(folder)), dict) and projects[str(folder)].get("hasTrustDialogAccepted")
+        for folder in (root, *root.parents)
     )
     if trusted:
         return HostFinding("claude-code", "trusted", "ok", "the workspace is trusted")
@@ -163,8 +163,8 @@ def _claude_allowed(root: Path) -> HostFinding:
 
 def _codex_trusted(root: Path, home: Path) -> list[HostFinding]:
     try:
-        known = tomllib.loads((home / ".codex/config.toml").read_text()).get("projects", {})
-        trusted = known.get(str(root), {}).get("trust_level") == "trusted"
+        projects = tomllib.loads((home / ".codex/config.toml").read_text()).get("projects", {})
+        trusted = projects.get(str(root), {}).get("trust_level") == "trusted"
     except (OSError, ValueError, AttributeError):
         trusted = False
     fix = f"start `codex` once in this folder and trust it (projects.{json.dumps(str(root))}.trust_level)"

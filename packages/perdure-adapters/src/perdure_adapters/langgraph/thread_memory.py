@@ -55,13 +55,13 @@ class RecentNodes:
 
     def _fetch(self, fetch: Fetch, addresses: Collection[bytes]) -> Mapping[bytes, bytes]:
         newer, older = self._newer, self._older
-        found = {address: newer[address] for address in addresses if address in newer}
-        used = {address: older[address] for address in addresses if address not in found and address in older}
-        missing = [address for address in addresses if address not in found and address not in used]
+        recent = {address: newer[address] for address in addresses if address in newer}
+        used = {address: older[address] for address in addresses if address not in recent and address in older}
+        missing = [address for address in addresses if address not in recent and address not in used]
         read = fetch(missing) if missing else {}
         if used or read:
             self.keep({**used, **read})
-        return {**found, **used, **read}
+        return {**recent, **used, **read}
 
 
 class RememberedThreads:

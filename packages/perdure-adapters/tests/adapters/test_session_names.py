@@ -6,7 +6,7 @@ import pytest
 
 import perdure
 from perdure.errors import Conflict, NotFound
-from perdure_adapters import naming
+from perdure_adapters import session_names
 
 
 @pytest.fixture
@@ -16,17 +16,17 @@ def store(tmp_path):
 
 
 def bring(store, session, own):
-    store.atomic(lambda tx: naming.bring(tx, session, own))
+    store.atomic(lambda tx: session_names.bring(tx, session, own))
 
 
 def test_a_name_stands_for_its_own_session_until_another_one_is_brought(store):
-    assert naming.name_in(store, "adk/shop/alice/7") == "adk/shop/alice/7"
+    assert session_names.name_in(store, "adk/shop/alice/7") == "adk/shop/alice/7"
     store.session("order-7").say("user", "hello")
     bring(store, "order-7", "adk/shop/alice/7")
     bring(store, "order-7", "adk/shop/alice/7")
-    assert naming.name_in(store, "adk/shop/alice/7") == "order-7"
-    store.atomic(lambda tx: naming.let_go(tx, "adk/shop/alice/7"))
-    assert naming.name_in(store, "adk/shop/alice/7") == "adk/shop/alice/7"
+    assert session_names.name_in(store, "adk/shop/alice/7") == "order-7"
+    store.atomic(lambda tx: session_names.let_go(tx, "adk/shop/alice/7"))
+    assert session_names.name_in(store, "adk/shop/alice/7") == "adk/shop/alice/7"
 
 
 def test_a_session_that_is_not_there_is_not_brought(store):

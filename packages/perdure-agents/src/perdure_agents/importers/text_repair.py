@@ -43,13 +43,13 @@ def _text(text: str) -> Mend:
 
 def _list(items: list[Any], depth: int) -> Mend:
     mends = [mend(item, depth + 1) for item in items]
-    changed = sum(each.changed for each in mends)
-    return Mend([each.value for each in mends] if changed else items, sum(each.size for each in mends), changed)
+    changed = sum(repair.changed for repair in mends)
+    return Mend([repair.value for repair in mends] if changed else items, sum(repair.size for repair in mends), changed)
 
 
 def _dict(items: dict[Any, Any], depth: int) -> Mend:
     keys = [mend(str(key)) for key in items]
     mends = [mend(item, depth + 1) for item in items.values()]
-    changed = sum(each.changed for each in (*keys, *mends)) + sum(type(key) is not str for key in items)
-    fields = {key.value: each.value for key, each in zip(keys, mends, strict=True)} if changed else items
-    return Mend(fields, sum(each.size for each in (*keys, *mends)), changed)
+    changed = sum(repair.changed for repair in (*keys, *mends)) + sum(type(key) is not str for key in items)
+    fields = {key.value: repair.value for key, repair in zip(keys, mends, strict=True)} if changed else items
+    return Mend(fields, sum(repair.size for repair in (*keys, *mends)), changed)

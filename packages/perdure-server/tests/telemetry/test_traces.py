@@ -260,7 +260,7 @@ def test_the_environment_chooses_the_exporter(monkeypatch, environment, wanted):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    assert exporting.wanted() == wanted
+    assert exporting.exporter_choice() == wanted
 
 
 def test_an_unknown_exporter_is_refused(monkeypatch):

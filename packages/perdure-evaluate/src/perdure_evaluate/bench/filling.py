@@ -81,5 +81,5 @@ def raw_page(connection: Any, kind: str, actor: str, since_us: int, until_us: in
         f"SELECT pos, kind, actor, at, body FROM raw_events WHERE kind = {mark} AND actor = {mark} "
         f"AND at >= {mark} AND at < {mark} ORDER BY at DESC LIMIT 50"
     )
-    found = connection.raw.execute(text, (kind, actor, since_us, until_us))
-    return list(found) if connection.dialect == "sqlite" else found.fetchall()
+    cursor = connection.raw.execute(text, (kind, actor, since_us, until_us))
+    return list(cursor) if connection.dialect == "sqlite" else cursor.fetchall()

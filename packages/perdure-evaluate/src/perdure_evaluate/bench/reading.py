@@ -114,18 +114,18 @@ def _interpreter_s(code: str) -> float:
     return time.perf_counter() - began
 
 
-def _installed(name: str, seen: set[str] | None = None) -> set[str]:
+def _installed(name: str, names: set[str] | None = None) -> set[str]:
     """Every distribution that installing this one brings, itself not counted."""
     from packaging.requirements import Requirement  # noqa: PLC0415 - comes with the development tools
 
-    seen = set() if seen is None else seen
+    names = set() if names is None else names
     for line in metadata.requires(name) or ():
         needed = Requirement(line)
-        wanted = needed.marker is None or needed.marker.evaluate({"extra": ""})
-        if wanted and needed.name.lower() not in seen:
-            seen.add(needed.name.lower())
-            _installed(needed.name, seen)
-    return seen
+        applies = needed.marker is None or needed.marker.evaluate({"extra": ""})
+        if applies and needed.name.lower() not in names:
+            names.add(needed.name.lower())
+            _installed(needed.name, names)
+    return names
 
 
 CASES = [

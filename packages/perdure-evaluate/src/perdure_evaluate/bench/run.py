@@ -27,11 +27,11 @@ CASES: dict[str, Benchmark] = {case.name: case for kind in _KINDS for case in ki
 
 def chosen(names: Iterable[str]) -> list[Benchmark]:
     """The cases of these names; all when none is named."""
-    wanted = list(names) or list(CASES)
-    for name in wanted:
+    selection = list(names) or list(CASES)
+    for name in selection:
         if name not in CASES:
             raise Invalid(f"no case {name!r}; there are {', '.join(CASES)}", path="case")
-    return [CASES[name] for name in wanted]
+    return [CASES[name] for name in selection]
 
 
 def run(

@@ -56,7 +56,7 @@ def _call(_: Store, session: Session, thing: HistoryThing) -> None:
 
 def _remember(store: Store, session: Session, thing: HistoryThing) -> None:
     labels = session.info().labels
-    place = next(each for each in labels if each.startswith("user:" if thing.kind in OWN else "project:"))
+    place = next(label for label in labels if label.startswith("user:" if thing.kind in OWN else "project:"))
     store.scope(place).remember(thing.text, kind=thing.kind)
 
 
@@ -65,11 +65,11 @@ def _decide(_: Store, session: Session, thing: HistoryThing) -> None:
     because, mark, old = thing.more.partition(" => ")
     if mark:
         before, mark, why = old.partition("Because: ")
-        made = session.decide(before.strip(), because=why).supersede(thing.text, because=because)
+        decision = session.decide(before.strip(), because=why).supersede(thing.text, because=because)
     else:
-        made = session.decide(thing.text, because=because, tags=tags)
+        decision = session.decide(thing.text, because=because, tags=tags)
     if thing.kind != "open":
-        made.close("worked")
+        decision.close("worked")
 
 
 def _task(_: Store, session: Session, thing: HistoryThing) -> None:

@@ -63,7 +63,7 @@ def test_a_control_that_trusts_vectors_alone_is_worse(
     some = QUESTIONS[::4]
     monkeypatch.setattr(rank, "VECTOR_SHARE", 1.0)
     alone = measured.measure(measured.searching(*told), some)
-    whole = sum(measured.ndcg(hybrid.found[each.text], each.evidence) for each in some) / len(some)
+    whole = sum(measured.ndcg(hybrid.rankings[each.text], each.evidence) for each in some) / len(some)
     assert alone.ndcg < whole - 0.03
 
 

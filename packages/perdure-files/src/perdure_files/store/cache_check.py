@@ -47,8 +47,8 @@ def said_by_lines(journal: LineLog, upto: LogMark | None = None) -> dict[Any, An
 
 
 def _is_before(entry: Entry, mark: LogMark) -> bool:
-    number, each = entry
-    return number < mark.segment or (number == mark.segment and each.start < mark.end)
+    number, part = entry
+    return number < mark.segment or (number == mark.segment and part.start < mark.end)
 
 
 def said_of(tables: SqliteConnection) -> dict[Any, Any]:
@@ -66,8 +66,8 @@ def compared(cache: dict[Any, Any], lines: dict[Any, Any]) -> list[str]:
 
 
 def _first(cache: dict[Any, Any], lines: dict[Any, Any]) -> Iterator[Any]:
-    found = (key for key in {**cache, **lines} if cache.get(key) != lines.get(key))
-    for _, key in zip(range(TOLD_MAX), found, strict=False):
+    keys = (key for key in {**cache, **lines} if cache.get(key) != lines.get(key))
+    for _, key in zip(range(TOLD_MAX), keys, strict=False):
         yield key
 
 
@@ -75,12 +75,9 @@ def _sentence(key: tuple[Any, ...], cache: Any, lines: Any) -> str:
     what = " ".join(part.hex() if isinstance(part, bytes) else part for part in key)
     if key[0] == "stream":
         what = f"{(cache or lines)[1]} {(cache or lines)[2]!r}"
-        ends = [
-            f"ends at {said[-2]} ({bytes(said[-1]).hex()[:16]})" if said else "is unknown" for said in (cache, lines)
-        ]
+        ends = [f"ends at {row[-2]} ({bytes(row[-1]).hex()[:16]})" if row else "is unknown" for row in (cache, lines)]
         return f"{what} {ends[0]} in the cache, and {ends[1]} in the lines of the log"
     where = [
-        f"{'not ' if said is None else ''}in the {name}"
-        for name, said in (("cache", cache), ("lines of the log", lines))
+        f"{'not ' if row is None else ''}in the {name}" for name, row in (("cache", cache), ("lines of the log", lines))
     ]
     return f"{what} is {' and '.join(where)}"

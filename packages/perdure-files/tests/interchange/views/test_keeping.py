@@ -166,8 +166,8 @@ def test_a_keeper_rests_in_proportion_to_what_its_work_costs(monkeypatch, cost, 
     clock, looks = Clock(), []
 
     class Costly(keeping.Keeper):
-        def _keep(self, *, whole: bool = False) -> None:
-            looks.append(whole)
+        def _keep(self, *, all_sessions: bool = False) -> None:
+            looks.append(all_sessions)
             clock.now, clock.worked = clock.now + cost, clock.worked + cost
 
         def noticed(self, later: float) -> int:
@@ -198,7 +198,7 @@ def test_the_page_of_a_session_that_is_no_more_goes_unless_it_was_edited(folder)
     notes.write_text("mine")
     with work(folder) as store:
         core = caller_of(store).core
-        kept = keeping.keep(core, core.tenant_id("default"), whole=True)
+        kept = keeping.keep(core, core.tenant_id("default"), all_sessions=True)
     assert (kept.removed, kept.edited) == ([gone], [edited])
     assert [each.exists() for each in (page, gone, edited, notes)] == [True, False, True, True]
 

@@ -176,8 +176,8 @@ async def console_anchors(call: HttpCall) -> Any:
 @route("GET", "/v1/console/memories", Right.READ, Shown)
 async def console_memories(call: HttpCall, query: ConsoleMemoriesQuery) -> Any:
     """A page of memories, newest first, or those that answer a question."""
-    asked = call.asked(query)
-    return _paged(call, await upkeep_reads.memories(call.store, asked.pop("q"), **asked))
+    options = call.asked(query)
+    return _paged(call, await upkeep_reads.memories(call.store, options.pop("q"), **options))
 
 
 @route("GET", "/v1/console/provenance", Right.READ, Shown)

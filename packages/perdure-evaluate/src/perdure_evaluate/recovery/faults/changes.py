@@ -44,13 +44,13 @@ def _reprogrammed(story: Story, schedule: str) -> None:
 def _edits(task: RecoveryTask, seed: int) -> list[str]:
     """At every boundary one change of each kind, of an operation that was reached by then."""
     rng = random.Random(f"{seed}/{task.name}/program")
-    found = [
+    edits = [
         f"{at}{SEPARATOR}{kind}.{rng.choice(names)}"
         for at, reached in _reached(task, seed)
         for kind in editing.KINDS
         if (names := [name for name, verb in reached.items() if verb in TOUCHED[kind]])
     ]
-    return rng.sample(found, SAMPLE) if task.long and len(found) > SAMPLE else found
+    return rng.sample(edits, SAMPLE) if task.long and len(edits) > SAMPLE else edits
 
 
 def _reached(task: RecoveryTask, seed: int) -> Iterator[tuple[str, dict[str, str]]]:
@@ -60,7 +60,7 @@ def _reached(task: RecoveryTask, seed: int) -> Iterator[tuple[str, dict[str, str
     for at in points_of(task.name, seed)[:-1]:
         name, _, phase = at.rpartition(":")
         upto = names.index(name) + (phase == "recorded" or verbs[name] != "note")
-        yield at, {each: verbs[each] for each in names[:upto]}
+        yield at, {operation: verbs[operation] for operation in names[:upto]}
 
 
 def _is_short(_: type[Subject], task: RecoveryTask) -> str:
@@ -133,7 +133,7 @@ def _disturbed(story: Story, schedule: str) -> None:
 def _disturbances(task: RecoveryTask, seed: int) -> list[str]:
     """Between the first write and the push, where no effect is under way: it might have changed the work tree itself."""
     points = points_of(task.name, seed)
-    writes = [name for name, meant in foretell(task, seed).effects.items() if meant.kind == "write"]
+    writes = [name for name, effect in foretell(task, seed).effects.items() if effect.kind == "write"]
     if not writes:
         return []
     first, last = points.index(f"{writes[0]}:recorded"), points.index("push:before")

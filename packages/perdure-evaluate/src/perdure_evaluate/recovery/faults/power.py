@@ -48,17 +48,17 @@ def _cut(story: Story, trace: str, rng: random.Random, variant: int) -> str:
     files = Files(story.folder)
     files.replay(trace)
     check(files)
-    said: list[str] = []
+    notes: list[str] = []
     for path, file in files.files.items():
         if file.pending:
-            kept = 0 if variant == 0 else rng.randrange(len(file.pending))
-            data = file.pending[kept].data or b""
+            count = 0 if variant == 0 else rng.randrange(len(file.pending))
+            data = file.pending[count].data or b""
             cut = rng.randrange(len(data)) if variant and data else 0
-            Path(path).write_bytes(file.content(kept, cut))
-            said.append(
-                f"{Path(path).name}: {kept} of {len(file.pending)} unsynced operations, {cut} bytes of the next"
+            Path(path).write_bytes(file.content(count, cut))
+            notes.append(
+                f"{Path(path).name}: {count} of {len(file.pending)} unsynced operations, {cut} bytes of the next"
             )
-    return "; ".join(said) or "nothing was unsynced"
+    return "; ".join(notes) or "nothing was unsynced"
 
 
 def check(files: Files) -> None:

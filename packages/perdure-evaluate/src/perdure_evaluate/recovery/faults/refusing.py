@@ -54,7 +54,7 @@ def _recorded(story: Story) -> Iterator[FileCall]:
 def _read(trace: str, number: int, pid: int, folder: str) -> Iterator[FileCall]:
     """The calls of a life on its own files. Names of files are kept as they are in any other story."""
     counts: dict[str, Counter[str]] = {}
-    found: list[tuple[str, dict[str, int]]] = []
+    calls: list[tuple[str, dict[str, int]]] = []
     files: set[str] = set()
     begun = False
     for thread, name, path, rest in CALL.findall(trace):
@@ -63,8 +63,8 @@ def _read(trace: str, number: int, pid: int, folder: str) -> Iterator[FileCall]:
             files.add(path.removeprefix(folder).replace(str(pid), PID))
             counts.setdefault(thread, Counter())[name] += 1
             if begun:
-                found.append((name, dict(counts[thread])))
-    return (FileCall(number, name, numbers, frozenset(files)) for name, numbers in found)
+                calls.append((name, dict(counts[thread])))
+    return (FileCall(number, name, numbers, frozenset(files)) for name, numbers in calls)
 
 
 def _refused(story: Story, schedule: str) -> None:
@@ -85,8 +85,8 @@ def _refused(story: Story, schedule: str) -> None:
 
 
 def _paths(story: Story, child: LifeProcess, call: FileCall) -> list[str]:
-    named = (f"{story.folder}{each.replace(PID, str(child.pid))}" for each in sorted(call.files))
-    return [word for path in named for word in ("-P", path)]
+    paths = (f"{story.folder}{name.replace(PID, str(child.pid))}" for name in sorted(call.files))
+    return [word for path in paths for word in ("-P", path)]
 
 
 def _injections(call: FileCall, *, lasting: bool) -> list[str]:

@@ -21,11 +21,11 @@ class PlayingClient(FunctionInvocationLayer, ChatMiddlewareLayer, BaseChatClient
         self._playing = playing
 
     async def _inner_get_response(self, *, messages: Any, **_options: Any) -> ChatResponse:
-        wanted = self._playing.next_answer(kept_in(parts_of(messages)))
-        said: Any = as_text(wanted.args)
-        if wanted.tool:
-            said = Content.from_function_call(f"call_{uuid.uuid4().hex}", wanted.tool, arguments=said)
-        return ChatResponse(messages=[Message("assistant", [said])])
+        answer = self._playing.next_answer(kept_in(parts_of(messages)))
+        content: Any = as_text(answer.args)
+        if answer.tool:
+            content = Content.from_function_call(f"call_{uuid.uuid4().hex}", answer.tool, arguments=content)
+        return ChatResponse(messages=[Message("assistant", [content])])
 
 
 def client_of(playing: Playing) -> PlayingClient:

@@ -15,8 +15,8 @@ class AgentFrameworkPerdure(Ledgered, AgentFramework):
 
     about = "Microsoft Agent Framework with PerdureHistoryProvider on SQLite"
 
-    def converse(self, said: str | None) -> None:
-        if asyncio.run(self.answered(said)).user_input_requests:
+    def converse(self, message: str | None) -> None:
+        if asyncio.run(self.answered(message)).user_input_requests:
             self.wait_for_doubts()
 
     def history(self) -> Any:

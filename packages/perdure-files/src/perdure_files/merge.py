@@ -50,7 +50,7 @@ from perdure_files.store.other_side import (
     keep_conflict,
     opened,
 )
-from perdure_files.views.keeping import accompany
+from perdure_files.views.page_keeper import accompany
 
 Q = Statements("perdure_files", "merge.sql")
 _NOT_IN_A_NAME = re.compile(r"[^\w.-]+")

@@ -8,7 +8,7 @@ from typing import Any
 
 import perdure
 from perdure_evaluate.bench.case import Benchmark, Context, Figure, at_least, at_most
-from perdure_evaluate.bench.filling import say_many
+from perdure_evaluate.bench.raw_events import say_many
 
 BATCH = 500
 

@@ -9,19 +9,19 @@ from pathlib import Path
 
 from perdure.errors import Error, Invalid
 from perdure_evaluate.bench import (
-    booting,
-    carrying,
-    lining,
+    boots,
+    bundles,
+    log_lines,
     past,
-    reading,
-    recalling,
-    running,
-    working,
-    writing,
+    reads,
+    recall,
+    runs,
+    workers,
+    writes,
 )
 from perdure_evaluate.bench.case import Benchmark, Context, Figure
 
-_KINDS = (writing, reading, recalling, running, working, past, lining, carrying, booting)
+_KINDS = (writes, reads, recall, runs, workers, past, log_lines, bundles, boots)
 CASES: dict[str, Benchmark] = {case.name: case for kind in _KINDS for case in kind.CASES}
 
 

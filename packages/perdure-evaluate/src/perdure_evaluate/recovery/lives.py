@@ -22,9 +22,9 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from perdure_evaluate.recovery.editing import Edited, EditedOutside, canonical_belief
 from perdure_evaluate.recovery.interface import Away, Belief, HeldElsewhere, Subject, SubjectPlace, Waits
 from perdure_evaluate.recovery.outside import WORK_TREE, Reached
+from perdure_evaluate.recovery.program_edits import Edited, EditedOutside, canonical_belief
 from perdure_evaluate.recovery.subjects import load
 from perdure_evaluate.recovery.tasks import TASKS
 from perdure_evaluate.recovery.wire import Watched, Wire
@@ -39,8 +39,8 @@ PR_SET_PTRACER = 0x59616D61
 class LifeOrder(msgspec.Struct, frozen=True, kw_only=True):
     """One life. life: its number; at, how: where it is struck; believing: it only says what it believes.
 
-    edit: how its program was changed, see `editing`; errand: what else is done to the store instead, a subject's method and its
-    arguments; clock: a file that says by how much its clock is wrong.
+    edit: how its program was changed, see `program_edits`; errand: what else is done to the store instead, a subject's method
+    and its arguments; clock: a file that says by how much its clock is wrong.
     """
 
     subject: str

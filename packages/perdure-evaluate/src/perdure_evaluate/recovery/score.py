@@ -13,11 +13,11 @@ from typing import Any
 
 import msgspec
 
-from perdure_evaluate.recovery.editing import canonical
 from perdure_evaluate.recovery.interface import Belief
 from perdure_evaluate.recovery.lives import Ack, Life
 from perdure_evaluate.recovery.oracle import Oracle, effects_of, foretell
 from perdure_evaluate.recovery.outside import KINDS, Knowing, mark
+from perdure_evaluate.recovery.program_edits import canonical
 from perdure_evaluate.recovery.story import Story
 
 VIOLATIONS = ("duplicates", "lost", "acknowledged_lost", "wrong", "stale", "stranded")

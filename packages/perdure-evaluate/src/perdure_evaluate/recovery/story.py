@@ -17,11 +17,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from perdure_evaluate.recovery.editing import canonical
 from perdure_evaluate.recovery.interface import Belief
 from perdure_evaluate.recovery.lives import Life, LifeOrder, LifeProcess, Lives
 from perdure_evaluate.recovery.oracle import ANSWER, effects_of
 from perdure_evaluate.recovery.outside import OutsideWorld
+from perdure_evaluate.recovery.program_edits import canonical
 from perdure_evaluate.recovery.subjects import load
 from perdure_evaluate.recovery.tasks import TASKS
 from perdure_testing.witness import Witness

@@ -17,7 +17,7 @@ from perdure.model.display import visible
 
 if TYPE_CHECKING:
     from perdure.stores.core import Core
-    from perdure_files.views.keeping import KeptPages
+    from perdure_files.views.page_keeper import KeptPages
 
 INSTEAD = "a view is a Markdown page; `perdure views SESSION --json` is for programs"
 
@@ -61,25 +61,25 @@ def views(options: StoreOptions, *, sessions: tuple[str, ...], where: Path | Non
     Without SESSION, on a files store: bring the pages in its views/ folder up to date. A page that was edited by hand is left
     as it is: `perdure apply` records the edits, --discard drops them.
     """
-    from perdure_files.views import keeping  # noqa: PLC0415 - as above
+    from perdure_files.views import page_keeper  # noqa: PLC0415 - as above
 
     if discard and (sessions or where is not None):
         raise click.UsageError("--discard names the page that is forgotten: it goes with no SESSION and not with --to")
     if where is not None:
         with _opened(options, read_only=True) as (core, tenant):
-            return _say(options, keeping.write_to(core, tenant, where, sessions))
+            return _say(options, page_keeper.write_to(core, tenant, where, sessions))
     if sessions:
         return _show(options, sessions)
-    if keeping.layout_of(options.store) is None:
+    if page_keeper.layout_of(options.store) is None:
         raise click.UsageError("name a SESSION, or a folder with --to: only a files store has a views folder")
     with _opened(options, read_only=False) as (core, tenant):
-        return _say(options, keeping.renew(core, tenant, discard))
+        return _say(options, page_keeper.renew(core, tenant, discard))
 
 
 def _show(options: StoreOptions, sessions: tuple[str, ...]) -> None:
     from perdure_files.views.gather import gather  # noqa: PLC0415 - as above
-    from perdure_files.views.keeping import find  # noqa: PLC0415
     from perdure_files.views.page import render  # noqa: PLC0415
+    from perdure_files.views.page_keeper import find  # noqa: PLC0415
 
     with _opened(options, read_only=True) as (core, tenant):
         pages = [core.read(gather, find(core, name, tenant), tenant=tenant) for name in sessions]

@@ -29,7 +29,7 @@ from perdure_files.store.page_digest import content
 from perdure_files.views import page
 from perdure_files.views.edits import VERBS, Edit, compare, list_of, number_of, value_of
 from perdure_files.views.gather import gather, short
-from perdure_files.views.keeping import keep, layout_of
+from perdure_files.views.page_keeper import keep, layout_of
 from perdure_files.views.view import PageHead, SessionPage
 
 APPLIED = "view.applied"

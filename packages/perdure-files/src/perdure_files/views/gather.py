@@ -1,4 +1,4 @@
-"""A view from what is stored: one session, in one state. Callers: `keeping`, `apply`. Reads alone.
+"""A view from what is stored: one session, in one state. Callers: `page_keeper`, `apply`. Reads alone.
 
 Only what is recorded is shown: nothing that lapses by itself (who is alive, values with an end), so that the same event always
 gives the same page. Long parts are cut: all that is open, what was finished last, the last events.

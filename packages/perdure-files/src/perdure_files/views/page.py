@@ -1,4 +1,4 @@
-"""A whole file: its head, its lines, its seal. Pure: the same view, the same bytes. Callers: `folder`, `keeping`, `apply`.
+"""A whole file: its head, its lines, its seal. Pure: the same view, the same bytes. Callers: `folder`, `page_keeper`, `apply`.
 
 The first line says which session, and as of which event; the last one is the seal (`stores.files.page_digest`).
 """

@@ -63,7 +63,7 @@ def serve(
     from perdure_server.console.pages import Links, pages  # noqa: PLC0415
     from perdure_server.http.running import Listening, check_listening, run  # noqa: PLC0415 - help must not load this
     from perdure_server.http.serving import Serving  # noqa: PLC0415
-    from perdure_server.telemetry import exporting  # noqa: PLC0415
+    from perdure_server.telemetry import collector  # noqa: PLC0415
 
     at = Listening(
         host=host, port=port, certificate=certificate, private_key=private_key, behind_proxy=behind_proxy,
@@ -72,7 +72,7 @@ def serve(
     check_listening(at)
     if not one_tenant:
         _check_walled(options)
-    exporting.begin("perdure-server")
+    collector.begin("perdure-server")
     _say_if_new(options)
     note(f"serving {without_password(options.store)} at {at.address}; `perdure token create` makes a token")
     serving = Serving(options.store, tenant=options.tenant, actor=options.actor, alone=one_tenant, lease_seconds=lease)

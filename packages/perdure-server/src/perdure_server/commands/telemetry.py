@@ -37,11 +37,11 @@ def telemetry(options: StoreOptions, *, from_start: bool, once: bool, content: b
     if end:
         _end(options)
         return
-    from perdure_server.telemetry import exporting  # noqa: PLC0415 - help must not load this
+    from perdure_server.telemetry import collector  # noqa: PLC0415 - help must not load this
 
-    provider, exporter = exporting.environment("perdure")
+    provider, exporter = collector.environment("perdure")
     from perdure.runtime.callers import caller_of  # noqa: PLC0415 - help must not load this
-    from perdure_server.telemetry.following import Follower  # noqa: PLC0415 - an extra, loaded where it is used
+    from perdure_server.telemetry.feed_follower import Follower  # noqa: PLC0415 - an extra, loaded where it is used
 
     os.nice(PRIORITY)
     with options.open() as store:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import msgspec
 
 from perdure.model.filters import EffectFilters, EventFilters, MemoryFilters, RunFilters, SessionFilters
-from perdure_server.console import attention, live, run_reads, session_reads, settings_reads, upkeep_reads, verifying
+from perdure_server.console import attention, live, run_reads, session_reads, settings_reads, upkeep_reads, verify_job
 from perdure_server.http.call import HttpCall
 from perdure_server.http.queries import Name, Seq
 from perdure_server.http.table import Right, route
@@ -195,13 +195,13 @@ async def console_settings(call: HttpCall) -> Any:
 @route("POST", "/v1/console/verify", Right.AUDIT, Shown, status=202)
 async def console_start_verify(call: HttpCall) -> Any:
     """Begin to verify this tenant, unless that is under way."""
-    return verifying.start(call.serving, call.caller)
+    return verify_job.start(call.serving, call.caller)
 
 
 @route("GET", "/v1/console/verify", Right.AUDIT, Shown)
 async def console_verify(call: HttpCall) -> Any:
     """How far verify has come, and what it found."""
-    return verifying.state(call.serving, call.caller)
+    return verify_job.state(call.serving, call.caller)
 
 
 def _paged(call: HttpCall, page: Shown) -> Shown:

@@ -2,7 +2,7 @@
 
 An event is the only source. A replayed step writes none, so it makes no span. An effect has one span, from its first event to
 the one that ends it, whichever process wrote that. Pure but for `Reading`, which reads what this process did not see. Nothing
-of a document goes into a span except names, counts and codes, unless content is asked for. Callers: `traces`, `following`.
+of a document goes into a span except names, counts and codes, unless content is asked for. Callers: `traces`, `feed_follower`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reads of an open store for its spans: what a reader of events did not see itself. Callers: `traces`, `following`."""
+"""Reads of an open store for its spans: what a reader of events did not see itself. Callers: `traces`, `feed_follower`."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 The lane hands each committed batch over and goes on; a thread of this module makes spans of it. So an exporter that is slow or
 dead delays no write: the thread falls behind, and beyond a bound batches are dropped and counted. Loaded by `perdure.open` only
 when the process uses OpenTelemetry. All spans of a run, whichever processes drove it, share one trace: its id is the run's uid.
-Of a tenant whose feed a process follows (`following`), nothing is told here: the program of a run only gets its context.
+Of a tenant whose feed a process follows (`feed_follower`), nothing is told here: the program of a run only gets its context.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from perdure_evaluate.recovery import editing
+from perdure_evaluate.recovery import program_edits
 from perdure_evaluate.recovery.faults.fault import Control, RecoveryFault
 from perdure_evaluate.recovery.interface import Remembering, Subject
 from perdure_evaluate.recovery.lives import Life
@@ -47,7 +47,7 @@ def _edits(task: RecoveryTask, seed: int) -> list[str]:
     edits = [
         f"{at}{SEPARATOR}{kind}.{rng.choice(names)}"
         for at, reached in _reached(task, seed)
-        for kind in editing.KINDS
+        for kind in program_edits.KINDS
         if (names := [name for name, verb in reached.items() if verb in TOUCHED[kind]])
     ]
     return rng.sample(edits, SAMPLE) if task.long and len(edits) > SAMPLE else edits

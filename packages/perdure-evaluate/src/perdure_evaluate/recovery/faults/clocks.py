@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from perdure_evaluate.recovery.faults.fault import Control, RecoveryFault
-from perdure_evaluate.recovery.faults.racing import take_over, unfit_without_lease
+from perdure_evaluate.recovery.faults.races import take_over, unfit_without_lease
 from perdure_evaluate.recovery.interface import Subject
 from perdure_evaluate.recovery.oracle import points_of
 from perdure_evaluate.recovery.story import Story

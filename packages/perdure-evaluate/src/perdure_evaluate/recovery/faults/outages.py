@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from perdure_evaluate.recovery.faults import power, tracing
+from perdure_evaluate.recovery.faults import power, system_calls
 from perdure_evaluate.recovery.faults.fault import Control, RecoveryFault
-from perdure_evaluate.recovery.faults.replaying import File, FileOp, Files, made_of
+from perdure_evaluate.recovery.faults.file_replay import File, FileOp, Files, made_of
 from perdure_evaluate.recovery.interface import Belief
 from perdure_evaluate.recovery.lives import Ack
 from perdure_evaluate.recovery.score import forgotten
@@ -172,6 +172,6 @@ OUTAGES = RecoveryFault(
     schedules=_parts,
     tell=_enumerated,
     control=Control("control-normal", "relay-5", ("acknowledged_lost",)),
-    missing=tracing.missing,
+    missing=system_calls.missing,
     unfit=power.unfit,
 )

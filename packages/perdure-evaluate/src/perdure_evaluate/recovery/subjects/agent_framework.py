@@ -11,7 +11,7 @@ import asyncio
 import json
 from typing import Any
 
-from perdure_evaluate.recovery.subjects.playing import Conversing, ToldPart, hush
+from perdure_evaluate.recovery.subjects.model_play import Conversing, ToldPart, hush
 
 
 class AgentFramework(Conversing):

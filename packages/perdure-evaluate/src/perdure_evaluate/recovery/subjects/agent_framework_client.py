@@ -8,7 +8,7 @@ from typing import Any
 from agent_framework import BaseChatClient, ChatMiddlewareLayer, ChatResponse, Content, FunctionInvocationLayer, Message  # pyright: ignore[reportMissingImports]
 
 from perdure_evaluate.recovery.subjects.agent_framework import parts_of
-from perdure_evaluate.recovery.subjects.playing import Playing, as_text, kept_in
+from perdure_evaluate.recovery.subjects.model_play import Playing, as_text, kept_in
 
 ANSWERS_MAX = 1_000_000  # of a run; by default the framework lets a model answer 40 times
 

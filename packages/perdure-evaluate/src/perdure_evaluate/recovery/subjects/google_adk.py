@@ -12,7 +12,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from perdure_evaluate.recovery.subjects.playing import Conversing, ToldPart, hush
+from perdure_evaluate.recovery.subjects.model_play import Conversing, ToldPart, hush
 
 APP = "evaluated"
 REQUEST = "adk_request_confirmation"  # the framework's own call, which asks a person

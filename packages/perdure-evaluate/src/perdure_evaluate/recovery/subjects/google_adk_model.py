@@ -10,7 +10,7 @@ from google.adk.models.llm_response import LlmResponse  # pyright: ignore[report
 from google.genai import types  # pyright: ignore[reportMissingImports]
 
 from perdure_evaluate.recovery.subjects.google_adk import parts_of
-from perdure_evaluate.recovery.subjects.playing import Playing, as_text, kept_in
+from perdure_evaluate.recovery.subjects.model_play import Playing, as_text, kept_in
 
 
 class PlayingLlm(BaseLlm):

@@ -7,7 +7,7 @@ import asyncio
 from typing import Any
 
 from perdure_evaluate.recovery.subjects.google_adk import REQUEST, GoogleAdk
-from perdure_evaluate.recovery.subjects.playing_perdure import KINDS_OF_TOOLS, Ledgered
+from perdure_evaluate.recovery.subjects.model_play_perdure import KINDS_OF_TOOLS, Ledgered
 
 
 class GoogleAdkPerdure(Ledgered, GoogleAdk):

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from perdure_evaluate.recovery.interface import Belief, SubjectAgent
-from perdure_evaluate.recovery.subjects.playing import BEGIN, Playing, ToldPart, belief_of, last_words
+from perdure_evaluate.recovery.subjects.model_play import BEGIN, Playing, ToldPart, belief_of, last_words
 
 TURNS_MAX = 1_000_000
 

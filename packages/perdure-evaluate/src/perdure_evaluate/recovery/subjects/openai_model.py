@@ -8,8 +8,8 @@ from typing import Any
 from agents import Model, ModelResponse, Usage  # pyright: ignore[reportMissingImports]
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText  # pyright: ignore[reportMissingImports]
 
+from perdure_evaluate.recovery.subjects.model_play import Playing, as_text, kept_in
 from perdure_evaluate.recovery.subjects.openai_agents import parts_of
-from perdure_evaluate.recovery.subjects.playing import Playing, as_text, kept_in
 
 
 class PlayingModel(Model):

@@ -7,8 +7,8 @@ import asyncio
 import json
 from typing import Any
 
+from perdure_evaluate.recovery.subjects.model_play_perdure import KINDS_OF_TOOLS, Ledgered
 from perdure_evaluate.recovery.subjects.openai_agents import TURNS_MAX, OpenAIAgents
-from perdure_evaluate.recovery.subjects.playing_perdure import KINDS_OF_TOOLS, Ledgered
 
 
 class OpenAIPerdure(Ledgered, OpenAIAgents):

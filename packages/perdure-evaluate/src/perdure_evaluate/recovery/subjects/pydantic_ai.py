@@ -12,7 +12,7 @@ import asyncio
 import os
 from typing import Any
 
-from perdure_evaluate.recovery.subjects.playing import Conversing, ToldPart, as_text, kept_in
+from perdure_evaluate.recovery.subjects.model_play import Conversing, ToldPart, as_text, kept_in
 
 
 class PydanticAI(Conversing):

@@ -10,9 +10,9 @@ from typing import Any
 
 import perdure
 from perdure_evaluate.recovery.interface import Belief, SubjectAgent, Waits
+from perdure_evaluate.recovery.subjects.model_play import BEGIN, KEEP
+from perdure_evaluate.recovery.subjects.model_play_perdure import KINDS_OF_TOOLS, Ledgered, name_of
 from perdure_evaluate.recovery.subjects.perdure_sqlite import NOW
-from perdure_evaluate.recovery.subjects.playing import BEGIN, KEEP
-from perdure_evaluate.recovery.subjects.playing_perdure import KINDS_OF_TOOLS, Ledgered, name_of
 from perdure_evaluate.recovery.subjects.pydantic_ai import PydanticAI
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from perdure_evaluate.recovery.subjects.playing import Conversing, ToldPart
+from perdure_evaluate.recovery.subjects.model_play import Conversing, ToldPart
 
 
 class Strands(Conversing):

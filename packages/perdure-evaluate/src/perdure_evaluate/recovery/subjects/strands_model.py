@@ -8,7 +8,7 @@ from typing import Any
 
 from strands.models import Model  # pyright: ignore[reportMissingImports]
 
-from perdure_evaluate.recovery.subjects.playing import Playing, as_text, kept_in
+from perdure_evaluate.recovery.subjects.model_play import Playing, as_text, kept_in
 from perdure_evaluate.recovery.subjects.strands import parts_of
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from perdure_evaluate.recovery.subjects.playing import ToldPart
-from perdure_evaluate.recovery.subjects.playing_perdure import KINDS_OF_TOOLS, Ledgered
+from perdure_evaluate.recovery.subjects.model_play import ToldPart
+from perdure_evaluate.recovery.subjects.model_play_perdure import KINDS_OF_TOOLS, Ledgered
 from perdure_evaluate.recovery.subjects.strands import Strands, parts_of
 
 

@@ -15,8 +15,8 @@ import perdure
 from perdure_adapters.outward import sent_key
 from perdure_evaluate.recovery.interface import Belief, SubjectAgent, Waits
 from perdure_evaluate.recovery.outside import KINDS
+from perdure_evaluate.recovery.subjects.model_play import KEEP, Playing, as_text, keep
 from perdure_evaluate.recovery.subjects.perdure_sqlite import NOW, SENDERS
-from perdure_evaluate.recovery.subjects.playing import KEEP, Playing, as_text, keep
 
 
 class Ledgered(Playing):

@@ -1,4 +1,4 @@
-"""Telling a history to a store: each thing by the verb that an agent would have used. Callers: `measured`, the tests."""
+"""Telling a history to a store: each thing by the verb that an agent would have used. Callers: `evidence_shares`, the tests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import perdure
 from perdure.handles.sync.run import Run
 from perdure.handles.sync.session import Session
 from perdure.handles.sync.store import Store
-from perdure_evaluate.boot.labelled import TASKS, BootHistory, HistoryThing
+from perdure_evaluate.boot.histories import TASKS, BootHistory, HistoryThing
 from perdure_testing.clock import FakeClock
 
 EACH = "3m"  # passes between two things

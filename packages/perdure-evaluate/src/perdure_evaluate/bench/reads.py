@@ -13,7 +13,7 @@ from typing import Any
 
 import perdure
 from perdure_evaluate.bench.case import Benchmark, Context, Figure, at_most
-from perdure_evaluate.bench.filling import DAY_US, fill_events, fill_raw, raw_page, say_many, start_us
+from perdure_evaluate.bench.raw_events import DAY_US, fill_events, fill_raw, raw_page, say_many, start_us
 
 KINDS, ACTORS, DAYS = 20, 50, 30
 

@@ -13,13 +13,13 @@ from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
-from perdure_evaluate.recovery.faults import tracing
+from perdure_evaluate.recovery.faults import system_calls
 
 CALLS = (
     "openat", "creat", "write", "pwrite64", "writev", "pwritev", "pwritev2", "lseek", "truncate", "ftruncate", "fallocate",
     "fsync", "fdatasync", "rename", "renameat", "renameat2", "link", "linkat", "unlink", "unlinkat", "mmap", "msync",
 )  # fmt: skip
-RECORDING = ("-y", "-xx", "-s", "100000000", "-e", f"trace={','.join({*CALLS, *tracing.CALLS})}")
+RECORDING = ("-y", "-xx", "-s", "100000000", "-e", f"trace={','.join({*CALLS, *system_calls.CALLS})}")
 LINE = re.compile(r"^(\d+) +(?:<\.\.\. \w+ resumed>)?(.*)$")
 HEX = r"((?:\\x[0-9a-f]{2})*)"
 FD = rf"(\d+)<{HEX}>"

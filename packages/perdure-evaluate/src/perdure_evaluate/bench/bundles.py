@@ -11,7 +11,7 @@ from typing import Any
 import perdure
 from perdure.interchange.move import move
 from perdure_evaluate.bench.case import Benchmark, Context, Figure, at_least
-from perdure_evaluate.bench.filling import fill_events, say_many
+from perdure_evaluate.bench.raw_events import fill_events, say_many
 
 EVENTS = 100_000
 SESSION_TURNS = 100

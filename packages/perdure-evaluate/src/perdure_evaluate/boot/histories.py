@@ -3,8 +3,8 @@
 A history is one file. `== session | labels` opens it; `files` and `names` are the words of its routine work. Then one line is
 one thing: id, kind, text. `~ 70` stands for seventy turns of routine work, with what an agent writes down meanwhile; `~45`
 before or behind a tool's result for so many lines more. `! class | ids` is evidence that every task needs, `? class | ids |
-task` a task and what answers it. `[[…]]` marks the evidence in a long text; else the whole text is. Callers: `measured`,
-`telling`.
+task` a task and what answers it. `[[…]]` marks the evidence in a long text; else the whole text is. Callers: `evidence_shares`,
+`history_verbs`.
 """
 
 from __future__ import annotations

@@ -13,15 +13,15 @@ from perdure.planes.memory.embedder import Embedder
 from perdure.runtime.callers import caller_of, stream_of
 from perdure.stores import pgvector
 from perdure_evaluate.bench.case import Benchmark, Context, Figure, at_least, at_most
-from perdure_evaluate.recall import labelled, measured
+from perdure_evaluate.recall import measures, question_set
 
 VECTORS, DIMS, LATENT = 200_000, 384, 64
 QUESTIONS = 50
 _STEP = 2_000
 
 
-def _labelled(url: str) -> dict[str, measured.Measured]:
-    return measured.legs(url, labelled.history(), labelled.questions(), labelled.KeptVectors())
+def _labelled(url: str) -> dict[str, measures.Measured]:
+    return measures.legs(url, question_set.history(), question_set.questions(), question_set.KeptVectors())
 
 
 def _quality(context: Context) -> list[Figure]:
@@ -31,13 +31,13 @@ def _quality(context: Context) -> list[Figure]:
     if context.postgres is not None:
         on_postgres = _labelled(context.postgres)
         apart = abs(on_postgres["hybrid"].ndcg - on_sqlite["hybrid"].ndcg)
-        shared = measured.overlap(on_postgres["hybrid"], on_sqlite["hybrid"])
+        shared = measures.overlap(on_postgres["hybrid"], on_sqlite["hybrid"])
         figures.append(at_most("PostgreSQL and SQLite, nDCG@10 apart", apart, 0.01, ""))
         figures.append(at_least("PostgreSQL and SQLite, first ten in common", shared, 0.95, ""))
     return figures
 
 
-def _figures(legs: dict[str, measured.Measured]) -> list[Figure]:
+def _figures(legs: dict[str, measures.Measured]) -> list[Figure]:
     better = max(legs["words"].ndcg, legs["vectors"].ndcg)
     targets = {"hybrid": better - 0.005, "words": legs["fts5"].ndcg + 0.10}
     return [

@@ -12,9 +12,9 @@ from typing import Any
 import perdure
 from perdure.runtime.callers import caller_of
 from perdure_evaluate.bench.case import Benchmark, Context, Figure, alternating, at_least, at_most, between
-from perdure_evaluate.bench.counting import counting_statements, counting_syncs
-from perdure_evaluate.bench.filling import say_many
+from perdure_evaluate.bench.counters import counting_statements, counting_syncs
 from perdure_evaluate.bench.floor import Rate, timed
+from perdure_evaluate.bench.raw_events import say_many
 
 TEXT = "x" * 1024
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from perdure.handles.sync.session import Session
 from perdure.model.tokens import estimate
-from perdure_evaluate.boot.labelled import CLASSES, TASKS, TURNS, BootHistory, HistoryThing
+from perdure_evaluate.boot.histories import CLASSES, TASKS, TURNS, BootHistory, HistoryThing
 
 BUDGETS = (1_000, 4_000, 16_000)
 WAYS = ("boot", "last", "by kind", "by time")

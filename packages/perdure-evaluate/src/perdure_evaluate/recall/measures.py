@@ -18,7 +18,7 @@ import apsw
 
 import perdure
 from perdure.planes.memory.quantised import cosines, pack
-from perdure_evaluate.recall.labelled import LabelledQuestion, LabelledThing, as_said, tell
+from perdure_evaluate.recall.question_set import LabelledQuestion, LabelledThing, as_said, tell
 
 AT = 10
 Answer = Callable[[str], list[str]]  # from a question to ids, best first

@@ -1,7 +1,7 @@
 """The labelled set: a coding history of sixteen sessions, and questions with the things that answer each. Apache-2.0.
 
 `vectors.bin` holds the int8 vectors of its texts by all-MiniLM-L6-v2, so that it can be measured where no weights are; it
-is data, made by `python -m perdure_evaluate.recall.labelled FOLDER`. Callers: `measured`, the bench, the tests.
+is data, made by `python -m perdure_evaluate.recall.question_set FOLDER`. Callers: `measures`, the bench, the tests.
 """
 
 from __future__ import annotations

@@ -19,9 +19,9 @@ from perdure.errors import Unavailable
 from perdure.handles.working import tree
 from perdure.planes.execution import steps
 from perdure_evaluate.bench.case import Benchmark, Context, Figure, at_most, users_environment
-from perdure_evaluate.bench.noting import begin, takeover
+from perdure_evaluate.bench.step_notes import begin, takeover
 
-APP = "perdure_evaluate.bench.noting"
+APP = "perdure_evaluate.bench.step_notes"
 PATIENCE_SECONDS = 60.0
 LOOK_SECONDS = 0.05
 IDLE_SECONDS = (0.2, 0.3)  # how long a worker has nothing to do before the next start

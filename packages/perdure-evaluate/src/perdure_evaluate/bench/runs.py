@@ -20,9 +20,9 @@ from perdure_evaluate.bench.case import (
     between,
     users_environment,
 )
-from perdure_evaluate.bench.counting import counting_statements, counting_syncs
+from perdure_evaluate.bench.counters import counting_statements, counting_syncs
 from perdure_evaluate.bench.floor import Rate, timed
-from perdure_evaluate.bench.resumed import TEXT, long_run, think
+from perdure_evaluate.bench.long_run import TEXT, long_run, think
 
 
 async def athink(number: int) -> str:
@@ -149,7 +149,7 @@ def syncs(context: Context) -> list[Figure]:
     return figures
 
 
-RESUME = "import sys; from perdure_evaluate.bench.resumed import resume; resume(*sys.argv[1:])"
+RESUME = "import sys; from perdure_evaluate.bench.long_run import resume; resume(*sys.argv[1:])"
 
 
 def resuming(context: Context) -> list[Figure]:

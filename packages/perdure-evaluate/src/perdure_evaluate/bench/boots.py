@@ -15,7 +15,7 @@ from typing import Any
 
 import perdure
 from perdure_evaluate.bench.case import Benchmark, Context, Figure, at_most, users_environment
-from perdure_evaluate.boot import labelled, measured, telling
+from perdure_evaluate.boot import evidence_shares, histories, history_verbs
 from perdure_testing.clock import FakeClock
 
 TASK = "fix the login test on Safari"
@@ -118,24 +118,24 @@ def _command_seconds(command: list[str]) -> float:
 
 def evidence(context: Context) -> list[Figure]:
     """The share of the evidence in the pack by class and budget, beside the last turns and beside printing all and cutting."""
-    by_budget: dict[int, list[measured.Shares]] = {budget: [] for budget in measured.BUDGETS}
-    for name in labelled.HISTORIES[: context.count(len(labelled.HISTORIES))]:
-        history, clock = labelled.history(name), FakeClock()
+    by_budget: dict[int, list[evidence_shares.Shares]] = {budget: [] for budget in evidence_shares.BUDGETS}
+    for name in histories.HISTORIES[: context.count(len(histories.HISTORIES))]:
+        history, clock = histories.history(name), FakeClock()
         with context.scratch() as folder, perdure.open(f"sqlite:///{folder}/bench.db", clock=clock) as store:
-            session = telling.tell(store, history, clock)
-            for budget in measured.BUDGETS:
-                by_budget[budget].append(measured.measure(session, history, budget))
+            session = history_verbs.tell(store, history, clock)
+            for budget in evidence_shares.BUDGETS:
+                by_budget[budget].append(evidence_shares.measure(session, history, budget))
     return [
         _beside(f"{of} at {budget:,} tokens", {way: shares[of] for way, shares in means.items()})
-        for budget, means in ((budget, measured.mean(rows)) for budget, rows in by_budget.items())
-        for of in labelled.CLASSES
+        for budget, means in ((budget, evidence_shares.mean(rows)) for budget, rows in by_budget.items())
+        for of in histories.CLASSES
     ]
 
 
 def _beside(measure: str, ways: dict[str, float]) -> Figure:
-    ours, *others = (ways[way] for way in measured.WAYS)
-    met = all(measured.is_ahead(ours, theirs) for theirs in others) and (ours == 1.0 or "rules" not in measure)
-    detail = ", ".join(f"{way} {ways[way]:.3f}" for way in measured.WAYS[1:])
+    ours, *others = (ways[way] for way in evidence_shares.WAYS)
+    met = all(evidence_shares.is_ahead(ours, theirs) for theirs in others) and (ours == 1.0 or "rules" not in measure)
+    detail = ", ".join(f"{way} {ways[way]:.3f}" for way in evidence_shares.WAYS[1:])
     return Figure(measure, ours, "", f"> {max(others):.3f}" if max(others) < 1 else "1", met, detail)
 
 

@@ -18,10 +18,6 @@ from perdure_evaluate.bench.raw_events import DAY_US, fill_events, fill_raw, raw
 KINDS, ACTORS, DAYS = 20, 50, 30
 
 
-def _times_ms(count: int, act: Callable[[int], Any]) -> list[float]:
-    return [_time_ms(act, number) for number in range(count)]
-
-
 def _side_by_side(count: int, *acts: Callable[[int], Any]) -> list[list[float]]:
     """The times of each, taken in turn: whatever disturbs the machine, and the tail is made of that, disturbs all alike."""
     rounds = [[_time_ms(act, number) for act in acts] for number in range(count)]
@@ -48,7 +44,8 @@ def tail(context: Context) -> list[Figure]:
                 count = min(500, turns - first)
                 say_many(store, name, count)
             session = store.session(name)
-            medians.append(statistics.median(_times_ms(300, lambda _, session=session: session.turns(last=20))))
+            times = [_time_ms(lambda _, session=session: session.turns(last=20), number) for number in range(300)]
+            medians.append(statistics.median(times))
     return [
         at_most(
             "last 20 turns of 100,000, p50", medians[1], 1, "ms", detail=f"of {young:,} turns: {medians[0]:.2f} ms"

@@ -12,7 +12,7 @@ from typing import Any
 from perdure.stores import schema_upgrade
 from perdure.stores.sqlite import SqliteConnection, SqliteEngine
 from perdure_files.store.connection import mark_of
-from perdure_files.store.journal import START, Entry, LineLog, LogMark
+from perdure_files.store.journal import START, LineLog, LogMark
 from perdure_files.store.load import Loader, Q
 
 TOLD_MAX = 100
@@ -39,16 +39,14 @@ def said_by_lines(journal: LineLog, upto: LogMark | None = None) -> dict[Any, An
         tables.begin()
         loader = Loader(tables)
         for _, entries in journal.read_on(START):
-            loader.load([entry for entry in entries if upto is None or _is_before(entry, upto)])
+            loader.load([
+                (number, part) for number, part in entries
+                if upto is None or (number, part.start) < (upto.segment, upto.end)
+            ])  # fmt: skip
         return said_of(tables)
     finally:
         tables.rollback()
         engine.close()
-
-
-def _is_before(entry: Entry, mark: LogMark) -> bool:
-    number, part = entry
-    return number < mark.segment or (number == mark.segment and part.start < mark.end)
 
 
 def said_of(tables: SqliteConnection) -> dict[Any, Any]:

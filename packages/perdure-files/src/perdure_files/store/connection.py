@@ -178,7 +178,8 @@ class FilesConnection(CacheConnection):
             raise fault_of(error, self._journal.layout.log) from error
 
     def _catch_up(self) -> None:
-        self._check_place()
+        if place_of(self.file) != self._place:  # it was taken away or replaced: another one is made from the log
+            raise replaced(self._journal.layout.cache)
         self._journal.let_go()
         self._facts = None
         mark = mark_of(self._cache)
@@ -189,11 +190,6 @@ class FilesConnection(CacheConnection):
         self._mark = mark_of(self._cache)
         self._look = self._journal.look(self._mark.segment) or _NEVER
         self._unsure = False
-
-    def _check_place(self) -> None:
-        """Refuse a cache that was taken away or replaced: another one is made from the log."""
-        if place_of(self.file) != self._place:
-            raise replaced(self._journal.layout.cache)
 
     def _read_on(self, mark: LogMark) -> None:
         """Read the lines after a mark, in one transaction of the cache. Lost lines raise the epoch."""
@@ -342,11 +338,15 @@ class FilesConnection(CacheConnection):
         """The streams that begin with these events; they are taken out of those that are still to begin."""
         begun = [streams.pop(number) for number in dict.fromkeys(event.stream for event in events) if number in streams]
         self._names.update((stream.id, self._line_name(stream.id, stream.uid, stream.tenant)) for stream in begun)
-        return [self._stream_written(stream) for stream in begun]
-
-    def _stream_written(self, stream: Stream) -> WrittenStream:
-        parent = self._name(stream.parent) if stream.parent is not None else ""
-        return stream_written(stream, self._name(stream.id), self._tenant(stream.tenant), parent)
+        return [
+            stream_written(
+                stream,
+                self._name(stream.id),
+                self._tenant(stream.tenant),
+                "" if stream.parent is None else self._name(stream.parent),
+            )
+            for stream in begun
+        ]
 
     def _facts_line(self) -> list[Line]:
         """A line of its own for a new epoch, before what it is about: a torn batch must not have that alone."""

@@ -53,7 +53,8 @@ def _what_git_does_not_do(layout: Layout) -> str:
     missing = sorted({*range(1, numbers[-1] + 1)} - {*numbers}) if numbers[-1] < _FAR_AWAY else [1]
     if missing:
         return f"now {layout.segment(missing[0]).name} is missing"
-    if not any(_says_something(layout, number) for number in numbers):
+    parts = (part for number in numbers for part in lines_in(layout.content(number), 0))
+    if not any(isinstance(part, FoundLine) for part in parts):
         return "now it has no line"
     if not layout.content(numbers[-1]).endswith(b"\n"):
         return "now it ends within a line"
@@ -63,10 +64,6 @@ def _what_git_does_not_do(layout: Layout) -> str:
 
 
 _FAR_AWAY = 1_000_000
-
-
-def _says_something(layout: Layout, number: int) -> bool:
-    return any(isinstance(part, FoundLine) for part in lines_in(layout.content(number), 0))
 
 
 def _in_git(folder: Path) -> bool:

@@ -294,15 +294,9 @@ def _loaded(
         for mark, entries in journal.read_on(START):  # noqa: B007 - the last one is needed
             pieces += loader.load(entries)
     facts = loader.facts or before or facts_of(cache)
-    return _going_on(facts, before or facts), mark, pieces
-
-
-def _going_on(facts: WrittenStore, before: WrittenStore) -> WrittenStore:
-    """The facts that a log says, after those that were known: a log from before the store was moved away does not open it
-    again.
-    """
-    own_move = before.moved if before.uid == facts.uid else ""
-    return replace(facts, epoch=max(facts.epoch, before.epoch), moved=facts.moved or own_move)
+    before = before or facts
+    move = before.moved if before.uid == facts.uid else ""  # a log from before the move does not open the store again
+    return replace(facts, epoch=max(facts.epoch, before.epoch), moved=facts.moved or move), mark, pieces
 
 
 @contextmanager

@@ -347,12 +347,6 @@ class LineLog:
             return None
 
 
-def _write_whole(fd: int, data: bytes) -> None:
-    """In one write: what is cut short has met the end of the disk."""
-    if os.write(fd, data) != len(data):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
 def _joined(mark: LogMark, lines: Sequence[Line]) -> tuple[bytes, LogMark]:
     """The lines, each after the one before it, and the mark after them."""
     parts, check = [], mark.check
@@ -362,6 +356,12 @@ def _joined(mark: LogMark, lines: Sequence[Line]) -> tuple[bytes, LogMark]:
     joined = b"".join(parts)
     size = mark.scanned + len(joined)
     return joined, LogMark(mark.segment, size - 1, check, size)
+
+
+def _write_whole(fd: int, data: bytes) -> None:
+    """In one write: what is cut short has met the end of the disk."""
+    if os.write(fd, data) != len(data):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 class _Checks:
@@ -383,13 +383,10 @@ class _Checks:
         if self._searched < number:
             for segment in self._layout.numbers():
                 if self._searched < segment <= number:
-                    self._search(segment)
+                    for raw in self._layout.content(segment).split(b"\n"):
+                        self._seen.update(names_of(raw))
             self._searched = number
         return check in self._seen
-
-    def _search(self, number: int) -> None:
-        for raw in self._layout.content(number).split(b"\n"):
-            self._seen.update(names_of(raw))
 
 
 def _with_gaps(entries: list[Entry], checks: _Checks) -> Iterator[Entry]:

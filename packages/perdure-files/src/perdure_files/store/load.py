@@ -31,7 +31,7 @@ from perdure.stores.statements import Statements
 from perdure.stores.store import Fault, FaultKind, Head
 from perdure.stores.tx import LOG, Tx
 from perdure_files.store.journal import Entry
-from perdure_files.store.line import FoundLine, Line, Piece, WrittenBlob, WrittenStore, WrittenTenant
+from perdure_files.store.line import FoundLine, Line, Piece, WrittenBlob, WrittenStore
 
 Q = Statements("perdure_files.store", "files.sql")
 CHUNK_LINES = 16_384
@@ -135,7 +135,8 @@ class Loader:
         if line.store is not None:
             self._store(line.store)
         for tenant in line.tenants:
-            self._tenant(tenant)
+            if tenant.name not in self._tenants:
+                self._make_tenant(tenant.name, tenant.number, from_hex(tenant.uid, 16, "tenants.uid"))
         for blob in line.blobs:
             tx.tenant = self._tenant_number(blob.tenant)
             tx.keep_row((tx.tenant, from_hex(blob.address, 32, "blobs.address"), blob.size, 0, None))
@@ -160,10 +161,6 @@ class Loader:
             raise Damaged("no store has this epoch", path="store.epoch")
         if self.facts is None or (statement.uid == self.facts.uid and statement.epoch >= self.facts.epoch):
             self.facts = statement
-
-    def _tenant(self, statement: WrittenTenant) -> None:
-        if statement.name not in self._tenants:
-            self._make_tenant(statement.name, statement.number, from_hex(statement.uid, 16, "tenants.uid"))
 
     def _tenant_number(self, name: str) -> int:
         """The number of a tenant. One whose beginning was lost begins here: what names it stands."""
@@ -223,14 +220,13 @@ class Loader:
 
     def _meaning(self, tx: Tx, stream: Stream) -> Seen:
         """Tenants' own streams say which others were imported: what they said in this very line counts too."""
-        meaning = self._looked_up(tx, stream) if self._tenants_said else verbatim
+        meaning = verbatim
+        if self._tenants_said:
+            tx.relieve()
+            meaning = meaning_of(tx, stream)
         if stream.kind != "tenant":  # of which each event may change what the others mean
             self._seen[stream.id] = meaning
         return meaning
-
-    def _looked_up(self, tx: Tx, stream: Stream) -> Seen:
-        tx.relieve()
-        return meaning_of(tx, stream)
 
     def _find(self, uid: str) -> Stream:
         stream = self._stream(uid, "events.stream")

@@ -286,9 +286,10 @@ class Sides:
 
     def read(self, data: bytes) -> None:
         """One segment more."""
+        sides = {"ours": [self.ours], "theirs": [self.theirs], "base": [], "since": [self.since]}
         for line in data.splitlines(keepends=True):
             if not self._passes(line):
-                for side in self._where():
+                for side in sides.get(self._side, [self.ours, self.theirs]):
                     side.append(line)
 
     def go_on_in(self, data: bytes) -> bool:
@@ -318,8 +319,3 @@ class Sides:
         else:
             return False
         return True
-
-    def _where(self) -> list[list[bytes]]:
-        """The places of streams on this side."""
-        sides = {"ours": [self.ours], "theirs": [self.theirs], "base": [], "since": [self.since]}
-        return sides.get(self._side, [self.ours, self.theirs])

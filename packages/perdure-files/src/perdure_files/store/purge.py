@@ -27,7 +27,7 @@ from perdure.stores.store import Writes
 from perdure_files.store.connection import FilesConnection, mark_of, put_mark
 from perdure_files.store.journal import LineLog
 from perdure_files.store.layout import Layout
-from perdure_files.store.line import FoundLine, Line, lines_in, written
+from perdure_files.store.line import FoundLine, lines_in, written
 from perdure_files.store.load import Q, facts_of
 
 if TYPE_CHECKING:
@@ -53,15 +53,13 @@ def without(data: bytes, hashes: Gone) -> Purged:
     parts: list[bytes] = []
     done = bodies = 0
     for part in lines_in(data, 0):
-        count = _bodies(part.line, hashes) if isinstance(part, FoundLine) else 0
-        if count and isinstance(part, FoundLine):
+        if not isinstance(part, FoundLine):
+            continue
+        count = sum(1 for event in part.line.events if event.salt and event.hash in hashes)
+        if count:
             parts += [data[done : part.start], _rewritten(part, hashes)]
             done, bodies = part.end, bodies + count
     return Purged(b"".join([*parts, data[done:]]), bodies)
-
-
-def _bodies(line: Line, hashes: Gone) -> int:
-    return sum(1 for event in line.events if event.salt and event.hash in hashes)
 
 
 def _rewritten(part: FoundLine, hashes: Gone) -> bytes:
@@ -74,12 +72,11 @@ def lingering(layout: Layout, hashes: Gone) -> dict[int, int]:
     """In which segments bodies that went still stand, and how many. Reads the whole log, if anything ever went."""
     if not hashes:
         return {}
-    counts = {number: _lingering_in(layout, number, hashes) for number in layout.numbers()}
+    counts = {
+        number: sum(without(layout.read(path), hashes).bodies for path in layout.files(number))
+        for number in layout.numbers()
+    }
     return {number: count for number, count in counts.items() if count}
-
-
-def _lingering_in(layout: Layout, number: int, hashes: Gone) -> int:
-    return sum(without(layout.read(path), hashes).bodies for path in layout.files(number))
 
 
 class Purge:

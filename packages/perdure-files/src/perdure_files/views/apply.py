@@ -62,16 +62,12 @@ def apply_view(core: Core, tenant: int, actor: str, path: Path, *, dry_run: bool
         base = _base(core, tenant, stream, edited.head)
         done = _run(core, tenant, actor, stream, compare(base, edited), base, dry_run=dry_run)
     except Error as error:
-        error.path = _in_file(path, error.path)
+        match = _LINE.fullmatch(error.path)
+        error.path = f"{path}:{match[1]}{match[2]}" if match else error.path
         raise
     if not dry_run:
         _refresh(core, tenant, stream, path, data)
     return Applied(stream.name, edited.head.seq, done)
-
-
-def _in_file(path: Path, where: str) -> str:
-    match = _LINE.fullmatch(where)
-    return f"{path}:{match[1]}{match[2]}" if match else where
 
 
 # -- what the page was made from -------------------------------------------------------------------------------------

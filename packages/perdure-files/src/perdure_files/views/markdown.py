@@ -141,13 +141,11 @@ def read_lines(lines: list[tuple[int, str]]) -> tuple[dict[str, str], dict[str, 
     reading = _Reading()
     for number, line in lines:
         text = line.rstrip(" ")
-        if text and not _is_comment(text) and not (text.startswith("# ") and reading.section == "about"):
+        is_comment = text.startswith("<!--") and text.endswith("-->")
+        is_title = text.startswith("# ") and reading.section == "about"
+        if text and not is_comment and not is_title:
             _read(reading, number, text)
     return reading.about, reading.things
-
-
-def _is_comment(text: str) -> bool:
-    return text.startswith("<!--") and text.endswith("-->")
 
 
 def _read(reading: _Reading, number: int, text: str) -> None:

@@ -47,7 +47,7 @@ def telemetry(options: StoreOptions, *, from_start: bool, once: bool, content: b
     with options.open() as store:
         follower = Follower(caller_of(store), provider, exporter, content=content)
         follower.begin("beginning" if from_start else "end")
-        well = follower.follow(_told_to_stop(), once=once)
+        well = follower.follow(_stop_signal(), once=once)
         exporter.shutdown()
     if options.as_json:
         say_json({"told": follower.told})
@@ -67,7 +67,7 @@ def _end(options: StoreOptions) -> None:
     note("workers tell their spans themselves again")
 
 
-def _told_to_stop() -> threading.Event:
+def _stop_signal() -> threading.Event:
     """Set by SIGTERM and Ctrl-C: what is being exported comes to its end first."""
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -48,14 +48,10 @@ async def run(store: AsyncStore, name: str) -> dict[str, Any]:
     handle = await damage.apart(store.run(whole_name), None)
     return {
         "run": None if handle is None else plain(handle.record),
-        **(_nothing_read() if handle is None else await _details(handle, damage)),
+        **({"verdict": UNREAD, "waits": [], "open_effects": []} if handle is None else await _details(handle, damage)),
         "children": [summary(child.record) for child in damage.rows(await store.runs(parent=whole_name))],
         "damaged": plain(damage),
     }
-
-
-def _nothing_read() -> dict[str, Any]:
-    return {"verdict": UNREAD, "waits": [], "open_effects": []}
 
 
 async def _details(handle: AsyncRunHandle[Any], damage: Damage) -> dict[str, Any]:

@@ -141,13 +141,10 @@ def _disturbances(task: RecoveryTask, seed: int) -> list[str]:
     return [f"{at}{SEPARATOR}{what}" for at in still for what in ("edited", "committed", "dropped")]
 
 
-def _has_tree(_: type[Subject], task: RecoveryTask) -> str:
-    return "" if task.git else "it has no workspace"
-
-
 WORKSPACE = RecoveryFault(
     name="workspace", about="somebody changed the work tree between crash and resume", schedules=_disturbances, tell=_disturbed,
-    control=Control("control-unwatched", "coding", ("wrong", "lost")), missing=needed, unfit=_has_tree,
+    control=Control("control-unwatched", "coding", ("wrong", "lost")), missing=needed,
+    unfit=lambda _subject, task: "" if task.git else "it has no workspace",
 )  # fmt: skip
 
 

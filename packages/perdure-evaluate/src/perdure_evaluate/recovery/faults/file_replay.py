@@ -113,11 +113,8 @@ class Files:
             self.now += 1
             if result >= 0 and (take := getattr(self, f"_{name}", None)) is not None:
                 take(args, result)
-                self._note_names()
-
-    def _note_names(self) -> None:
-        if self.files != self.names[-1][1]:
-            self.names.append((self.now, dict(self.files)))
+                if self.files != self.names[-1][1]:
+                    self.names.append((self.now, dict(self.files)))
 
     def named_before(self, when: int) -> dict[str, File]:
         """Which files there were before this call."""

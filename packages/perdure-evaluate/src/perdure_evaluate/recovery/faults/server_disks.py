@@ -141,13 +141,10 @@ def _revive(server: PostgresServer) -> None:
         server.restart()
 
 
-def _missing_room() -> str:
-    return servers.missing() or disk.missing()
-
-
 FULL = RecoveryFault(
     name="server-full", about="the disk of the database is full; later there is room again", schedules=disk.shares, tell=_filled,
-    control=Control("control-deaf", "relay-500", ("acknowledged_lost",)), missing=_missing_room, unfit=servers.unfit,
+    control=Control("control-deaf", "relay-500", ("acknowledged_lost",)),
+    missing=lambda: servers.missing() or disk.missing(), unfit=servers.unfit,
 )  # fmt: skip
 
 

@@ -272,8 +272,8 @@ def test_an_unknown_exporter_is_refused(monkeypatch):
 def test_a_worker_exports_by_its_environment(tmp_path):
     """`begin` sets up a provider that the next store finds, and what it exports goes out when the process ends."""
     text = (
-        "import perdure; from perdure_server.telemetry import exporting\n"
-        "assert exporting.begin('w'); assert not exporting.begin('w')\n"
+        "import perdure; from perdure_server.telemetry import collector\n"
+        "assert collector.begin('w'); assert not collector.begin('w')\n"
         "@perdure.agent\ndef child(run): return run.step(len, 'ab')\n"
         f"perdure.open('sqlite:///{tmp_path}/a.db').drive(child)\n"
     )

@@ -205,9 +205,8 @@ class FilesConnection(CacheConnection):
                 mark = after
             asides = self._set_aside(pieces)
             facts = loader.facts or facts_of(self._cache)
-            if any(
-                aside.lost for aside in asides
-            ):  # in this very transaction: after a crash nobody would know any more
+            # In this very transaction: after a crash nothing would tell it any more.
+            if any(aside.lost for aside in asides):
                 facts, mark = raised(self._journal, facts, mark)
             put_facts(self._cache, facts)
             put_mark(self._cache, mark)

@@ -33,9 +33,8 @@ def console(options: StoreOptions, *, port: int, show: bool) -> None:
     from perdure_server.console.pages import Links, pages  # noqa: PLC0415
     from perdure_server.http.running import Listening, run  # noqa: PLC0415
 
-    StoreOptions(
-        options.store, options.tenant, as_json=False
-    ).open().close()  # neither store nor tenant is made by looking
+    # Neither store nor tenant is made by looking.
+    StoreOptions(options.store, options.tenant, as_json=False).open().close()
     serving, links = LocalServing(options.store, tenant=options.tenant, actor=options.actor), Links()
     listener = _listening(port)
     at = Listening(host=HOST, port=listener.getsockname()[1], drain_seconds=1)

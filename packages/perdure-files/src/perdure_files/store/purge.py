@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -29,9 +29,6 @@ from perdure_files.store.journal import LineLog
 from perdure_files.store.layout import Layout
 from perdure_files.store.line import FoundLine, lines_in, written
 from perdure_files.store.load import Q, facts_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 Gone = frozenset[str]  # the hashes of events whose bodies went
 
@@ -132,15 +129,13 @@ class Purge:
 
     def _rewrite(self, connection: FilesConnection, number: int, hashes: Gone) -> int:
         """Every file of one segment; how many bodies stay in it."""
+        stay = 0
         with self._locked(connection):
-            return sum(self._rewrite_file(path, hashes) for path in self._layout.files(number))
-
-    def _rewrite_file(self, path: Path, hashes: Gone) -> int:
-        data, bodies = without(self._layout.read(path), hashes)
-        if not bodies:
-            return 0
-        if self._layout.is_cut_short(data):
-            return bodies
-        self._layout.put(path, data)
-        reach("purge.rewritten")
-        return 0
+            for path in self._layout.files(number):
+                data, bodies = without(self._layout.read(path), hashes)
+                if bodies and self._layout.is_cut_short(data):
+                    stay += bodies
+                elif bodies:
+                    self._layout.put(path, data)
+                    reach("purge.rewritten")
+        return stay

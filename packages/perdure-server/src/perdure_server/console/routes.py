@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import msgspec
 
 from perdure.model.filters import EffectFilters, EventFilters, MemoryFilters, RunFilters, SessionFilters
-from perdure_server.console import attention, live, run_reads, session_reads, settings_reads, upkeep_reads, verify_job
+from perdure_server.console import attention, live, run_reads, session_reads, upkeep_reads, verify_job
 from perdure_server.http.call import HttpCall
 from perdure_server.http.queries import Name, Seq
 from perdure_server.http.table import Right, route
@@ -189,7 +189,7 @@ async def console_provenance(call: HttpCall, query: ProvenanceQuery) -> Any:
 @route("GET", "/v1/console/settings", Right.READ, Shown)
 async def console_settings(call: HttpCall) -> Any:
     """How much this tenant may take, and when its log was last pruned."""
-    return await settings_reads.settings(call)
+    return await upkeep_reads.settings(call)
 
 
 @route("POST", "/v1/console/verify", Right.AUDIT, Shown, status=202)

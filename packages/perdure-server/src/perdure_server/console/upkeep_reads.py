@@ -1,6 +1,6 @@
-"""Reads of the console across the store: effects, the audit trail, memories and where they came from.
+"""Reads of the console across the store: effects, the audit trail, memories and where they came from, the settings.
 
-Callers: the console's routes.
+Callers: the console's routes. The tokens on the page of settings are read by `GET /v1/tokens`, whose right only admins have.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ from perdure.model.records.effects import EffectRecord
 from perdure.model.refs import Ref
 from perdure.planes.conversation import sessions
 from perdure.planes.conversation.emitted import referred
+from perdure.planes.execution import workers
 from perdure.planes.memory import values
 from perdure.runtime.callers import caller_of
+from perdure_server.http.call import HttpCall
 
 TEXT_MAX = 2_000  # characters of one source of a memory
 LOOKED_THROUGH = 2_000  # effects among which a text is sought for one page
@@ -114,4 +116,18 @@ async def _source(store: AsyncStore, ref: Ref) -> dict[str, Any]:
         "stream_kind": event.stream_kind,
         "kind": event.kind,
         "text": text[:TEXT_MAX],
+    }
+
+
+async def settings(call: HttpCall) -> dict[str, Any]:
+    """The limits of the caller's tenant with what it uses of them, and the last pruning. keeps_tokens: whether tokens are
+    made and revoked at this server.
+    """
+    serving = call.serving
+    page = await call.store.events(kind="log.pruned", limit=1)
+    return {
+        "keeps_tokens": serving.keeps_tokens,
+        "limits": plain(await serving.limits_of(call.identity.token.tenant)) if serving.keeps_tokens else None,
+        "runs": await call.caller.read(workers.unfinished),
+        "pruned": {"at": plain(page[0].at), "by": page[0].actor} if page else None,
     }

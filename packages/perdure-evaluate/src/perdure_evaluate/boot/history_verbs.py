@@ -33,15 +33,12 @@ def tell(store: Store, history: BootHistory, clock: FakeClock) -> Session:
     """Say, decide, remember and do all of it; returns the session."""
     session = store.session(history.session, labels=history.labels)
     for thing in history.things:
-        _verb(thing.kind)(store, session, thing)
+        verb = _task if thing.kind in TASKS else _VERBS.get(thing.kind, _remember)
+        verb(store, session, thing)
         clock.advance(EACH)
     store.beat()
     store.index()
     return session
-
-
-def _verb(kind: str) -> Callable[[Store, Session, HistoryThing], None]:
-    return _task if kind in TASKS else _VERBS.get(kind, _remember)
 
 
 def _say(_: Store, session: Session, thing: HistoryThing) -> None:

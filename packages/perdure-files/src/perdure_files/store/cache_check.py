@@ -6,7 +6,7 @@ Hashes chain the events, and `verify` holds every row of the cache against its e
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from perdure.stores import schema_upgrade
@@ -60,13 +60,8 @@ def said_of(tables: SqliteConnection) -> dict[Any, Any]:
 
 def compared(cache: dict[Any, Any], lines: dict[Any, Any]) -> list[str]:
     """The first differences, each as a sentence."""
-    return [_sentence(key, cache.get(key), lines.get(key)) for key in _first(cache, lines)]
-
-
-def _first(cache: dict[Any, Any], lines: dict[Any, Any]) -> Iterator[Any]:
     keys = (key for key in {**cache, **lines} if cache.get(key) != lines.get(key))
-    for _, key in zip(range(TOLD_MAX), keys, strict=False):
-        yield key
+    return [_sentence(key, cache.get(key), lines.get(key)) for key in islice(keys, TOLD_MAX)]
 
 
 def _sentence(key: tuple[Any, ...], cache: Any, lines: Any) -> str:

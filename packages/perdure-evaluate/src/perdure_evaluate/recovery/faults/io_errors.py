@@ -34,11 +34,6 @@ class FileCall(NamedTuple):
     files: frozenset[str]
 
 
-def _calls_of(story: Story) -> list[FileCall]:
-    """Every call of an undisturbed story, but for those with which a life says what it believes; found out once."""
-    return story.undisturbed("calls on files", lambda other: list(_recorded(other)))
-
-
 def _recorded(story: Story) -> Iterator[FileCall]:
     for number in range(system_calls.LIVES_MAX):
         log = story.top / f"trace-{number}"
@@ -69,7 +64,8 @@ def _read(trace: str, number: int, pid: int, folder: str) -> Iterator[FileCall]:
 
 def _refused(story: Story, schedule: str) -> None:
     """Live until the call at this share of all of them, and see what comes of its failure."""
-    calls = _calls_of(story)
+    # Every call of an undisturbed story, but for those with which a life says what it believes; recorded once.
+    calls: list[FileCall] = story.undisturbed("calls on files", lambda other: list(_recorded(other)))
     call = calls[int(schedule.rstrip("‰+")) * len(calls) // system_calls.PARTS]
     lasting = schedule.endswith("+")
     story.note = f"{call.name} number {call.numbers[call.name]} of life {call.life + 1}{' and all after it' * lasting}"

@@ -69,7 +69,7 @@ def layout_of(url: str) -> Layout | None:
 # -- bringing up to date ---------------------------------------------------------------------------------------------
 
 
-def keep(core: Core, tenant: int, *, whole: bool = False, over: Collection[Path] = ()) -> KeptPages:
+def keep(core: Core, tenant: int, *, all_sessions: bool = False, over: Collection[Path] = ()) -> KeptPages:
     """Bring the views of a tenant's sessions up to date. Idempotent; after a crash some are older.
 
     whole: look at every session, not only at those that moved. over: edited files that may be written over. OSError from the
@@ -78,28 +78,30 @@ def keep(core: Core, tenant: int, *, whole: bool = False, over: Collection[Path]
     layout = layout_of(core.engine.url)
     assert layout is not None
     over = {path.resolve() for path in over}
-    heads, named = core.read(_heads, tenant=tenant)
-    folder = beside(layout, named)
+    heads, tenant_name = core.read(_heads, tenant=tenant)
+    folder = beside(layout, tenant_name)
     with _turn(layout):
         notes_file = layout.own / f"views.{tenant}.json"
         notes = _notes(folder.content(notes_file))
-        kept = KeptPages([], [], [])
+        pages = KeptPages([], [], [])
         for stream, at in heads:
-            known = notes.get(stream.uid.hex())
-            if whole or known is None or known.at != at:
+            noted = notes.get(stream.uid.hex())
+            if all_sessions or noted is None or noted.at != at:
                 view = core.read(gather, stream, tenant=tenant)
-                _write(folder, view, kept, over)
+                _write(folder, view, pages, over)
                 notes[stream.uid.hex()] = NotedPage(
                     f"{view.head.seq} {view.head.hash}", stream.name, _row(folder, view)
                 )
-        gone = notes.keys() - {stream.uid.hex() for stream, _ in heads}
-        for uid in gone:
+        stale = notes.keys() - {stream.uid.hex() for stream, _ in heads}
+        for uid in stale:
             del notes[uid]
-        wanted = {folder.index} | {folder.page(stream.name) for stream, _ in heads}
-        _remove(folder, folder.all(("md", *ONCE_WRITTEN) if whole or gone else ONCE_WRITTEN), wanted, kept, over)
-        _put(folder, folder.index, _index(notes), kept, over)
+        paths = {folder.index} | {folder.page(stream.name) for stream, _ in heads}
+        _remove(
+            folder, folder.all(("md", *ONCE_WRITTEN) if all_sessions or stale else ONCE_WRITTEN), paths, pages, over
+        )
+        _put(folder, folder.index, _index(notes), pages, over)
         folder.replace(notes_file, msgspec.json.encode(notes))
-    return kept
+    return pages
 
 
 def renew(core: Core, tenant: int, discard: Collection[Path] = ()) -> KeptPages:
@@ -107,12 +109,12 @@ def renew(core: Core, tenant: int, discard: Collection[Path] = ()) -> KeptPages:
     for path in discard:
         if not content(path):
             raise NotFound(f"there is no file {path}", path="discard", hint="name a page in views/")
-    kept = keep(core, tenant, whole=True, over=discard)
-    done = {path.resolve() for path in (*kept.written, *kept.removed)}
+    pages = keep(core, tenant, all_sessions=True, over=discard)
+    done = {path.resolve() for path in (*pages.written, *pages.removed)}
     for path in discard:
         if path.resolve() not in done:
             raise Invalid(f"{path} is no view of this store", path="discard", hint="they are in its views folder")
-    return kept
+    return pages
 
 
 def _heads(reads: Reads) -> tuple[list[tuple[Stream, str]], str]:
@@ -129,37 +131,37 @@ def _notes(data: bytes | None) -> dict[str, NotedPage]:
         return {}
 
 
-def _write(folder: Folder, view: SessionPage, kept: KeptPages, over: Collection[Path]) -> None:
-    _put(folder, folder.page(view.head.session), render(view), kept, over)
+def _write(folder: Folder, view: SessionPage, pages: KeptPages, over: Collection[Path]) -> None:
+    _put(folder, folder.page(view.head.session), render(view), pages, over)
 
 
-def _put(folder: Folder, path: Path, data: bytes, kept: KeptPages, over: Collection[Path]) -> None:
+def _put(folder: Folder, path: Path, data: bytes, pages: KeptPages, over: Collection[Path]) -> None:
     if path.resolve() in over:
         folder.replace(path, data)
-        kept.written.append(path)
+        pages.written.append(path)
     elif folder.content(path) == data:
         return
     elif folder.put(path, data):
-        kept.written.append(path)
+        pages.written.append(path)
     else:
-        kept.edited.append(path)
+        pages.edited.append(path)
         log.warning(
             "%s was edited by hand, and is left as it is: `perdure apply` it, or `perdure views --discard` it", path
         )
 
 
 def _remove(
-    folder: Folder, paths: Iterable[Path], wanted: Collection[Path], kept: KeptPages, over: Collection[Path]
+    folder: Folder, paths: Iterable[Path], due: Collection[Path], pages: KeptPages, over: Collection[Path]
 ) -> None:
     """Remove views of sessions that are no more (git took them back, mostly) or in a form that is no more, unless edited."""
     for path in paths:
-        if path in wanted:
+        if path in due:
             continue
         if path.resolve() in over or is_untouched(folder.content(path) or b""):
             folder.remove(path)
-            kept.removed.append(path)
+            pages.removed.append(path)
         elif was_page(folder.content(path)):
-            kept.edited.append(path)
+            pages.edited.append(path)
 
 
 def _row(folder: Folder, view: SessionPage) -> str:
@@ -211,11 +213,13 @@ def find(core: Core, name: str, tenant: int) -> Stream:
 def write_to(core: Core, tenant: int, where: Path, names: Collection[str] = ()) -> KeptPages:
     """Write views of some sessions (or all) into any folder, of any store. OSError from the disk."""
     where.mkdir(parents=True, exist_ok=True)
-    kept = KeptPages([], [], [])
-    streams = [find(core, name, tenant) for name in names] or [each for each, _ in core.read(_heads, tenant=tenant)[0]]
+    pages = KeptPages([], [], [])
+    streams = [find(core, name, tenant) for name in names] or [
+        stream for stream, _ in core.read(_heads, tenant=tenant)[0]
+    ]
     for stream in streams:
-        _write(Folder(where, where, Within(where)), core.read(gather, stream, tenant=tenant), kept, ())
-    return kept
+        _write(Folder(where, where, Within(where)), core.read(gather, stream, tenant=tenant), pages, ())
+    return pages
 
 
 # -- beside an open store --------------------------------------------------------------------------------------------
@@ -253,12 +257,12 @@ class Keeper:
 
     def renew(self) -> None:
         """Bodies went: pages of forks show them too, whose heads did not move."""
-        self._keep(whole=True)
+        self._keep(all_sessions=True)
 
-    def _keep(self, *, whole: bool = False) -> None:
+    def _keep(self, *, all_sessions: bool = False) -> None:
         try:
             for tenant in self._core.read(_tenants, tenant=WHOLE_STORE):
-                keep(self._core, tenant, whole=whole)
+                keep(self._core, tenant, all_sessions=all_sessions)
         except (Error, OSError) as error:
             log.warning("the views are behind, `perdure views` brings them up to date: %s", error)
 

@@ -1,4 +1,4 @@
-"""Telling a history to a store: each thing by the verb that an agent would have used. Callers: `measured`, the tests."""
+"""Telling a history to a store: each thing by the verb that an agent would have used. Callers: `evidence_shares`, the tests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import perdure
 from perdure.handles.sync.run import Run
 from perdure.handles.sync.session import Session
 from perdure.handles.sync.store import Store
-from perdure_evaluate.boot.labelled import TASKS, BootHistory, HistoryThing
+from perdure_evaluate.boot.histories import TASKS, BootHistory, HistoryThing
 from perdure_testing.clock import FakeClock
 
 EACH = "3m"  # passes between two things
@@ -33,15 +33,12 @@ def tell(store: Store, history: BootHistory, clock: FakeClock) -> Session:
     """Say, decide, remember and do all of it; returns the session."""
     session = store.session(history.session, labels=history.labels)
     for thing in history.things:
-        _verb(thing.kind)(store, session, thing)
+        verb = _task if thing.kind in TASKS else _VERBS.get(thing.kind, _remember)
+        verb(store, session, thing)
         clock.advance(EACH)
     store.beat()
     store.index()
     return session
-
-
-def _verb(kind: str) -> Callable[[Store, Session, HistoryThing], None]:
-    return _task if kind in TASKS else _VERBS.get(kind, _remember)
 
 
 def _say(_: Store, session: Session, thing: HistoryThing) -> None:
@@ -56,7 +53,7 @@ def _call(_: Store, session: Session, thing: HistoryThing) -> None:
 
 def _remember(store: Store, session: Session, thing: HistoryThing) -> None:
     labels = session.info().labels
-    place = next(each for each in labels if each.startswith("user:" if thing.kind in OWN else "project:"))
+    place = next(label for label in labels if label.startswith("user:" if thing.kind in OWN else "project:"))
     store.scope(place).remember(thing.text, kind=thing.kind)
 
 
@@ -65,11 +62,11 @@ def _decide(_: Store, session: Session, thing: HistoryThing) -> None:
     because, mark, old = thing.more.partition(" => ")
     if mark:
         before, mark, why = old.partition("Because: ")
-        made = session.decide(before.strip(), because=why).supersede(thing.text, because=because)
+        decision = session.decide(before.strip(), because=why).supersede(thing.text, because=because)
     else:
-        made = session.decide(thing.text, because=because, tags=tags)
+        decision = session.decide(thing.text, because=because, tags=tags)
     if thing.kind != "open":
-        made.close("worked")
+        decision.close("worked")
 
 
 def _task(_: Store, session: Session, thing: HistoryThing) -> None:

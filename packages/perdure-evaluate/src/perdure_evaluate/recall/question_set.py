@@ -1,7 +1,7 @@
 """The labelled set: a coding history of sixteen sessions, and questions with the things that answer each. Apache-2.0.
 
 `vectors.bin` holds the int8 vectors of its texts by all-MiniLM-L6-v2, so that it can be measured where no weights are; it
-is data, made by `python -m perdure_evaluate.recall.labelled FOLDER`. Callers: `measured`, the bench, the tests.
+is data, made by `python -m perdure_evaluate.recall.question_set FOLDER`. Callers: `measures`, the bench, the tests.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ class LabelledQuestion(NamedTuple):
 
 def history() -> list[LabelledThing]:
     """The whole history, in its order."""
-    found: list[LabelledThing] = []
+    things: list[LabelledThing] = []
     session = ""
     for line in _lines("history.txt"):
         if line.startswith("== "):
             session = line[3:]
             continue
         name, kind, text = line.split(" ", 2)
-        found.append(LabelledThing(name, session, kind, text))
-    return found
+        things.append(LabelledThing(name, session, kind, text))
+    return things
 
 
 def questions() -> list[LabelledQuestion]:
@@ -66,7 +66,7 @@ def _lines(name: str) -> list[str]:
 
 def tell(store: Store, things: Sequence[LabelledThing]) -> dict[tuple[str, int], str]:
     """Say, decide and remember a history; the id of each thing by its session and number there."""
-    found: dict[tuple[str, int], str] = {}
+    ids: dict[tuple[str, int], str] = {}
     for thing in things:
         session = store.session(thing.session)
         if thing.kind in ("user", "assistant"):
@@ -78,8 +78,8 @@ def tell(store: Store, things: Sequence[LabelledThing]) -> dict[tuple[str, int],
             seq = session.decide(text, because=because).seq
         else:
             seq = session.remember(thing.text, kind=thing.kind).seq
-        found[thing.session, seq] = thing.id
-    return found
+        ids[thing.session, seq] = thing.id
+    return ids
 
 
 class KeptVectors:
@@ -124,7 +124,7 @@ def _decided(text: str) -> tuple[str, str]:
 
 def said_texts() -> list[str]:
     """Every text that is embedded when this set is searched."""
-    return list(dict.fromkeys([*UNRELATED, *(each.text for each in questions()), *map(as_said, history())]))
+    return list(dict.fromkeys([*UNRELATED, *(question.text for question in questions()), *map(as_said, history())]))
 
 
 def keep(folder: str) -> int:
@@ -134,7 +134,7 @@ def keep(folder: str) -> int:
     texts = said_texts()
     vectors = MiniLM(folder)(texts)
     packed = [pack([float(number) for number in vector]) for vector in vectors]
-    rows = [_key(text) + each.numbers for text, each in zip(texts, packed, strict=True) if each]
+    rows = [_key(text) + entry.numbers for text, entry in zip(texts, packed, strict=True) if entry]
     FOLDER.joinpath("vectors.bin").write_bytes(b"".join(rows))
     return len(rows)
 

@@ -15,8 +15,8 @@ import perdure
 from perdure_adapters.tool_calls import sent_key
 from perdure_evaluate.recovery.interface import Belief, SubjectAgent, Waits
 from perdure_evaluate.recovery.outside import KINDS
+from perdure_evaluate.recovery.subjects.model_play import KEEP, Playing, as_text, keep
 from perdure_evaluate.recovery.subjects.perdure_sqlite import NOW, SENDERS
-from perdure_evaluate.recovery.subjects.playing import KEEP, Playing, as_text, keep
 
 
 class Ledgered(Playing):
@@ -41,7 +41,7 @@ class Ledgered(Playing):
             return super().believe()
 
     def functions(self) -> dict[str, Callable[..., str]]:
-        return {KEEP: keep, **{each.name: self.send for each in SENDERS.values()}}
+        return {KEEP: keep, **{sender.name: self.send for sender in SENDERS.values()}}
 
     def tool_for(self, kind: str) -> str:
         return SENDERS[KINDS[kind]].name
@@ -53,14 +53,14 @@ class Ledgered(Playing):
     def hand_in(self) -> None:
         """Say what people found out about effects in doubt."""
         for effect in self.store.effects(in_doubt=True):
-            told = self.inbox.get(name_of(effect))
-            if told is not None:
-                result = as_text(told["result"])
-                effect.settle(perdure.Happened(result) if told["happened"] else perdure.Absent(), by="operator")
+            answer = self.inbox.get(name_of(effect))
+            if answer is not None:
+                result = as_text(answer["result"])
+                effect.settle(perdure.Happened(result) if answer["happened"] else perdure.Absent(), by="operator")
 
     def wait_for_doubts(self) -> None:
         """Wait for a person."""
-        raise Waits(doubts=[name_of(each) for each in self.store.effects(in_doubt=True)])
+        raise Waits(doubts=[name_of(effect) for effect in self.store.effects(in_doubt=True)])
 
 
 def name_of(effect: Any) -> str:
@@ -68,16 +68,16 @@ def name_of(effect: Any) -> str:
     return effect.record.args["arguments"]["name"]
 
 
-def _found(name: str, kind: str, payload: Any) -> perdure.Happened | perdure.Absent:
+def _happened(name: str, kind: str, payload: Any) -> perdure.Happened | perdure.Absent:
     """A probe that gives what the tool gives: text."""
-    given = NOW[0].outside.find(name, kind, payload)
-    return perdure.Absent() if given is None else perdure.Happened(as_text(given))
+    result = NOW[0].outside.find(name, kind, payload)
+    return perdure.Absent() if result is None else perdure.Happened(as_text(result))
 
 
 def _declared(sender: Any) -> Any:
-    made = copy.copy(sender)
-    made.probe = None if sender.probe is None else _found
-    return made
+    twin = copy.copy(sender)
+    twin.probe = None if sender.probe is None else _happened
+    return twin
 
 
-KINDS_OF_TOOLS: dict[str, Any] = {KEEP: "read", **{each.name: _declared(each) for each in SENDERS.values()}}
+KINDS_OF_TOOLS: dict[str, Any] = {KEEP: "read", **{sender.name: _declared(sender) for sender in SENDERS.values()}}

@@ -13,13 +13,9 @@ from typing import Any
 
 import perdure
 from perdure_evaluate.bench.case import Benchmark, Context, Figure, at_most
-from perdure_evaluate.bench.filling import DAY_US, fill_events, fill_raw, raw_page, say_many, start_us
+from perdure_evaluate.bench.raw_events import DAY_US, fill_events, fill_raw, raw_page, say_many, start_us
 
 KINDS, ACTORS, DAYS = 20, 50, 30
-
-
-def _times_ms(count: int, act: Callable[[int], Any]) -> list[float]:
-    return [_time_ms(act, number) for number in range(count)]
 
 
 def _side_by_side(count: int, *acts: Callable[[int], Any]) -> list[list[float]]:
@@ -48,7 +44,8 @@ def tail(context: Context) -> list[Figure]:
                 count = min(500, turns - first)
                 say_many(store, name, count)
             session = store.session(name)
-            medians.append(statistics.median(_times_ms(300, lambda _, session=session: session.turns(last=20))))
+            times = [_time_ms(lambda _, session=session: session.turns(last=20), number) for number in range(300)]
+            medians.append(statistics.median(times))
     return [
         at_most(
             "last 20 turns of 100,000, p50", medians[1], 1, "ms", detail=f"of {young:,} turns: {medians[0]:.2f} ms"
@@ -114,18 +111,18 @@ def _interpreter_s(code: str) -> float:
     return time.perf_counter() - began
 
 
-def _installed(name: str, seen: set[str] | None = None) -> set[str]:
+def _installed(name: str, names: set[str] | None = None) -> set[str]:
     """Every distribution that installing this one brings, itself not counted."""
     from packaging.requirements import Requirement  # noqa: PLC0415 - comes with the development tools
 
-    seen = set() if seen is None else seen
+    names = set() if names is None else names
     for line in metadata.requires(name) or ():
         needed = Requirement(line)
-        wanted = needed.marker is None or needed.marker.evaluate({"extra": ""})
-        if wanted and needed.name.lower() not in seen:
-            seen.add(needed.name.lower())
-            _installed(needed.name, seen)
-    return seen
+        applies = needed.marker is None or needed.marker.evaluate({"extra": ""})
+        if applies and needed.name.lower() not in names:
+            names.add(needed.name.lower())
+            _installed(needed.name, names)
+    return names
 
 
 CASES = [

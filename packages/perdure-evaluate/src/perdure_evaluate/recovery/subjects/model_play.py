@@ -45,33 +45,33 @@ class ToldPart(NamedTuple):
 class Playing(Subject):
     """A subject whose model plays the task. `next_answer` is the model; the verbs are called by the task."""
 
-    _wanted: queue.SimpleQueue[ScriptedAnswer | BaseException]
-    _given: queue.SimpleQueue[Kept]
+    _answers: queue.SimpleQueue[ScriptedAnswer | BaseException]
+    _states: queue.SimpleQueue[Kept]
 
     def begin(self, program: Callable[[SubjectAgent], None]) -> None:
         """Begin the task; it waits until the model is asked."""
-        self._wanted, self._given = queue.SimpleQueue(), queue.SimpleQueue()
+        self._answers, self._states = queue.SimpleQueue(), queue.SimpleQueue()
         threading.Thread(target=self._play, args=(program,), daemon=True).start()
 
-    def next_answer(self, kept: Kept) -> ScriptedAnswer:
+    def next_answer(self, state: Kept) -> ScriptedAnswer:
         """The model's next answer, by what the conversation holds. Raises what went wrong in the task."""
-        self._given.put(kept)
-        wanted = self._wanted.get()
-        if isinstance(wanted, BaseException):
-            raise wanted
-        return wanted
+        self._states.put(state)
+        answer = self._answers.get()
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
 
     def _play(self, program: Callable[[SubjectAgent], None]) -> None:
-        self.kept = self._given.get()
+        self.kept = self._states.get()
         try:
             program(self)
         except BaseException as error:  # noqa: BLE001 - raised again by the model
-            self._wanted.put(error)
+            self._answers.put(error)
 
     def _once(self, section: str, name: str, make: Callable[[], ScriptedAnswer]) -> Any:
         if name not in self.kept.get(section, {}):
-            self._wanted.put(make())
-            self.kept = self._given.get()
+            self._answers.put(make())
+            self.kept = self._states.get()
         return self.kept[section][name]
 
     def _keep(self, section: str, name: str, value: Callable[[], Any]) -> Any:
@@ -97,15 +97,15 @@ class Playing(Subject):
         del question
         return self._once("answers", name, lambda: ScriptedAnswer("", {"ask": name}))
 
-    def answer_to(self, asked: str) -> str:
+    def answer_to(self, question: str) -> str:
         """The answer of a person. Waits until there is one."""
-        if asked not in self.inbox:
-            raise Waits([asked])
-        return self.inbox[asked]
+        if question not in self.inbox:
+            raise Waits([question])
+        return self.inbox[question]
 
     def done(self, result: Any) -> None:
         """The last answer."""
-        self._wanted.put(ScriptedAnswer("", {"result": result}))
+        self._answers.put(ScriptedAnswer("", {"result": result}))
 
     def tool_for(self, kind: str) -> str:
         """The name of the tool that sends a kind."""
@@ -128,19 +128,19 @@ class Conversing(Playing):
     def run(self, program: Callable[[SubjectAgent], None]) -> None:
         """Continue the conversation."""
         self.begin(program)
-        said = None if self.parts() else BEGIN
+        message = None if self.parts() else BEGIN
         while "result" not in (last := last_words(self.parts())):
             if "ask" in last:
-                said = self.answer_to(last["ask"])
-            self.converse(said)
-            said = None
+                message = self.answer_to(last["ask"])
+            self.converse(message)
+            message = None
 
     @abstractmethod
     def parts(self) -> list[ToldPart]:
         """The conversation, from the store."""
 
     @abstractmethod
-    def converse(self, said: str | None) -> None:
+    def converse(self, message: str | None) -> None:
         """Run the agent with a message, or with none where its last life left it, until it asks or gives the result."""
 
     def believe(self) -> Belief:
@@ -155,18 +155,18 @@ def keep(section: str, name: str, value: Any) -> str:
 
 def kept_in(parts: list[ToldPart]) -> Kept:
     """The state that a conversation holds. A call of `keep` says it all, whether or not its result is there yet."""
-    kept: Kept = {}
-    given = {part.call: loaded(part.value) for part in parts if part.by == "result"}
+    state: Kept = {}
+    results = {part.call: loaded(part.value) for part in parts if part.by == "result"}
     for part in (part for part in parts if part.by == "call"):
-        name, result = part.value["name"], given.get(part.call)
+        name, result = part.value["name"], results.get(part.call)
         if part.tool == KEEP:
-            kept.setdefault(part.value["section"], {})[name] = part.value["value"]
+            state.setdefault(part.value["section"], {})[name] = part.value["value"]
         elif result is not None:
-            kept.setdefault("effects", {})[name] = result
+            state.setdefault("effects", {})[name] = result
     for before, part in pairwise(parts):
-        if part.by == "user" and "ask" in (asked := last_words([before])):
-            kept.setdefault("answers", {}).setdefault(asked["ask"], part.value)
-    return kept
+        if part.by == "user" and "ask" in (words := last_words([before])):
+            state.setdefault("answers", {}).setdefault(words["ask"], part.value)
+    return state
 
 
 def last_words(parts: list[ToldPart]) -> dict[str, Any]:
@@ -176,8 +176,8 @@ def last_words(parts: list[ToldPart]) -> dict[str, Any]:
 
 def belief_of(parts: list[ToldPart]) -> Belief:
     """The belief that stands in a conversation: it ends with the model's text."""
-    kept, last = kept_in(parts), last_words(parts)
-    return Belief(kept.get("notes", {}), kept.get("effects", {}), last.get("result"), "result" in last)
+    state, last = kept_in(parts), last_words(parts)
+    return Belief(state.get("notes", {}), state.get("effects", {}), last.get("result"), "result" in last)
 
 
 def hush(logger: str) -> None:

@@ -13,13 +13,13 @@ from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
-from perdure_evaluate.recovery.faults import tracing
+from perdure_evaluate.recovery.faults import system_calls
 
 CALLS = (
     "openat", "creat", "write", "pwrite64", "writev", "pwritev", "pwritev2", "lseek", "truncate", "ftruncate", "fallocate",
     "fsync", "fdatasync", "rename", "renameat", "renameat2", "link", "linkat", "unlink", "unlinkat", "mmap", "msync",
 )  # fmt: skip
-RECORDING = ("-y", "-xx", "-s", "100000000", "-e", f"trace={','.join({*CALLS, *tracing.CALLS})}")
+RECORDING = ("-y", "-xx", "-s", "100000000", "-e", f"trace={','.join({*CALLS, *system_calls.CALLS})}")
 LINE = re.compile(r"^(\d+) +(?:<\.\.\. \w+ resumed>)?(.*)$")
 HEX = r"((?:\\x[0-9a-f]{2})*)"
 FD = rf"(\d+)<{HEX}>"
@@ -51,9 +51,9 @@ class File:
         """The changes after the last sync."""
         return self.ops[self.syncs[-1][1] if self.syncs else 0 :]
 
-    def content(self, kept: int, cut: int = 0) -> bytes:
+    def content(self, count: int, cut: int = 0) -> bytes:
         """With so many pending operations, and so many bytes of the next one."""
-        there = len(self.ops) - len(self.pending) + kept
+        there = len(self.ops) - len(self.pending) + count
         return made_of([*self.ops[:there], *(op.torn(cut) for op in self.ops[there : there + 1])])
 
     def add(self, op: FileOp) -> None:
@@ -80,15 +80,15 @@ class File:
 
 def made_of(ops: Iterable[FileOp]) -> bytes:
     """The content of a file after these."""
-    found = bytearray()
+    content = bytearray()
     for op in ops:
         if op.data is None:
-            del found[op.at :]
-        if op.data is None or (op.data and len(found) < op.at):
-            found.extend(bytes(op.at - len(found)))
+            del content[op.at :]
+        if op.data is None or (op.data and len(content) < op.at):
+            content.extend(bytes(op.at - len(content)))
         if op.data:
-            found[op.at : op.at + len(op.data)] = op.data
-    return bytes(found)
+            content[op.at : op.at + len(op.data)] = op.data
+    return bytes(content)
 
 
 class Untold(Exception):
@@ -109,15 +109,12 @@ class Files:
 
     def replay(self, trace: str) -> None:
         """Take every call of a trace that succeeded, in the order in which they ended."""
-        for name, args, given in _calls(trace):
+        for name, args, result in _calls(trace):
             self.now += 1
-            if given >= 0 and (take := getattr(self, f"_{name}", None)) is not None:
-                take(args, given)
-                self._note_names()
-
-    def _note_names(self) -> None:
-        if self.files != self.names[-1][1]:
-            self.names.append((self.now, dict(self.files)))
+            if result >= 0 and (take := getattr(self, f"_{name}", None)) is not None:
+                take(args, result)
+                if self.files != self.names[-1][1]:
+                    self.names.append((self.now, dict(self.files)))
 
     def named_before(self, when: int) -> dict[str, File]:
         """Which files there were before this call."""
@@ -149,38 +146,38 @@ class Files:
             self._file(path).add(FileOp(int(args.rpartition(", ")[2]), data[:count], self.now))
 
     def _lseek(self, args: str, at: int) -> None:
-        fd, path = self._named(args)
+        fd, path = self._file_of(args)
         if path:
             self._at[fd] = at
 
     def _ftruncate(self, args: str, _: int) -> None:
-        path = self._named(args)[1]
+        path = self._file_of(args)[1]
         if path:
             self._file(path).add(FileOp(int(args.rpartition(", ")[2]), None, self.now))
 
     def _fsync(self, args: str, _: int) -> None:
-        path = self._named(args)[1]
+        path = self._file_of(args)[1]
         if path in self.files:
             self.files[path].sync(self.now)
 
     _fdatasync = _fsync
 
     def _rename(self, args: str, _: int) -> None:
-        self._renamed(*(_text(each) for each in re.findall(rf'"{HEX}"', args)))
+        self._renamed(*(_text(name) for name in re.findall(rf'"{HEX}"', args)))
 
-    def _renameat(self, args: str, given: int) -> None:
-        named = [_below(*each) for each in re.findall(rf'<{HEX}>, "{HEX}"', args)]
-        if len(named) == 2:  # from, to: else one of them is not told
-            self._renamed(*named)
+    def _renameat(self, args: str, result: int) -> None:
+        paths = [_below(*pair) for pair in re.findall(rf'<{HEX}>, "{HEX}"', args)]
+        if len(paths) == 2:  # from, to: else one of them is not told
+            self._renamed(*paths)
         else:
-            self._unknown(args, given)
+            self._unknown(args, result)
 
     def _renamed(self, source: str, target: str) -> None:
         if source.startswith(self._folder) and source in self.files:
             self.files[target] = self.files.pop(source)
 
     def _link(self, args: str, _: int) -> None:
-        source, target = [_text(each) for each in re.findall(rf'"{HEX}"', args)]
+        source, target = [_text(name) for name in re.findall(rf'"{HEX}"', args)]
         if source in self.files:
             self.files[target] = self.files[source]
 
@@ -188,36 +185,36 @@ class Files:
         self.files.pop(_text(re.findall(rf'"{HEX}"', args)[-1]), None)
 
     def _unknown(self, args: str, _: int) -> None:
-        if any(_text(each).startswith(self._folder) for each in re.findall(rf'[<"]{HEX}[>"]', args)):
+        if any(_text(name).startswith(self._folder) for name in re.findall(rf'[<"]{HEX}[>"]', args)):
             raise Untold(_text(re.findall(rf'[<"]{HEX}[>"]', args)[0]))
 
     _writev = _pwritev = _pwritev2 = _truncate = _fallocate = _renameat2 = _linkat = _creat = _unknown
 
     def _mmap(self, args: str, _: int) -> None:
         if "MAP_SHARED" in args and "PROT_WRITE" in args:
-            self.mapped |= {_text(each) for each in re.findall(rf"<{HEX}>", args)}
+            self.mapped |= {_text(name) for name in re.findall(rf"<{HEX}>", args)}
 
     def _msync(self, args: str, _: int) -> None:
         raise Untold(f"msync({args}): what it syncs is not known")
 
     def _unlinkat(self, args: str, _: int) -> None:
-        path = "/".join(_text(each) for each in re.findall(rf'[<"]{HEX}[>"]', args))
+        path = "/".join(_text(name) for name in re.findall(rf'[<"]{HEX}[>"]', args))
         self.files.pop(path, None)
 
     def _written(self, args: str) -> tuple[str, str, bytes]:
-        fd, path = self._named(args)
+        fd, path = self._file_of(args)
         return fd, path, self.data_of(args) if path else b""
 
     def data_of(self, args: str) -> bytes:
         """The data of a write."""
-        found = re.search(rf'"{HEX}"', args)
-        return _bytes(found[1]) if found else b""
+        match = re.search(rf'"{HEX}"', args)
+        return _bytes(match[1]) if match else b""
 
-    def _named(self, args: str) -> tuple[str, str]:
+    def _file_of(self, args: str) -> tuple[str, str]:
         """The descriptor, and its path if it is one of ours and open for writing."""
-        found = re.match(FD, args)
-        path = _text(found[2]) if found else ""
-        return (found[1], path) if found and path.startswith(self._folder) else ("", "")
+        match = re.match(FD, args)
+        path = _text(match[2]) if match else ""
+        return (match[1], path) if match and path.startswith(self._folder) else ("", "")
 
     def _file(self, path: str) -> File:
         return self.files.setdefault(path, File())
@@ -227,10 +224,10 @@ def _calls(trace: str) -> Iterator[tuple[str, str, int]]:
     """Every finished call: its name, its arguments and what it gave."""
     begun: dict[str, str] = {}
     for line in trace.splitlines():
-        found = LINE.match(line)
-        if found is None:
+        match = LINE.match(line)
+        if match is None:
             continue
-        pid, text = found[1], begun.pop(found[1], "") + found[2] if "resumed>" in line else found[2]
+        pid, text = match[1], begun.pop(match[1], "") + match[2] if "resumed>" in line else match[2]
         if text.endswith("<unfinished ...>"):
             begun[pid] = text.removesuffix("<unfinished ...>").rstrip()
             continue

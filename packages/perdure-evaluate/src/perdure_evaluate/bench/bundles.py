@@ -11,7 +11,7 @@ from typing import Any
 import perdure
 from perdure.interchange.move import move
 from perdure_evaluate.bench.case import Benchmark, Context, Figure, at_least
-from perdure_evaluate.bench.filling import fill_events, say_many
+from perdure_evaluate.bench.raw_events import fill_events, say_many
 
 EVENTS = 100_000
 SESSION_TURNS = 100
@@ -34,8 +34,8 @@ def _rate(count: int, act: Callable[[], Any]) -> float:
 
 def _exported(url: str, path: Path) -> tuple[bytes, int]:
     with perdure.open(url, read_only=True) as store:
-        made = store.export(path, everything=True)
-    return path.read_bytes(), made.events
+        report = store.export(path, everything=True)
+    return path.read_bytes(), report.events
 
 
 def moves(context: Context) -> list[Figure]:
@@ -67,12 +67,12 @@ def bundles(context: Context) -> list[Figure]:
     with context.scratch() as folder:
         source = f"sqlite:///{folder}/source.db"
         _fill(source, context.count(EVENTS, 2_000))
-        found: list[int] = []
+        counts: list[int] = []
         events = context.count(EVENTS, 2_000)
-        out = _rate(events, lambda: found.append(_exported(source, folder / "x")[1]))
+        out = _rate(events, lambda: counts.append(_exported(source, folder / "x")[1]))
         with perdure.open(f"sqlite:///{folder}/target.db") as target:
-            back = _rate(found[0], lambda: target.import_(folder / "x"))
-        detail = f"{found[0]:,} events, {(folder / 'x').stat().st_size / 1e6:.0f} MB"
+            back = _rate(counts[0], lambda: target.import_(folder / "x"))
+        detail = f"{counts[0]:,} events, {(folder / 'x').stat().st_size / 1e6:.0f} MB"
         return [
             at_least("export into a bundle", out, 5_000, "events/s", detail),
             at_least("import, verified and rehearsed first", back, 2_000, "events/s", detail),

@@ -105,8 +105,8 @@ def kill_at(story: Story, share: int, *words: str) -> Path:
     number, name, nth = calls[share * len(calls) // PARTS]
     story.note = f"{name} number {nth} of life {number + 1}; {len(calls)} calls in all"
     log = story.top / "trace"
-    for each in range(number + 1):
-        inject = ["-e", f"inject={name}:signal=KILL:when={nth}"] if each == number else []
+    for life in range(number + 1):
+        inject = ["-e", f"inject={name}:signal=KILL:when={nth}"] if life == number else []
         child = story.ground.lives.hold(story.order())
         with traced(child, "-o", str(log), "-A", "-e", f"trace={','.join(CALLS)}", *words, *inject):
             child.begin()

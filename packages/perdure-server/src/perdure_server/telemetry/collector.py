@@ -21,7 +21,7 @@ CHOICE = "OTEL_TRACES_EXPORTER"  # otlp (where an endpoint is named), console or
 DISABLED = "OTEL_SDK_DISABLED"
 
 
-def wanted() -> str | None:
+def exporter_choice() -> str | None:
     """The exporter that the environment asks for: `otlp`, `console`, or None."""
     chosen = os.environ.get(CHOICE, "").strip().lower()
     if os.environ.get(DISABLED, "").strip().lower() == "true" or chosen == "none":
@@ -38,7 +38,7 @@ def begin(service: str) -> bool:
 
     service: the name of the service, unless OTEL_SERVICE_NAME says another. Raises Refused where the extra is not installed.
     """
-    if wanted() is None:
+    if exporter_choice() is None:
         return False
     provider, exporter = environment(service)
     from opentelemetry import trace  # noqa: PLC0415 - an extra, loaded where it is used
@@ -53,7 +53,7 @@ def begin(service: str) -> bool:
 
 def environment(service: str) -> tuple[TracerProvider, SpanExporter]:
     """A provider (its resource and sampler) and an exporter as the environment asks for them. Refused when it asks for none."""
-    exporter = wanted()
+    exporter = exporter_choice()
     if exporter is None:
         hint = f"set {ENDPOINTS[1]}=http://collector:4318, or {CHOICE}=console"
         raise Refused("the environment names no collector", path=ENDPOINTS[1], hint=hint)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from perdure.runtime.callers import caller_of, stream_of
@@ -57,21 +56,16 @@ def fill_raw(store: Any, rows: int, *, kinds: int, actors: int, days: int) -> An
     raw.execute(f"CREATE TABLE raw_events (pos {integer} PRIMARY KEY, kind TEXT, actor TEXT, at {integer}, body TEXT)")
     facts = ((number, *_event(number, rows, kinds, actors, days), '{"number": 1}') for number in range(rows))
     raw.execute("BEGIN")
-    (_put_sqlite if connection.dialect == "sqlite" else _put_postgres)(raw, facts)
+    if connection.dialect == "sqlite":
+        raw.executemany("INSERT INTO raw_events VALUES (?, ?, ?, ?, ?)", facts)
+    else:
+        with raw.cursor() as cursor, cursor.copy("COPY raw_events FROM STDIN") as copy:
+            for fact in facts:
+                copy.write_row(fact)
     raw.execute("CREATE INDEX raw_events_by ON raw_events (kind, actor, at)")
     raw.execute("COMMIT")
     raw.execute("ANALYZE")
     return connection
-
-
-def _put_sqlite(raw: Any, facts: Iterable[tuple[Any, ...]]) -> None:
-    raw.executemany("INSERT INTO raw_events VALUES (?, ?, ?, ?, ?)", facts)
-
-
-def _put_postgres(raw: Any, facts: Iterable[tuple[Any, ...]]) -> None:
-    with raw.cursor() as cursor, cursor.copy("COPY raw_events FROM STDIN") as copy:
-        for fact in facts:
-            copy.write_row(fact)
 
 
 def raw_page(connection: Any, kind: str, actor: str, since_us: int, until_us: int) -> list[Any]:
@@ -81,5 +75,5 @@ def raw_page(connection: Any, kind: str, actor: str, since_us: int, until_us: in
         f"SELECT pos, kind, actor, at, body FROM raw_events WHERE kind = {mark} AND actor = {mark} "
         f"AND at >= {mark} AND at < {mark} ORDER BY at DESC LIMIT 50"
     )
-    found = connection.raw.execute(text, (kind, actor, since_us, until_us))
-    return list(found) if connection.dialect == "sqlite" else found.fetchall()
+    cursor = connection.raw.execute(text, (kind, actor, since_us, until_us))
+    return list(cursor) if connection.dialect == "sqlite" else cursor.fetchall()

@@ -1,6 +1,6 @@
 """Agents whose steps note when and where they were done, as a user's own small module would have them.
 
-Callers: `perdure worker`, which the cases of `working.py` start. The clock is the machine's (CLOCK_MONOTONIC), so that what is
+Callers: `perdure worker`, which the cases of `workers.py` start. The clock is the machine's (CLOCK_MONOTONIC), so that what is
 noted in one process can be compared with another's.
 """
 

@@ -18,7 +18,7 @@ import apsw
 
 import perdure
 from perdure.planes.memory.vector_bytes import cosines, pack
-from perdure_evaluate.recall.labelled import LabelledQuestion, LabelledThing, as_said, tell
+from perdure_evaluate.recall.question_set import LabelledQuestion, LabelledThing, as_said, tell
 
 AT = 10
 Answer = Callable[[str], list[str]]  # from a question to ids, best first
@@ -29,27 +29,27 @@ class Measured(NamedTuple):
 
     ndcg: float
     recall: float
-    found: dict[str, list[str]]  # by the question: what it gave
+    rankings: dict[str, list[str]]  # by the question, the ids that it gave
 
 
-def ndcg(found: Sequence[str], evidence: Iterable[str]) -> float:
+def ndcg(ranking: Sequence[str], evidence: Iterable[str]) -> float:
     """The gain of a ranking, discounted by rank, as a share of the best order's."""
-    wanted = set(evidence)
-    gained = sum(1 / math.log2(i + 2) for i, each in enumerate(found[:AT]) if each in wanted)
-    return gained / sum(1 / math.log2(i + 2) for i in range(min(len(wanted), AT)))
+    relevant = set(evidence)
+    gained = sum(1 / math.log2(i + 2) for i, thing in enumerate(ranking[:AT]) if thing in relevant)
+    return gained / sum(1 / math.log2(i + 2) for i in range(min(len(relevant), AT)))
 
 
 def measure(answer: Answer, questions: Sequence[LabelledQuestion]) -> Measured:
     """Ask everything."""
-    found = {question.text: answer(question.text)[:AT] for question in questions}
-    gains = [ndcg(found[each.text], each.evidence) for each in questions]
-    recalls = [len(each.evidence & {*found[each.text]}) / len(each.evidence) for each in questions]
-    return Measured(sum(gains) / len(gains), sum(recalls) / len(recalls), found)
+    rankings = {question.text: answer(question.text)[:AT] for question in questions}
+    gains = [ndcg(rankings[question.text], question.evidence) for question in questions]
+    recalls = [len(question.evidence & {*rankings[question.text]}) / len(question.evidence) for question in questions]
+    return Measured(sum(gains) / len(gains), sum(recalls) / len(recalls), rankings)
 
 
 def overlap(one: Measured, other: Measured) -> float:
     """Which share of the first ten two ways have in common."""
-    pairs = [(first, other.found[question]) for question, first in one.found.items()]
+    pairs = [(first, other.rankings[question]) for question, first in one.rankings.items()]
     shares = [len({*a} & {*b}) / max(len(a), len(b)) if a or b else 1.0 for a, b in pairs]
     return sum(shares) / len(shares)
 
@@ -65,7 +65,7 @@ def legs(
         store.index()
         hybrid = measure(searching(store, ids), questions)
     return {
-        "last": measure(lambda _: [each.id for each in reversed(things)], questions),
+        "last": measure(lambda _: [thing.id for thing in reversed(things)], questions),
         "fts5": measure(by_fts5(things), questions),
         "words": by_words,
         "vectors": measure(by_cosine(things, embed), questions),
@@ -77,7 +77,7 @@ def searching(store: perdure.Store, ids: dict[tuple[str, int], str]) -> Answer:
     """As `store.search` answers."""
 
     def answer(question: str) -> list[str]:
-        return [ids[found.stream, found.seq] for found in store.search(question, limit=AT)]
+        return [ids[hit.stream, hit.seq] for hit in store.search(question, limit=AT)]
 
     return answer
 
@@ -87,14 +87,14 @@ def by_fts5(things: Sequence[LabelledThing]) -> Answer:
     connection = apsw.Connection(":memory:")
     connection.execute("CREATE VIRTUAL TABLE said USING fts5(text)")
     connection.executemany(
-        "INSERT INTO said (rowid, text) VALUES (?, ?)", [(i, each.text) for i, each in enumerate(things)]
+        "INSERT INTO said (rowid, text) VALUES (?, ?)", [(i, thing.text) for i, thing in enumerate(things)]
     )
 
     def answer(question: str) -> list[str]:
-        asked = " OR ".join(f'"{word}"' for word in re.findall(r"\w+", question))
-        if not asked:
+        query = " OR ".join(f'"{word}"' for word in re.findall(r"\w+", question))
+        if not query:
             return []
-        rows = connection.execute("SELECT rowid FROM said WHERE said MATCH ? ORDER BY rank LIMIT ?", (asked, AT))
+        rows = connection.execute("SELECT rowid FROM said WHERE said MATCH ? ORDER BY rank LIMIT ?", (query, AT))
         return [things[row[0]].id for row in rows]
 
     return answer
@@ -102,11 +102,11 @@ def by_fts5(things: Sequence[LabelledThing]) -> Answer:
 
 def by_cosine(things: Sequence[LabelledThing], embed: Any) -> Answer:
     """As vectors answer alone."""
-    packed = [pack([float(x) for x in vector]) for vector in embed([as_said(each) for each in things])]
+    packed = [pack([float(x) for x in vector]) for vector in embed([as_said(thing) for thing in things])]
 
     def answer(question: str) -> list[str]:
-        (asked,) = embed([question])
-        near = cosines(list(asked), [each.numbers for each in packed if each])
+        (vector,) = embed([question])
+        near = cosines(list(vector), [entry.numbers for entry in packed if entry])
         order = sorted(range(len(near)), key=lambda i: -near[i])
         return [things[i].id for i in order[:AT]]
 

@@ -3,8 +3,8 @@
 A history is one file. `== session | labels` opens it; `files` and `names` are the words of its routine work. Then one line is
 one thing: id, kind, text. `~ 70` stands for seventy turns of routine work, with what an agent writes down meanwhile; `~45`
 before or behind a tool's result for so many lines more. `! class | ids` is evidence that every task needs, `? class | ids |
-task` a task and what answers it. `[[…]]` marks the evidence in a long text; else the whole text is. Callers: `measured`,
-`telling`.
+task` a task and what answers it. `[[…]]` marks the evidence in a long text; else the whole text is. Callers: `evidence_shares`,
+`history_verbs`.
 """
 
 from __future__ import annotations
@@ -68,20 +68,20 @@ def read(text: str) -> BootHistory:
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
     session, labels = lines[0].removeprefix("== ").split(" | ")
     routine = Routine(lines[1].split()[1:], lines[2].split()[1:])
-    found = BootHistory(session, labels.split(), [], {}, [])
+    history = BootHistory(session, labels.split(), [], {}, [])
     for line in lines[3:]:
         mark, _, rest = line.partition(" ")
         if mark == "~":
-            found.things.extend(routine.turns(int(rest)))
+            history.things.extend(routine.turns(int(rest)))
         elif mark == "!":
             of, ids = rest.split(" | ")
-            found.always[of] = ids.split()
+            history.always[of] = ids.split()
         elif mark == "?":
             of, ids, task = rest.split(" | ")
-            found.tasks.append(BootTask(task, {of: ids.split()}))
+            history.tasks.append(BootTask(task, {of: ids.split()}))
         else:
-            found.things.append(_thing(mark, rest, routine))
-    return found
+            history.things.append(_thing(mark, rest, routine))
+    return history
 
 
 def _thing(name: str, rest: str, routine: Routine) -> HistoryThing:
@@ -92,11 +92,11 @@ def _thing(name: str, rest: str, routine: Routine) -> HistoryThing:
     if later := _LATER.search(text):
         text = text.replace(later[0], f"=> {routine.log(int(later[1]))}\n")
     text = _MARKED.sub(r"\1", text)
-    said, more = _parted(kind, text)
-    if not said:
+    first, more = _parted(kind, text)
+    if not first:
         raise Invalid(f"no text in {name} {rest}"[:200], path="history")
-    shown = more if kind in ("value", "answered") else said
-    return HistoryThing(name, kind, said, more, marked[1] if marked else shown)
+    evidence = more if kind in ("value", "answered") else first
+    return HistoryThing(name, kind, first, more, marked[1] if marked else evidence)
 
 
 def _parted(kind: str, text: str) -> tuple[str, str]:
@@ -106,8 +106,8 @@ def _parted(kind: str, text: str) -> tuple[str, str]:
         return _parted("decision", new)[0], f"{new.partition('Because: ')[2]} => {old}"
     marks = {"tool": " => ", "answered": " => ", "decision": "Because: ", "standing": "Because: ", "open": "Because: "}
     mark = marks.get(kind, " " if kind in ("value", "doubt") else " : " if kind in TASKS else "")
-    said, _, more = text.partition(mark) if mark else (text, "", "")
-    return said.strip(), more.strip()
+    first, _, more = text.partition(mark) if mark else (text, "", "")
+    return first.strip(), more.strip()
 
 
 class Routine:

@@ -24,7 +24,7 @@ def canonical(name: str) -> str:
 
 def canonical_belief(belief: Belief) -> Belief:
     """A belief in the names that the harness knows. Of an effect that has both names, the result under the old one counts."""
-    renamed_first = sorted(belief.effects.items(), key=lambda each: each[0] == canonical(each[0]))
+    renamed_first = sorted(belief.effects.items(), key=lambda item: item[0] == canonical(item[0]))
     return msgspec.structs.replace(belief, effects={canonical(name): result for name, result in renamed_first})
 
 

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from perdure_evaluate.recovery.faults import tracing
+from perdure_evaluate.recovery.faults import system_calls
 from perdure_evaluate.recovery.faults.fault import Control, RecoveryFault
 from perdure_evaluate.recovery.interface import Subject
 from perdure_evaluate.recovery.lives import LifeProcess
@@ -34,16 +34,11 @@ class FileCall(NamedTuple):
     files: frozenset[str]
 
 
-def _calls_of(story: Story) -> list[FileCall]:
-    """Every call of an undisturbed story, but for those with which a life says what it believes; found out once."""
-    return story.undisturbed("calls on files", lambda other: list(_recorded(other)))
-
-
 def _recorded(story: Story) -> Iterator[FileCall]:
-    for number in range(tracing.LIVES_MAX):
+    for number in range(system_calls.LIVES_MAX):
         log = story.top / f"trace-{number}"
         child = story.ground.lives.hold(story.order())
-        with tracing.traced(child, "-o", str(log), "-y", "-s", "20", "-e", f"trace={','.join(CALLS)}"):
+        with system_calls.traced(child, "-o", str(log), "-y", "-s", "20", "-e", f"trace={','.join(CALLS)}"):
             child.begin()
             life = story.add(child.wait())
         yield from _read(log.read_text(), number, child.pid, str(story.folder))
@@ -54,7 +49,7 @@ def _recorded(story: Story) -> Iterator[FileCall]:
 def _read(trace: str, number: int, pid: int, folder: str) -> Iterator[FileCall]:
     """The calls of a life on its own files. Names of files are kept as they are in any other story."""
     counts: dict[str, Counter[str]] = {}
-    found: list[tuple[str, dict[str, int]]] = []
+    calls: list[tuple[str, dict[str, int]]] = []
     files: set[str] = set()
     begun = False
     for thread, name, path, rest in CALL.findall(trace):
@@ -63,21 +58,24 @@ def _read(trace: str, number: int, pid: int, folder: str) -> Iterator[FileCall]:
             files.add(path.removeprefix(folder).replace(str(pid), PID))
             counts.setdefault(thread, Counter())[name] += 1
             if begun:
-                found.append((name, dict(counts[thread])))
-    return (FileCall(number, name, numbers, frozenset(files)) for name, numbers in found)
+                calls.append((name, dict(counts[thread])))
+    return (FileCall(number, name, numbers, frozenset(files)) for name, numbers in calls)
 
 
 def _refused(story: Story, schedule: str) -> None:
     """Live until the call at this share of all of them, and see what comes of its failure."""
-    calls = _calls_of(story)
-    call = calls[int(schedule.rstrip("‰+")) * len(calls) // tracing.PARTS]
+    # Every call of an undisturbed story, but for those with which a life says what it believes; recorded once.
+    calls: list[FileCall] = story.undisturbed("calls on files", lambda other: list(_recorded(other)))
+    call = calls[int(schedule.rstrip("‰+")) * len(calls) // system_calls.PARTS]
     lasting = schedule.endswith("+")
     story.note = f"{call.name} number {call.numbers[call.name]} of life {call.life + 1}{' and all after it' * lasting}"
     for _ in range(call.life):
         story.live()
     child = story.ground.lives.hold(story.order())
     log = story.top / "trace"
-    with tracing.traced(child, "-o", str(log), "-y", *_paths(story, child, call), *_injections(call, lasting=lasting)):
+    with system_calls.traced(
+        child, "-o", str(log), "-y", *_paths(story, child, call), *_injections(call, lasting=lasting)
+    ):
         child.begin()
         life = child.wait()
     life.at = "EIO" if "(INJECTED)" in log.read_text() else ""
@@ -85,8 +83,8 @@ def _refused(story: Story, schedule: str) -> None:
 
 
 def _paths(story: Story, child: LifeProcess, call: FileCall) -> list[str]:
-    named = (f"{story.folder}{each.replace(PID, str(child.pid))}" for each in sorted(call.files))
-    return [word for path in named for word in ("-P", path)]
+    paths = (f"{story.folder}{name.replace(PID, str(child.pid))}" for name in sorted(call.files))
+    return [word for path in paths for word in ("-P", path)]
 
 
 def _injections(call: FileCall, *, lasting: bool) -> list[str]:
@@ -102,11 +100,11 @@ def _injections(call: FileCall, *, lasting: bool) -> list[str]:
 
 def _shares(task: RecoveryTask, seed: int) -> list[str]:
     rng = random.Random(f"{seed}/{task.name}/eio")
-    return [f"{share}‰{lasting}" for share in rng.sample(range(tracing.PARTS), SHARES) for lasting in ("", "+")]
+    return [f"{share}‰{lasting}" for share in rng.sample(range(system_calls.PARTS), SHARES) for lasting in ("", "+")]
 
 
 def _unfit(subject: type[Subject], task: RecoveryTask) -> str:
-    return "its files are a server's" if subject.needs else tracing.unfit(subject, task)
+    return "its files are a server's" if subject.needs else system_calls.unfit(subject, task)
 
 
 EIO = RecoveryFault(
@@ -115,6 +113,6 @@ EIO = RecoveryFault(
     schedules=_shares,
     tell=_refused,
     control=Control("control-unheeded", "support", ("acknowledged_lost",)),
-    missing=tracing.missing,
+    missing=system_calls.missing,
     unfit=_unfit,
 )

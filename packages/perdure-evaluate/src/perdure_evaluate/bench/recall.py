@@ -13,15 +13,15 @@ from perdure.planes.memory.embedder import Embedder
 from perdure.runtime.callers import caller_of, stream_of
 from perdure.stores import pgvector
 from perdure_evaluate.bench.case import Benchmark, Context, Figure, at_least, at_most
-from perdure_evaluate.recall import labelled, measured
+from perdure_evaluate.recall import measures, question_set
 
 VECTORS, DIMS, LATENT = 200_000, 384, 64
 QUESTIONS = 50
 _STEP = 2_000
 
 
-def _labelled(url: str) -> dict[str, measured.Measured]:
-    return measured.legs(url, labelled.history(), labelled.questions(), labelled.KeptVectors())
+def _labelled(url: str) -> dict[str, measures.Measured]:
+    return measures.legs(url, question_set.history(), question_set.questions(), question_set.KeptVectors())
 
 
 def _quality(context: Context) -> list[Figure]:
@@ -31,13 +31,13 @@ def _quality(context: Context) -> list[Figure]:
     if context.postgres is not None:
         on_postgres = _labelled(context.postgres)
         apart = abs(on_postgres["hybrid"].ndcg - on_sqlite["hybrid"].ndcg)
-        shared = measured.overlap(on_postgres["hybrid"], on_sqlite["hybrid"])
+        shared = measures.overlap(on_postgres["hybrid"], on_sqlite["hybrid"])
         figures.append(at_most("PostgreSQL and SQLite, nDCG@10 apart", apart, 0.01, ""))
         figures.append(at_least("PostgreSQL and SQLite, first ten in common", shared, 0.95, ""))
     return figures
 
 
-def _figures(legs: dict[str, measured.Measured]) -> list[Figure]:
+def _figures(legs: dict[str, measures.Measured]) -> list[Figure]:
     better = max(legs["words"].ndcg, legs["vectors"].ndcg)
     targets = {"hybrid": better - 0.005, "words": legs["fts5"].ndcg + 0.10}
     return [
@@ -57,8 +57,8 @@ class _Many:
         self.map = dice.standard_normal((LATENT, DIMS)).astype(np.float32) * np.linspace(2, 0.2, LATENT)[:, None]
         latent = dice.standard_normal((count, LATENT)).astype(np.float32)
         self.all = self._unit(latent @ self.map + 0.3 * dice.standard_normal((count, DIMS)).astype(np.float32))
-        asked = latent[dice.integers(0, count, QUESTIONS)] + 0.5 * dice.standard_normal((QUESTIONS, LATENT))
-        self.asked = self._unit(asked.astype(np.float32) @ self.map)
+        questions = latent[dice.integers(0, count, QUESTIONS)] + 0.5 * dice.standard_normal((QUESTIONS, LATENT))
+        self.questions = self._unit(questions.astype(np.float32) @ self.map)
         self.name, self.dims, self.sha256 = "bench", DIMS, f"{count}"
 
     def _unit(self, rows: Any) -> Any:
@@ -66,13 +66,13 @@ class _Many:
 
     def __call__(self, texts: Sequence[str]) -> list[Any]:
         """`turn 7 …` has the seventh vector, `question 7` that of the seventh question; sentences have others."""
-        found = []
+        answer = []
         for text in texts:
             kind, _, rest = text.partition(" ")
             number = rest.split(" ")[0]
-            known = {"turn": self.all, "question": self.asked}.get(kind)
-            found.append((known[int(number)] if known is not None else self._odd(text)).tolist())
-        return found
+            table = {"turn": self.all, "question": self.questions}.get(kind)
+            answer.append((table[int(number)] if table is not None else self._odd(text)).tolist())
+        return answer
 
     def _odd(self, text: str) -> Any:
         dice = self.np.random.default_rng(len(text))
@@ -111,7 +111,7 @@ def _p50(measure: str, act: Callable[[int], Any], most_ms: float) -> Figure:
 
 
 def _exact(many: _Many, number: int, first: int, last: int) -> set[int]:
-    near = many.all[first:last] @ many.asked[number]
+    near = many.all[first:last] @ many.questions[number]
     return {int(i) + first for i in many.np.argpartition(-near, 10)[:10]}
 
 
@@ -139,12 +139,12 @@ def _searched(store: perdure.Store, many: _Many, count: int, most_ms: float) -> 
         for number in range(first, last)
     }
     firsts = {
-        stream: min(each.seq for each in store.session(name).turns(after=0, limit=1))
+        stream: min(turn.seq for turn in store.session(name).turns(after=0, limit=1))
         for name, stream in streams.items()
     }
 
-    def found(number: int, within: list[int] | None) -> list[int]:
-        sought = nearest.Sought(many.asked[number].tolist(), state, 0.0, 0.0, bits, near)
+    def nearest_ten(number: int, within: list[int] | None) -> list[int]:
+        sought = nearest.Sought(many.questions[number].tolist(), state, 0.0, 0.0, bits, near)
         places = core.read(nearest.nearest, sought, nearest.NearestFilter(["turn"], within, {}), 60, tenant=tenant)
         return [numbers[place[0], place[1] - firsts[place[0]]] for place in places[:10]]
 
@@ -154,10 +154,13 @@ def _searched(store: perdure.Store, many: _Many, count: int, most_ms: float) -> 
         for name, first, last in _sessions(count)[:2]
     }
     for name, (within, first, last, most) in parts.items():
-        shares = [len(_exact(many, each, first, last) & {*found(each, within)}) / 10 for each in range(QUESTIONS)]
+        shares = [
+            len(_exact(many, question, first, last) & {*nearest_ten(question, within)}) / 10
+            for question in range(QUESTIONS)
+        ]
         figures.append(at_least(f"recall@10 of exact, {name}", statistics.mean(shares), 0.95, ""))
-        figures.append(_p50(f"nearest, {name}", lambda each, w=within: found(each, w), most))
-    figures.append(_p50("search, all", lambda each: store.search(f"question {each} about{each}"), most_ms))
+        figures.append(_p50(f"nearest, {name}", lambda question, w=within: nearest_ten(question, w), most))
+    figures.append(_p50("search, all", lambda question: store.search(f"question {question} about{question}"), most_ms))
     if near is None:
         figures.append(at_most("bits in memory", bits.size_bytes / 1e6, 20 * count / VECTORS, "MB"))
     return figures

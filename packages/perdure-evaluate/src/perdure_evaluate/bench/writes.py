@@ -12,9 +12,9 @@ from typing import Any
 import perdure
 from perdure.runtime.callers import caller_of
 from perdure_evaluate.bench.case import Benchmark, Context, Figure, alternating, at_least, at_most, between
-from perdure_evaluate.bench.counting import counting_statements, counting_syncs
-from perdure_evaluate.bench.filling import say_many
+from perdure_evaluate.bench.counters import counting_statements, counting_syncs
 from perdure_evaluate.bench.floor import Rate, timed
+from perdure_evaluate.bench.raw_events import say_many
 
 TEXT = "x" * 1024
 
@@ -150,8 +150,10 @@ def syncs(context: Context) -> list[Figure]:
             before = counted.count
             for _ in range(count):
                 session.say("user", TEXT)
-            made = counted.count - before
-    return [at_most("syncs per durable write", made / count, 1.05, "syncs", detail=f"{made} for {count} turns")]
+            sync_count = counted.count - before
+    return [
+        at_most("syncs per durable write", sync_count / count, 1.05, "syncs", detail=f"{sync_count} for {count} turns")
+    ]
 
 
 def _next_thousand(store: Any, session: Any) -> tuple[int, int]:
@@ -174,20 +176,20 @@ def _written() -> int:
 def flat_cost(context: Context) -> list[Figure]:
     """Bytes and statements of the next 1,000 turns when the session is 10³, 10⁴ and 10⁵ turns old."""
     ages = [1_000, 10_000, context.count(100_000, 20_000)]
-    found: list[tuple[int, int]] = []
+    costs: list[tuple[int, int]] = []
     with context.scratch() as folder, perdure.open(f"sqlite:///{folder}/bench.db") as store:
         session = store.session("old")
-        said = 0
+        turns = 0
         for age in ages:
-            while said < age:
-                step = min(500, age - said)
+            while turns < age:
+                step = min(500, age - turns)
                 say_many(store, "old", step)
-                said += step
-            found.append(_next_thousand(store, session))
-            said += 1_000
-    statements, written = zip(*found, strict=True)
+                turns += step
+            costs.append(_next_thousand(store, session))
+            turns += 1_000
+    statements, written = zip(*costs, strict=True)
     detail = " · ".join(
-        f"{age:,}: {count:,} statements, {size / 1e6:.1f} MB" for age, (count, size) in zip(ages, found, strict=True)
+        f"{age:,}: {count:,} statements, {size / 1e6:.1f} MB" for age, (count, size) in zip(ages, costs, strict=True)
     )
     return [
         at_most("growth of statements with age", max(statements) / min(statements) - 1, 0.1, "share", detail=detail),

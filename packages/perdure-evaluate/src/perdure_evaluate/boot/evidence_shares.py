@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from perdure.handles.sync.session import Session
 from perdure.model.tokens import estimate
-from perdure_evaluate.boot.labelled import CLASSES, TASKS, TURNS, BootHistory, HistoryThing
+from perdure_evaluate.boot.histories import CLASSES, TASKS, TURNS, BootHistory, HistoryThing
 
 BUDGETS = (1_000, 4_000, 16_000)
 WAYS = ("boot", "last", "by kind", "by time")
@@ -40,18 +40,21 @@ def measure(session: Session, history: BootHistory, budget: int) -> Shares:
 def shares(answer: Answer, history: BootHistory) -> dict[str, float]:
     """By class, the share of the evidence that is in the texts of all tasks."""
     texts = history.evidence()
-    found: dict[str, list[bool]] = defaultdict(list)
+    hits: dict[str, list[bool]] = defaultdict(list)
     for task in history.tasks:
-        shown = answer(task.text)
+        text = answer(task.text)
         for of, ids in [*history.always.items(), *task.needs.items()]:
-            found[of] += [texts[each] in shown for each in ids]
-    return {of: sum(found[of]) / len(found[of]) for of in CLASSES if found[of]}
+            hits[of] += [texts[name] in text for name in ids]
+    return {of: sum(hits[of]) / len(hits[of]) for of in CLASSES if hits[of]}
 
 
 def mean(measured: Iterable[Shares]) -> Shares:
     """The mean over several histories."""
     every = list(measured)
-    return {way: {of: sum(each[way][of] for each in every) / len(every) for of in every[0][way]} for way in every[0]}
+    return {
+        way: {of: sum(measurement[way][of] for measurement in every) / len(every) for of in every[0][way]}
+        for way in every[0]
+    }
 
 
 def is_ahead(ours: float, theirs: float) -> bool:
@@ -75,26 +78,26 @@ def _by_kind(things: list[HistoryThing]) -> Iterator[HistoryThing]:
 
 def within(things: Iterable[HistoryThing], budget: int) -> str:
     """As much of these as fits; the last one is cut."""
-    taken: list[str] = []
+    texts: list[str] = []
     for thing in things:
         text = printed(thing)
         if estimate(text) > budget:
-            return "".join([*taken, _cut(text, budget)])
+            return "".join([*texts, _cut(text, budget)])
         budget -= estimate(text)
-        taken.append(text)
-    return "".join(taken)
+        texts.append(text)
+    return "".join(texts)
 
 
 def within_last(things: Iterable[HistoryThing], budget: int) -> str:
     """As many of the last turns as fit; the oldest one is cut at its beginning."""
-    taken: list[str] = []
-    for thing in reversed([each for each in things if each.kind in TURNS]):
+    texts: list[str] = []
+    for thing in reversed([thing for thing in things if thing.kind in TURNS]):
         text = printed(thing)
         if estimate(text) > budget:
-            return "".join([_cut(text[::-1], budget)[::-1], *reversed(taken)])
+            return "".join([_cut(text[::-1], budget)[::-1], *reversed(texts)])
         budget -= estimate(text)
-        taken.append(text)
-    return "".join(reversed(taken))
+        texts.append(text)
+    return "".join(reversed(texts))
 
 
 def _cut(text: str, budget: int) -> str:

@@ -44,7 +44,7 @@ class VerifyJob:
         except Error as error:
             self.problem = str(error)
 
-    def shown(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """The state as the page gets it."""
         return {"done": self.done, "total": self.total, "report": plain(self.report), "problem": self.problem or None}
 
@@ -59,10 +59,10 @@ def start(serving: Any, caller: AsyncCaller) -> dict[str, Any]:
     if job is None or not job.running:
         job = jobs[caller.tenant] = VerifyJob()
         job.task = asyncio.create_task(job.run(caller))
-    return job.shown()
+    return job.as_json()
 
 
 def state(serving: Any, caller: AsyncCaller) -> dict[str, Any]:
     """How far the last one is; an empty report if none was begun."""
     job = _JOBS.get(serving, {}).get(caller.tenant)
-    return VerifyJob().shown() if job is None else job.shown()
+    return VerifyJob().as_json() if job is None else job.as_json()

@@ -76,20 +76,20 @@ class Follower:
         if stretch.token != self._token + 1 or stretch.deliveries > 1:
             self._spans.forget()  # another follower, or an earlier try, came in between
         self._token = stretch.token
-        place, told = stretch.after, 0
+        place, count = stretch.after, 0
         while place < stretch.upto:
             events, place = self._caller.read(feed.events_between, place, stretch.upto, PAGE_MAX_ROWS)
-            spans = [*self._made(events)]
+            spans = [*self._spans_of(events)]
             if spans and self._exporter.export(spans) is not SpanExportResult.SUCCESS:
                 self._caller.write(subscriptions.give_back, subscriptions.TELEMETRY, stretch.token)
                 log.warning("the collector took no spans: they are told again")
                 return False
-            told += len(spans)
+            count += len(spans)
         self._caller.write(subscriptions.acknowledge, subscriptions.TELEMETRY, stretch.token)
-        self.told += told
+        self.told += count
         return True
 
-    def _made(self, events: Iterable[Event]) -> Iterator[ReadableSpan]:
+    def _spans_of(self, events: Iterable[Event]) -> Iterator[ReadableSpan]:
         for event in events:
             if event.table not in TABLES:
                 continue
@@ -100,12 +100,12 @@ class Follower:
                     yield self._readable(span, root)
 
     def _stream(self, number: int) -> Stream:
-        found = self._streams.get(number)
-        if found is None:
+        stream = self._streams.get(number)
+        if stream is None:
             if len(self._streams) > STREAMS_MAX:
                 self._streams.clear()
-            found = self._streams[number] = self._caller.read(_stream_of, number)
-        return found
+            stream = self._streams[number] = self._caller.read(_stream_of, number)
+        return stream
 
     def _readable(self, span: ToldSpan, root: SpanContext | None) -> ReadableSpan:
         """A span as exporters take it. Its id is made from its event: told twice, it is the same span.

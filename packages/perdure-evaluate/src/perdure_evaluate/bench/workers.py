@@ -19,9 +19,9 @@ from perdure.errors import Unavailable
 from perdure.handles.working import tree
 from perdure.planes.execution import steps
 from perdure_evaluate.bench.case import Benchmark, Context, Figure, at_most, users_environment
-from perdure_evaluate.bench.noting import begin, takeover
+from perdure_evaluate.bench.step_notes import begin, takeover
 
-APP = "perdure_evaluate.bench.noting"
+APP = "perdure_evaluate.bench.step_notes"
 PATIENCE_SECONDS = 60.0
 LOOK_SECONDS = 0.05
 IDLE_SECONDS = (0.2, 0.3)  # how long a worker has nothing to do before the next start
@@ -34,29 +34,29 @@ def _workers(url: str, folder: Path, processes: int) -> Iterator[subprocess.Pope
     """A `perdure worker` with so many processes, until the end of the block; what it says goes into a file."""
     command = [sys.executable, "-m", "perdure", "worker", APP, "--processes", str(processes), "--grace", "1ms"]
     with (folder / "worker.log").open("wb") as out:
-        made = subprocess.Popen(command, env=users_environment() | {"PERDURE_STORE": url}, stdout=out, stderr=out)  # noqa: S603
+        worker = subprocess.Popen(command, env=users_environment() | {"PERDURE_STORE": url}, stdout=out, stderr=out)  # noqa: S603
     try:
-        yield made
+        yield worker
     finally:
-        made.terminate()
-        made.wait()
+        worker.terminate()
+        worker.wait()
 
 
 def _until(check: Callable[[], Any], what: str) -> Any:
     """The first result of a check that is not nothing."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
-        found = check()
-        if found:
-            return found
+        result = check()
+        if result:
+            return result
         time.sleep(LOOK_SECONDS)
     raise Unavailable(f"it did not come within {PATIENCE_SECONDS:g} s: {what}", path="bench")
 
 
 def _all_there(store: Any, processes: int) -> list[Any]:
     """The workers, once all of them and a standby live; else nothing."""
-    found = [each for each in tree(store).workers if each.alive and each.about is not None]
-    return found if len(found) > processes else []
+    workers = [worker for worker in tree(store).workers if worker.alive and worker.about is not None]
+    return workers if len(workers) > processes else []
 
 
 # -- beginning -------------------------------------------------------------------------------------------------
@@ -78,10 +78,10 @@ def _one_start_ms(store: Any) -> float:
 
 
 def _begin(name: str, url: str, folder: Path, count: int, target_ms: float) -> list[Figure]:
-    found = _begun_ms(url, folder, count)
-    detail = f"p50 of {count} starts; least {found[0]:.3g}, most {found[-1]:.3g} ms"
+    times_ms = _begun_ms(url, folder, count)
+    detail = f"p50 of {count} starts; least {times_ms[0]:.3g}, most {times_ms[-1]:.3g} ms"
     return [
-        at_most(f"from start to the first step in an idle worker, {name}", statistics.median(found), target_ms, "ms", detail)
+        at_most(f"from start to the first step in an idle worker, {name}", statistics.median(times_ms), target_ms, "ms", detail)
     ]  # fmt: skip
 
 
@@ -107,37 +107,37 @@ def _taken_over_seconds(url: str, folder: Path) -> list[float]:
         handles = [store.start(takeover) for _ in range(RUNS)]
         with _workers(url, folder, 2):  # the first of them is ready before the second is started, and takes all
             _until(lambda: _all_there(store, 2), "two workers and a standby")
-            _until(lambda: all(_steps(each) for each in handles), "a step of each run")
-            victim = max(_all_there(store, 2), key=lambda each: len(each.runs))
-            theirs = [each for each in handles if each.id in {held.run for held in victim.runs}]
-            found = _struck(victim.about.pid, theirs)
-        for each in handles:
-            each.cancel()
-        return found
+            _until(lambda: all(_steps(handle) for handle in handles), "a step of each run")
+            victim = max(_all_there(store, 2), key=lambda worker: len(worker.runs))
+            theirs = [handle for handle in handles if handle.id in {held.run for held in victim.runs}]
+            seconds = _struck(victim.about.pid, theirs)
+        for handle in handles:
+            handle.cancel()
+        return seconds
 
 
 def _struck(pid: int, handles: list[Any]) -> list[float]:
     """Kill a process; when each of its runs did its next step elsewhere."""
     struck_ns = time.monotonic_ns()
     os.kill(pid, signal.SIGKILL)
-    left = {each.id: each for each in handles}
-    found: dict[str, int] = {}
+    open_handles = {handle.id: handle for handle in handles}
+    next_ns: dict[str, int] = {}
 
     def look() -> bool:
-        for name in [*left]:
-            elsewhere = [at_ns for at_ns, by in _steps(left[name]) if by != pid]
+        for name in [*open_handles]:
+            elsewhere = [at_ns for at_ns, by in _steps(open_handles[name]) if by != pid]
             if elsewhere:
-                found[name] = elsewhere[0]
-                del left[name]
-        return not left
+                next_ns[name] = elsewhere[0]
+                del open_handles[name]
+        return not open_handles
 
     _until(look, "the next step of every run")
-    return sorted((at_ns - struck_ns) / NS for at_ns in found.values())
+    return sorted((at_ns - struck_ns) / NS for at_ns in next_ns.values())
 
 
 def _steps(handle: Any) -> list[list[int]]:
     """The notes of the steps of a run, in order."""
-    return [each.value for each in handle._read(steps.steps)]
+    return [note.value for note in handle._read(steps.steps)]
 
 
 def _takeover(name: str, url: str, context: Context) -> list[Figure]:
@@ -145,9 +145,9 @@ def _takeover(name: str, url: str, context: Context) -> list[Figure]:
     for _ in range(context.count(3)):
         with context.scratch() as folder:
             rounds.append(_taken_over_seconds(url or f"sqlite:///{folder}/bench.db", folder))
-    worst = max(rounds, key=lambda each: each[-1])
+    worst = max(rounds, key=lambda times: times[-1])
     detail = f"of {len(worst)} runs the first after {worst[0]:.2f} s, p50 {statistics.median(worst):.2f} s"
-    detail += f"; the last in each round: {', '.join(f'{each[-1]:.2f}' for each in rounds)} s"
+    detail += f"; the last in each round: {', '.join(f'{times[-1]:.2f}' for times in rounds)} s"
     return [
         at_most(f"after a worker's SIGKILL until all its runs did their next step, {name}", worst[-1], 1, "s", detail)
     ]

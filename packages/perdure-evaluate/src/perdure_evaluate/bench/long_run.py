@@ -27,6 +27,6 @@ def long_run(run: perdure.Run, count: int, cut: int) -> str:
 def resume(url: str, count: str, cut: str) -> None:
     """The new process: replay the run up to where it waits."""
     with perdure.open(url) as store, contextlib.suppress(perdure.Waiting):
-        found = store.start(long_run, int(count), int(cut), key="long")
-        found.resume()
+        run = store.start(long_run, int(count), int(cut), key="long")
+        run.resume()
         store.drive(long_run, int(count), int(cut), key="long")

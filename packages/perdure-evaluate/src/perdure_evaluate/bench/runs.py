@@ -20,9 +20,9 @@ from perdure_evaluate.bench.case import (
     between,
     users_environment,
 )
-from perdure_evaluate.bench.counting import counting_statements, counting_syncs
+from perdure_evaluate.bench.counters import counting_statements, counting_syncs
 from perdure_evaluate.bench.floor import Rate, timed
-from perdure_evaluate.bench.resumed import TEXT, long_run, think
+from perdure_evaluate.bench.long_run import TEXT, long_run, think
 
 
 async def athink(number: int) -> str:
@@ -67,16 +67,16 @@ def _beside(measure: str, floor: Rate, rate: Rate, target: float) -> Figure:
 def steps_sqlite(context: Context) -> list[Figure]:
     """One run of 1,000 steps on SQLite, sync and async, and what a step costs."""
     count = context.count(1_000, 100)
-    found: list[Figure] = []
+    figures: list[Figure] = []
     for name, agent, target in (("sync", steps, 0.65), ("async", async_steps, 0.35)):
         with context.scratch() as folder, perdure.open(f"sqlite:///{folder}/bench.db") as store:
             floor, rate = between(context.sqlite_floor, lambda: _driven(store, agent, count))  # noqa: B023
-            found.append(_beside(f"steps of one run, {name} agent, SQLite", floor, rate, target))
+            figures.append(_beside(f"steps of one run, {name} agent, SQLite", floor, rate, target))
     with context.scratch() as folder, perdure.open(f"sqlite:///{folder}/bench.db") as store:
-        found.append(
+        figures.append(
             at_most("statements a step", _statements_a_step(store) - 2, 3, "statements", "BEGIN and COMMIT apart")
         )
-    return found
+    return figures
 
 
 def steps_postgres(context: Context) -> list[Figure]:
@@ -108,12 +108,12 @@ def effects_sqlite(context: Context) -> list[Figure]:
     return [_beside("effects of one run, SQLite", floor, rate, 0.33)]
 
 
-async def _crowd(url: str, count: int, each: int) -> Rate:
+async def _crowd(url: str, count: int, length: int) -> Rate:
     async with await perdure.aopen(url) as store:
         await store.drive(async_steps, 2)
         cpu, clock = time.process_time(), time.perf_counter()
-        await asyncio.gather(*(store.drive(async_steps, each, key=f"r{number}") for number in range(count)))
-        elapsed, done = time.perf_counter() - clock, count * each
+        await asyncio.gather(*(store.drive(async_steps, length, key=f"r{number}") for number in range(count)))
+        elapsed, done = time.perf_counter() - clock, count * length
         return Rate(done / elapsed, (time.process_time() - cpu) / done * 1e6)
 
 
@@ -136,7 +136,7 @@ def crowd_postgres(context: Context) -> list[Figure]:
 
 def syncs(context: Context) -> list[Figure]:
     """Syncs per step and per effect, one writer."""
-    found: list[Figure] = []
+    figures: list[Figure] = []
     for name, agent, target in (("step", steps, 1.05), ("effect", effects, 2.1)):
         count = context.count(1_000, 200)
         with context.scratch() as folder, counting_syncs() as counted:
@@ -144,26 +144,26 @@ def syncs(context: Context) -> list[Figure]:
                 store.drive(agent, 20)
                 before = counted.count
                 store.drive(agent, count)
-                made = counted.count - before
-        found.append(at_most(f"syncs per {name}", made / count, target, "syncs", f"{made} for {count}"))
-    return found
+                sync_count = counted.count - before
+        figures.append(at_most(f"syncs per {name}", sync_count / count, target, "syncs", f"{sync_count} for {count}"))
+    return figures
 
 
-RESUME = "import sys; from perdure_evaluate.bench.resumed import resume; resume(*sys.argv[1:])"
+RESUME = "import sys; from perdure_evaluate.bench.long_run import resume; resume(*sys.argv[1:])"
 
 
 def resuming(context: Context) -> list[Figure]:
     """A run of 10,000 steps resumed in a new process, interpreter included; and with a checkpoint near the end."""
     count = context.count(10_000, 500)
-    found: list[Figure] = []
+    figures: list[Figure] = []
     for name, cut, target in (("", 0, 1.0), (", checkpoint near the end", count - 10, 0.3)):
         with context.scratch() as folder:
             url = f"sqlite:///{folder}/bench.db"
             with perdure.open(url) as store, contextlib.suppress(perdure.Waiting):
                 store.drive(long_run, count, cut, key="long")
             seconds = min(_seconds([sys.executable, "-c", RESUME, url, str(count), str(cut)]) for _ in range(3))
-        found.append(at_most(f"resume a run of {count:,} steps{name}", seconds, target, "s"))
-    return found
+        figures.append(at_most(f"resume a run of {count:,} steps{name}", seconds, target, "s"))
+    return figures
 
 
 def _seconds(command: list[str]) -> float:

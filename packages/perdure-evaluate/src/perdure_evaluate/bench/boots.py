@@ -15,7 +15,7 @@ from typing import Any
 
 import perdure
 from perdure_evaluate.bench.case import Benchmark, Context, Figure, at_most, users_environment
-from perdure_evaluate.boot import labelled, measured, telling
+from perdure_evaluate.boot import evidence_shares, histories, history_verbs
 from perdure_testing.clock import FakeClock
 
 TASK = "fix the login test on Safari"
@@ -57,25 +57,25 @@ def filled(store: perdure.Store, turns: int) -> perdure.Session:
         return session
 
 
-def _cpu_ms(session: perdure.Session, **given: Any) -> float:
+def _cpu_ms(session: perdure.Session, **options: Any) -> float:
     """The time of the processor that one boot takes: the middle of several."""
-    session.boot(**given)
+    session.boot(**options)
     took: list[float] = []
     for _ in range(ROUNDS):
         began = time.process_time()
-        session.boot(**given)
+        session.boot(**options)
         took.append(time.process_time() - began)
     return statistics.median(took) * 1000
 
 
 def ages(context: Context) -> list[Figure]:
     """In process, for a task, at three ages of a session."""
-    found: dict[int, float] = {}
+    times: dict[int, float] = {}
     for turns in (context.count(age, 50) for age in AGES):
         with context.scratch() as folder, perdure.open(f"sqlite:///{folder}/bench.db") as store:
-            found[turns] = _cpu_ms(filled(store, turns), task=TASK)
-    figures = [at_most(f"boot for a task at {turns:,} turns", took, 15, "ms CPU") for turns, took in found.items()]
-    spread = max(found.values()) / min(found.values())
+            times[turns] = _cpu_ms(filled(store, turns), task=TASK)
+    figures = [at_most(f"boot for a task at {turns:,} turns", took, 15, "ms CPU") for turns, took in times.items()]
+    spread = max(times.values()) / min(times.values())
     return [*figures, at_most("the slowest of these beside the quickest", spread, 1.4, "×", "flat is within ±20 %")]
 
 
@@ -97,10 +97,10 @@ def from_the_shell(context: Context) -> list[Figure]:
 
 def _rest_on_files(session: perdure.Session, folder: Path) -> None:
     for number in range(CHECKS):
-        made = folder / f"file{number}"
-        made.write_text(str(number))
+        path = folder / f"file{number}"
+        path.write_text(str(number))
         git = number % 2 and perdure.GitRef(f"branch{number}", folder=str(folder))
-        session.remember(f"login memory {number}", checks=[git or perdure.FileHash(str(made))])
+        session.remember(f"login memory {number}", checks=[git or perdure.FileHash(str(path))])
 
 
 def _wall(session: perdure.Session) -> float:
@@ -118,24 +118,24 @@ def _command_seconds(command: list[str]) -> float:
 
 def evidence(context: Context) -> list[Figure]:
     """The share of the evidence in the pack by class and budget, beside the last turns and beside printing all and cutting."""
-    found: dict[int, list[measured.Shares]] = {budget: [] for budget in measured.BUDGETS}
-    for name in labelled.HISTORIES[: context.count(len(labelled.HISTORIES))]:
-        history, clock = labelled.history(name), FakeClock()
+    by_budget: dict[int, list[evidence_shares.Shares]] = {budget: [] for budget in evidence_shares.BUDGETS}
+    for name in histories.HISTORIES[: context.count(len(histories.HISTORIES))]:
+        history, clock = histories.history(name), FakeClock()
         with context.scratch() as folder, perdure.open(f"sqlite:///{folder}/bench.db", clock=clock) as store:
-            session = telling.tell(store, history, clock)
-            for budget in measured.BUDGETS:
-                found[budget].append(measured.measure(session, history, budget))
+            session = history_verbs.tell(store, history, clock)
+            for budget in evidence_shares.BUDGETS:
+                by_budget[budget].append(evidence_shares.measure(session, history, budget))
     return [
         _beside(f"{of} at {budget:,} tokens", {way: shares[of] for way, shares in means.items()})
-        for budget, means in ((budget, measured.mean(each)) for budget, each in found.items())
-        for of in labelled.CLASSES
+        for budget, means in ((budget, evidence_shares.mean(rows)) for budget, rows in by_budget.items())
+        for of in histories.CLASSES
     ]
 
 
 def _beside(measure: str, ways: dict[str, float]) -> Figure:
-    ours, *others = (ways[way] for way in measured.WAYS)
-    met = all(measured.is_ahead(ours, theirs) for theirs in others) and (ours == 1.0 or "rules" not in measure)
-    detail = ", ".join(f"{way} {ways[way]:.3f}" for way in measured.WAYS[1:])
+    ours, *others = (ways[way] for way in evidence_shares.WAYS)
+    met = all(evidence_shares.is_ahead(ours, theirs) for theirs in others) and (ours == 1.0 or "rules" not in measure)
+    detail = ", ".join(f"{way} {ways[way]:.3f}" for way in evidence_shares.WAYS[1:])
     return Figure(measure, ours, "", f"> {max(others):.3f}" if max(others) < 1 else "1", met, detail)
 
 

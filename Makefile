@@ -68,7 +68,7 @@ check: ## lint, format, types, tests that can be collected, layers, declared imp
 coverage: ## all tests, and which lines of the packages they run (a report into .cache/coverage)
 	$(call bootstrap,dev)
 	@rm -f .cache/coverage.data*
-	COVERAGE_PROCESS_START=$(CURDIR)/pyproject.toml $(RUN) coverage run -m pytest -n $(WORKERS) --dist worksteal $(TESTS)
+	$(RUN) coverage run -m pytest -n $(WORKERS) --dist worksteal $(TESTS)
 	$(RUN) coverage combine --quiet
 	$(RUN) coverage html --quiet
 	$(RUN) coverage report --skip-covered --sort=cover

@@ -1,5 +1,6 @@
-"""The words of arguments that only verbs with a body by hand take. They stand apart from `model.arguments`, so that a command which
-needs a row does not load them. Callers: `verbs`.
+"""The words of arguments that only verbs with a body by hand take.
+
+They stand apart from `model.arguments`, so that a command which needs a row does not load them. Callers: `verbs`.
 """
 
 from __future__ import annotations

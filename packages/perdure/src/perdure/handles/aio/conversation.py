@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, Never, NoReturn, ParamSpec
 
-from perdure.effects.storable import storable
 from perdure.errors import Invalid, TimedOut, TooLarge
 from perdure.handles.aio.base import AsyncStoreHandle, AsyncStreamHandle
 from perdure.handles.aio.made import gives, pages_all, reads
@@ -26,6 +25,7 @@ from perdure.model.records.conversation import (
     Status,
     Turn,
 )
+from perdure.model.storable import storable
 from perdure.planes import subjects as adding
 from perdure.planes.conversation import sessions, turns
 from perdure.planes.reading.durations import Duration

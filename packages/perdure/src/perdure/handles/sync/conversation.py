@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
-from perdure.effects.storable import storable
 from perdure.errors import Invalid, TimedOut, TooLarge
 from perdure.handles.later import summaries
 from perdure.handles.sync.base import StoreHandle, StreamHandle
@@ -27,6 +26,7 @@ from perdure.model.records.conversation import (
     Status,
     Turn,
 )
+from perdure.model.storable import storable
 from perdure.planes import subjects as adding
 from perdure.planes.conversation import sessions, turns
 from perdure.planes.reading.durations import Duration

@@ -90,7 +90,7 @@ def say(
         calls=[(call.id, call.tool) for call in made] if made else (),
     )  # fmt: skip
     seq = tx.record(change)
-    ref = stream.ref(seq)
+    ref = Ref(stream.uid.hex(), seq)
     at = to_datetime(tx.now)
     return Turn(
         seq=seq, role=speaker, content=content, calls=made, at=at, actor=tx.actor, key=key, ref=ref,

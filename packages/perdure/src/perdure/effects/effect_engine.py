@@ -193,7 +193,7 @@ class EffectEngine:
     def plan_effect(
         self, intent: Intent, precondition: Precondition = None, within: Duration | None = None
     ) -> Steps[EffectRecord]:
-        """Plan an effect, or give the one that stands under its key; in the same commit record what must come before it is sent."""
+        """Plan an effect, or give the one that stands under its key, and record what must come before it is sent."""
         return self.move("plan", commits.plan_with_precondition, intent, self.sender.epoch, precondition, within)
 
     def withdraw_effect(self, record: EffectRecord, why: str, by: str) -> Steps[EffectRecord]:
@@ -281,6 +281,8 @@ class EffectEngine:
         if not self._in_run:
             self.announce(effect.key if isinstance(effect, Intent) else effect.seq)
         dispatcher, arrow = self.dispatcher(), "dispatch"
+        verb: Callable[..., tuple[EffectRecord, bool]]
+        about: tuple[Any, ...]
         if isinstance(effect, Intent):
             verb, about = (commits.dispatch_under_lease if self._in_run else commits.dispatch_for_call), (effect,)
         elif again:

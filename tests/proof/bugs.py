@@ -29,7 +29,7 @@ from perdure.planes.recovery import checkpoints, epochs, locks, presence
 from perdure.runtime import driver, journal, shells
 from perdure.runtime.run_engine import RunEngine
 from perdure.runtime.run_state import Sagas
-from perdure.stores import lane, liveness, tx
+from perdure.stores import lane, liveness
 from perdure.stores.store import Fault
 
 Made = Callable[[Any], Any]
@@ -459,31 +459,25 @@ def _lost_is_done(real: Any) -> Any:
     return was_committed
 
 
-@bug("what a refused job wrote goes in with the others", "plain", (lane.Lane, "_run"))
+@bug("what a refused job wrote goes in with the others", "plain", (lane, "_blame"))
 def _leaks(real: Any) -> Any:
-    def run_job(self: Any, job: Any, batch: Any) -> None:
-        made = tx.Tx(batch, job.actor, job.tenant, self._clocks, job.pin)
-        try:
-            job.result, job.error = job.verb(made, *job.args, **job.kwargs), None
-        except Fault:
-            raise
-        except Exception as error:
-            job.result, job.error = None, error
-        batch.absorb(made)
+    def blame(job: Any, made: Any, error: BaseException) -> None:
+        if isinstance(error, Fault) or not isinstance(error, Exception):
+            raise error
+        job.result, job.error = None, error
+        made._batch.absorb(made)
 
-    return run_job
+    return blame
 
 
-@bug("the other jobs of a broken batch are acknowledged", "plain", (lane.Lane, "_commit"))
+@bug("the other jobs of a broken batch are acknowledged", "plain", (lane.Lane, "_try_again"))
 def _all_done(real: Any) -> Any:
-    def commit(self: Any, jobs: Any) -> None:
-        trouble = self._attempt(jobs)
-        if trouble is not None:
-            self._alone(jobs[0], trouble, ())
-            for job in jobs[1:]:
-                job.done = True
+    def try_again(self: Any, jobs: Any, trouble: Any) -> None:
+        self._alone(jobs[0], trouble, ())
+        for job in jobs[1:]:
+            job.done = True
 
-    return commit
+    return try_again
 
 
 @bug("the version of a value is not compared", "plain", (values, "put"))

@@ -451,7 +451,7 @@ def test_a_migration_killed_at_any_point_is_clean_at_the_next_open(file: SqliteE
     schema_upgrade.bring_up_to_date(file, STEPS[:1])
     with schema_upgrade.changing(file) as script:
         script.run("INSERT INTO things (id, word) VALUES (1, 'a')")
-    killed = run(MIGRATE.format(tests=str(ROOT / "tests")), str(file.path), crash_at=point)
+    killed = run(MIGRATE.format(tests=str(Path(__file__).parents[1])), str(file.path), crash_at=point)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert schema_upgrade.schema_of(file, STEPS) == (3 if point == "migrate.committed" else 1)
     schema_upgrade.bring_up_to_date(file, STEPS)
@@ -466,7 +466,7 @@ def test_a_migration_killed_at_any_point_is_clean_at_the_next_open(file: SqliteE
 def test_control_the_crash_points_are_on_the_way(file: SqliteEngine) -> None:
     """A point that no migration reaches would prove nothing: the process would live."""
     schema_upgrade.bring_up_to_date(file, STEPS[:1])
-    lived = run(MIGRATE.format(tests=str(ROOT / "tests")), str(file.path), crash_at="no.such.point")
+    lived = run(MIGRATE.format(tests=str(Path(__file__).parents[1])), str(file.path), crash_at="no.such.point")
     assert lived.returncode == 0, lived.stderr
 
 

@@ -34,9 +34,10 @@ from perdure.planes.conversation import feed
 from perdure.planes.execution import requests
 from perdure.planes.execution.runs import RunRequest
 from perdure.runtime.callers import stream_of
+from perdure.verbs.declaring import Right
 from perdure_server.http import wire
 from perdure_server.http.serving import Serving, Visitor
-from perdure_server.http.table import RIGHTS, Right
+from perdure_server.http.table import RIGHTS
 
 VISITOR = "perdure.visitor"  # where the request keeps who sends it
 KEY = "a2a:"  # before the id of a message, as the key of a run

@@ -11,10 +11,11 @@ from typing import Annotated, Any
 import msgspec
 
 from perdure.model.filters import EffectFilters, EventFilters, MemoryFilters, RunFilters, SessionFilters
+from perdure.verbs.declaring import Right
 from perdure_server.console import attention, live, run_reads, session_reads, settings_reads, upkeep_reads, verifying
 from perdure_server.http.call import HttpCall
 from perdure_server.http.queries import Name, Seq
-from perdure_server.http.table import Right, route
+from perdure_server.http.table import route
 
 Shown = dict[str, Any]
 SearchText = Annotated[str, msgspec.Meta(max_length=200)]

@@ -193,7 +193,7 @@ class EffectEngine:
     def plan_effect(
         self, intent: Intent, precondition: Precondition = None, within: Duration | None = None
     ) -> Steps[EffectRecord]:
-        """Plan an effect, or give the one that stands under its key, and record what must come before it is sent."""
+        """Plan an effect, or give that of its key; the same commit records what must come before it is sent."""
         return self.move("plan", commits.plan_with_precondition, intent, self.sender.epoch, precondition, within)
 
     def withdraw_effect(self, record: EffectRecord, why: str, by: str) -> Steps[EffectRecord]:

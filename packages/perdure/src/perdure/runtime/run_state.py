@@ -74,7 +74,7 @@ class Hold:
 
     __slots__ = (
         "_now", "_stopped", "_timeout_us", "activity", "ahead_us", "cancellation", "ending", "lease", "overdue", "refusals",
-        "shielded", "unrecorded_steps",
+        "see_out", "shielded", "unrecorded_steps",
     )  # fmt: skip
 
     def __init__(self, lease: Lease, record: RunRecord, activity: Activity, now: Callable[[], int]) -> None:
@@ -83,6 +83,7 @@ class Hold:
         self._stopped: BaseException | None = None
         # Of an async drive that is cancelled from outside: the CancelledError that its program gets from then on.
         self.cancellation: Callable[[], BaseException | None] | None = None
+        self.see_out: Callable[[], None] = lambda: None  # called when the program is stopped, or is to end
         self.ending: Ending | None = None  # the word to the program: it is cancelled, or its time is over
         self.refusals = 0  # so often
         self.shielded = 0  # while it is, cancelling waits
@@ -111,6 +112,7 @@ class Hold:
             self.ending = Ending(f"run {self.lease.stream.name} took too long", TIMED_OUT)
         if self.ending is not None:
             self.refusals += 1
+            self.see_out()
             raise self.ending
 
     def _refuse(self) -> None:
@@ -138,11 +140,13 @@ class Hold:
     def stop(self, why: BaseException) -> BaseException:
         """Let the program do nothing more in this drive, even if it catches this. Gives what stopped it first."""
         self._stopped = self.stopped or why
+        self.see_out()
         return self._stopped
 
     def park(self, why: Parked) -> None:
         """Let the program do nothing more in this drive for this reason, whatever else has stopped it."""
         self._stopped = why
+        self.see_out()
 
     def stop_for_trouble(self, trouble: Error) -> Error:
         """Stop the program because the store is away, or the lease is lost. Gives the error to raise."""

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from asyncio import TimerHandle
 
     from perdure.runtime import isolating
+    from perdure.runtime.standstill import Vigil
 else:
     (isolating,) = lazily("perdure.runtime", "isolating")
 
@@ -355,7 +356,7 @@ class AsyncShell:
 class AsyncRunShell(AsyncShell):
     """Runs the engine of one driven run from async code, whose program may have tasks; see `RunShell`."""
 
-    __slots__ = ("_awaiting", "_engine", "_first", "_hold", "_program", "_standing", "_stopped")
+    __slots__ = ("_awaiting", "_engine", "_first", "_hold", "_program", "_standing", "_stops", "_vigil")
 
     def __init__(self, caller: AsyncCaller, engine: RunEngine, program: Callable[..., Any]) -> None:
         super().__init__(caller, engine.stream, staying=engine.hold.check_not_leaving)
@@ -366,7 +367,8 @@ class AsyncRunShell(AsyncShell):
         # Tasks that wait for other branches, and those that wait until their program cancels them: until they look again.
         self._standing: dict[Any, TimerHandle] = {}
         self._awaiting: dict[Any, TimerHandle] = {}
-        self._stopped = False  # whether the program's first task was cancelled here
+        self._stops = 0  # so often the program's first task was cancelled here
+        self._vigil: Vigil | None = None  # over a program that was stopped
 
     async def _write(self, command: Write) -> Any:
         verb, args, kwargs, keep = command.verb, command.args, command.kwargs, command.keep
@@ -411,6 +413,7 @@ class AsyncRunShell(AsyncShell):
             engine.trunk.wait_for_branches = current_branch.WaitForBranches(engine.replay.first_records)
         current_branch.number_branches(get_running_loop())
         token = current_branch.enter(engine.trunk)
+        self._hold.see_out = self._see_out
         try:
             with engine.observed():
                 called = engine.agent.fn(run, *engine.record.args, **engine.record.kwargs)
@@ -420,8 +423,11 @@ class AsyncRunShell(AsyncShell):
             return CallOutcome(None, error)
         finally:
             current_branch.leave(token)
-            if self._stopped and self._first is not None:
-                self._first[0].uncancel()
+            if self._vigil is not None:
+                self._vigil.end()
+            if self._first is not None:
+                for _ in range(self._stops):
+                    self._first[0].uncancel()
             self._first = None
 
     async def _stand_by(self, command: StandBy) -> bool:
@@ -454,12 +460,22 @@ class AsyncRunShell(AsyncShell):
     async def _stop_program(self, _command: StopProgram) -> None:
         from asyncio import current_task  # noqa: PLC0415 - as above
 
-        here = current_task()
+        self._stop_but(current_task())
+
+    def _stop_but(self, here: Any) -> None:
+        """Cancel all tasks of the program but this one."""
         for task in [task for task in self._engine.trunk.tasks if task is not here and not task.done()]:
             task.cancel()
         if self._first is not None and self._first[0] is not here:
-            self._stopped = True
+            self._stops += 1
             self._first[0].cancel()
+
+    def _see_out(self) -> None:
+        """Watch the program, which can do nothing more in this drive, until it ends."""
+        from perdure.runtime.standstill import Vigil  # noqa: PLC0415 - which needs asyncio
+
+        if self._first is not None and self._vigil is None:
+            self._vigil = Vigil(self._engine, self._first, partial(self._stop_but, None))
 
     async def _stop_branches(self, command: StopBranches) -> None:
         from asyncio import current_task, gather  # noqa: PLC0415 - as above

@@ -90,7 +90,7 @@ def say(
         calls=[(call.id, call.tool) for call in made] if made else (),
     )  # fmt: skip
     seq = tx.record(change)
-    ref = stream.ref(seq)
+    ref = Ref(stream.uid.hex(), seq)
     at = to_datetime(tx.now)
     return Turn(
         seq=seq, role=speaker, content=content, calls=made, at=at, actor=tx.actor, key=key, ref=ref,
@@ -355,7 +355,7 @@ def _bound(given: int | str, path: str) -> int:
     return 0 if seq == 0 else check_seq(seq, path)
 
 
-def line(reads: Reads, stream: Stream, head: Turn | int, limit: int = 100) -> list[Turn]:
+def line(reads: Reads, stream: Stream, head: Turn | int, *, limit: int = 100) -> list[Turn]:
     """The branch that ends with a turn, in order, the newest `limit` of it: each turn follows its `parent`, or else the turn
     before it.
     """

@@ -94,7 +94,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "perdure_files/store/connection.py": "as above",
         "perdure_files/store/layout.py": "as above; and the folder of the store itself is the operator's choice",
         "perdure_files/store/cache_place.py": "the key lies outside every store",
-        "perdure_files/views/keeping.py": "closes what was opened within, and makes the folder that a user names (--to)",
+        "perdure_files/views/page_keeper.py": "closes what was opened within, and makes the folder that a user names (--to)",
     },
     "twins_hold_what_waits": {
         "handles/aio/made.py": "its functions make methods that wait",

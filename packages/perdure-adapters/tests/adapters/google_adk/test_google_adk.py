@@ -22,7 +22,6 @@ from google.adk.sessions.in_memory_session_service import InMemorySessionService
 from google.genai import types
 
 from perdure.model.records.conversation import Call
-from perdure_adapters.conversing import Message
 from perdure_adapters.forms.adk_events import FORM
 from perdure_adapters.google_adk import (
     PerdureArtifactService,
@@ -31,6 +30,7 @@ from perdure_adapters.google_adk import (
     PerdureSessionService,
 )
 from perdure_adapters.google_adk.plugin import answer_among, key_among
+from perdure_adapters.neutral_messages import Message
 
 WHO = {"app_name": "shop", "user_id": "alice"}
 

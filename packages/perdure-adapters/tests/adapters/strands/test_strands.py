@@ -10,9 +10,9 @@ import pytest
 
 import perdure
 from perdure.model.records.conversation import Call
-from perdure_adapters.conversing import FORMS, Message, keep, show
 from perdure_adapters.forms.openai_items import ITEMS
 from perdure_adapters.forms.strands_messages import FORM
+from perdure_adapters.neutral_messages import FORMS, Message, keep, show
 
 pytest.importorskip("strands", reason="Strands is not here: pip install 'perdure[strands]'", exc_type=ImportError)
 

@@ -130,7 +130,7 @@ async def list_session_tasks(call: HttpCall, query: SessionTasksQuery) -> Any:
 @route("GET", "/v1/sessions/{session}/checkpoints/{seq}/state", Right.READ, Any)
 async def get_checkpoint_state(call: HttpCall, query: PastQuery) -> Any:
     """The state that a checkpoint holds."""
-    return to_plain(await (await call.session(query.at)).restore(call.number("seq")), kept=True)
+    return to_plain(await (await call.session(query.at)).restore(call.number("seq")), from_store=True)
 
 
 @route("GET", "/v1/sessions/{session}/state", Right.READ, Any)
@@ -140,4 +140,4 @@ async def get_state(call: HttpCall, query: StateQuery) -> Any:
     found = await session.restore(name=query.name, key=query.key, default=none)
     if found is none:
         raise NotFound("there is no such checkpoint", path="query.name" if query.key is None else "query.key")
-    return to_plain(found, kept=True)
+    return to_plain(found, from_store=True)

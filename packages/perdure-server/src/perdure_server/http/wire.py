@@ -57,7 +57,7 @@ def wired(value: Any) -> Any:  # noqa: PLR0911 - one line a kind
             return {str(key): wired(item) for key, item in value.items()}
         case list() | tuple() | set() | frozenset():
             return [wired(item) for item in value]
-    return to_plain(value, kept=True)
+    return to_plain(value, from_store=True)
 
 
 def _struct(value: msgspec.Struct) -> Any:
@@ -71,7 +71,7 @@ def _struct(value: msgspec.Struct) -> Any:
 def _value(value: Any) -> Any:
     """A value of the user, or a record of ours in a field that may hold either."""
     try:
-        return to_plain(value, kept=True)
+        return to_plain(value, from_store=True)
     except Invalid:
         return wired(value)  # a record, or a state of one: differences hold both
 

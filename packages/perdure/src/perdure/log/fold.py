@@ -128,7 +128,7 @@ class Fold:
         else:
             rows[done.key] = done.new
 
-    def each(self) -> Iterator[tuple[Table, Row]]:
+    def all_rows(self) -> Iterator[tuple[Table, Row]]:
         """Every row that stands now."""
         for name, rows in self.rows.items():
             for row in rows.values():

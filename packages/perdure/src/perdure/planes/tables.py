@@ -173,8 +173,8 @@ def _run_versions(_seq: int, _body: Body, old: Row | None, new: Row | None) -> I
 
 def _version_tags(column: str | None) -> set[str]:
     """The versions by which a run is found; what no agent can declare, which an import may bring, is not among them."""
-    found = stored_versions(column, "pins").items()
-    return {f"{name}={value}" for name, value in found if len(name) + len(value) < ASKED_MAX_CHARS}
+    versions = stored_versions(column, "pins").items()
+    return {f"{name}={value}" for name, value in versions if len(name) + len(value) < ASKED_MAX_CHARS}
 
 
 def _turn_calls(seq: int, body: Body, old: Row | None, new: Row | None) -> Iterator[Derived]:

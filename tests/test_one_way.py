@@ -20,13 +20,13 @@ STARTS = {
     "pty.spawn",
 }  # fmt: skip
 MAY_START = {
-    "perdure_evaluate/bench/booting.py": "a user's process is measured: its group and its standard streams are those of a user's",
-    "perdure_evaluate/bench/reading.py": "as above",
-    "perdure_evaluate/bench/running.py": "as above",
-    "perdure_evaluate/bench/working.py": "workers that a benchmark kills on purpose",
+    "perdure_evaluate/bench/boots.py": "a user's process is measured: its group and its standard streams are those of a user's",
+    "perdure_evaluate/bench/reads.py": "as above",
+    "perdure_evaluate/bench/runs.py": "as above",
+    "perdure_evaluate/bench/workers.py": "workers that a benchmark kills on purpose",
     "perdure_evaluate/conformance/rig.py": "the server and the workers under test: the rig kills them, and they have no deadline",
     "perdure_evaluate/peers.py": "pip, which fetches for minutes, and whose words are shown meanwhile",
-    "perdure_evaluate/recovery/faults/tracing.py": "strace, which ends with the life that it follows",
+    "perdure_evaluate/recovery/faults/system_calls.py": "strace, which ends with the life that it follows",
     "perdure_evaluate/recovery/run.py": "the lives under test, which the harness kills on purpose",
     "perdure_testing/faults.py": "the lives under test, as above",
     "perdure_testing/postgres.py": "a server for tests, initialised under an account of its own, guarded by a process of its own",

@@ -32,12 +32,17 @@ _AFTER_A_BRACKET = re.compile(r"\s*[)\]}][^#\"']*  # (?!fmt:|noqa|type:)")
 EXEMPT: dict[str, dict[str, str]] = {
     "file_is_short": {
         "stores/migrations/0005_mended.sql": "one migration for the whole format; a released one is never split",
+        "effects/effect_engine.py": "one class, which a reader searches by its list of methods (decision 0166)",
+        "runtime/run_engine.py": "as above",
+        "runtime/journal.py": "places, records and what they give are one thing to a replay (decision 0166)",
     },
     "names_say_something": {
         "perdure_adapters/agent_framework/middleware.py": "the framework calls the method of a middleware `process`",
     },
     "functions_are_short": {},
-    "classes_are_small": {},
+    "classes_are_small": {
+        "runtime/run_engine.py": "whatever a program may ask for, in the order of `Run` (decision 0166)",
+    },
     "sql_stands_in_sql_files": {
         "stores/dialect.py": "generates statements from our own table declarations: identifiers only",
         "stores/statements.py": "`named(e)`, a word that every statement and view may use, stands for a part of one",

@@ -17,7 +17,7 @@ from typing import Any
 import apsw
 import pytest
 
-from interchange.importers.conftest import FOREIGN, Take
+from import_fixtures import FOREIGN, Take
 from interchange.importers.telling import Told, ours, text
 from perdure_evaluate import peers
 

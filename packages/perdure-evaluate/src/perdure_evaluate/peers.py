@@ -22,10 +22,12 @@ from pathlib import Path
 import msgspec
 
 from perdure.errors import Invalid, Unavailable
+from perdure.model import siblings
 
 Tell = Callable[[str], None]
 
-OWN = ("perdure", "apsw", "msgspec", "backports")  # the packages that a program of ours stands on
+# The packages that a program of ours stands on.
+OWN = ("perdure", *(name.replace("-", "_") for name in siblings.OURS), "apsw", "msgspec", "backports")
 ROAD = "import os, sys; sys.path.extend(filter(None, os.environ.get('PERDURE_OWN_PATH', '').split(os.pathsep)))\n"
 ASIDE = ("PYTHONPATH", "PYTHONHOME", "PIP_USER", "PIP_TARGET", "PIP_PREFIX", "PIP_REQUIRE_VIRTUALENV")
 RETRIES = "2"  # of pip: without a network it should say so soon

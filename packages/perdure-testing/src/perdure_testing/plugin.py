@@ -1,4 +1,4 @@
-"""The pytest plugin that runs the contract on any store: `-p perdure_testing.plugin`, or `pytest_plugins` in the root conftest.
+"""The pytest plugin that runs the contract on any store. pytest finds it by its entry point, under the name `perdure`.
 
 The package that runs the suite defines one fixture, `store_url`, the URL of a new and empty store for each test. It may override
 `store_options`, which are passed to `perdure.open` and `perdure.aopen`.

@@ -58,7 +58,7 @@ def test_an_outside_package_runs_it_with_one_fixture(tmp_path: Path, broken: boo
     )
     (tmp_path / "conftest.py").write_text(CONFTEST + forgetful * broken)
     (tmp_path / "test_contract.py").write_text(TESTS)
-    chosen = ["-k", "TurnContract and same_key", "-p", "perdure_testing.plugin", "-p", "no:cacheprovider"]
+    chosen = ["-k", "TurnContract and same_key", "-p", "no:cacheprovider"]
     command = [sys.executable, "-m", "pytest", "-q", "-c", "/dev/null", "--rootdir", tmp_path, *chosen, tmp_path]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == int(broken), done.stdout + done.stderr

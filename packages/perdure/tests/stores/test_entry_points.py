@@ -79,7 +79,7 @@ def test_its_url_opens_it(installed: Path) -> None:
 def test_the_contract_runs_on_it_with_one_fixture(installed: Path) -> None:
     (installed / "conftest.py").write_text(CONFTEST)
     (installed / "test_contract.py").write_text("from perdure_testing.contract.suite import *\n")
-    chosen = ["-k", "TurnContract or LedgerContract", "-p", "perdure_testing.plugin", "-p", "no:cacheprovider"]
+    chosen = ["-k", "TurnContract or LedgerContract", "-p", "no:cacheprovider"]
     done = python(installed, "-m", "pytest", "-q", "-c", "/dev/null", "--rootdir", installed, *chosen, installed)
     assert done.returncode == 0, done.stdout
     assert " passed" in done.stdout

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure.effects import ending, operator_verbs
-from perdure.effects.sending import Sending
+from perdure.effects import commits, ending
+from perdure.effects.effect_engine import EffectEngine
 from perdure.errors import Conflict, Failed, InDoubt, Waiting
 from perdure.model.limits import INLINE_MAX_BYTES
 from perdure.model.records.conversation import Call
@@ -186,7 +186,7 @@ def test_of_two_who_settle_at_once_the_later_one_is_told(two, meanwhile):
     with pytest.raises(InDoubt):
         one.session("s").act(lost, key="k")
     effect, same = one.effects()[0], other.effects()[0]
-    meanwhile(operator_verbs, "arriving", lambda: same.settle(perdure.Happened(1), by="ann"))
+    meanwhile(commits, "settle_and_wake", lambda: same.settle(perdure.Happened(1), by="ann"))
     with pytest.raises(Conflict, match="settled by ann"):
         effect.settle(perdure.Happened(2), by="bob")
     assert effect.refresh().result == 1
@@ -232,7 +232,7 @@ def test_of_two_who_act_once_it_is_approved_one_sends_and_both_have_the_result(k
         with pytest.raises(Waiting):
             act(one)
         one.answer(one.asks()[0].id, "approve")
-        meanwhile(Sending, "dispatch_permitted", lambda: act(other))
+        meanwhile(EffectEngine, "dispatch_effect", lambda: act(other))
         assert [act(one), act(other), sent] == [1, 1, [1]]
 
 

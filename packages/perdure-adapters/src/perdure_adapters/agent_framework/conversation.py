@@ -12,9 +12,9 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from perdure.effects.intents import key_of_call
 from perdure.errors import Invalid
 from perdure.model.records.conversation import Call, Role, Turn
+from perdure.model.records.effects import key_of_call
 from perdure.model.values import to_plain
 from perdure.planes.conversation.transcript import INTERRUPTED
 from perdure_adapters.conversing import Message, records_of

@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 from anyio import Lock
 from claude_agent_sdk import HookMatcher, SdkMcpTool, create_sdk_mcp_server, project_key_for_directory  # pyright: ignore[reportMissingImports]
 
-from perdure.effects.storable import storable
 from perdure.effects.tool import Tool
 from perdure.errors import Conflict, Failed, InDoubt, Waiting
 from perdure.handles.aio.effects import AsyncEffect
@@ -27,6 +26,7 @@ from perdure.handles.aio.session import AsyncSession
 from perdure.handles.listing import aevery
 from perdure.model.records.conversation import Call, Turn
 from perdure.model.records.effects import EffectState, ToolKind
+from perdure.model.storable import storable
 from perdure.model.values import digest
 from perdure_adapters import naming, outward
 from perdure_adapters.claude_agent.session_store import name_of

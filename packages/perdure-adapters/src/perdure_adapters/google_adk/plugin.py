@@ -17,9 +17,9 @@ from typing import Any
 from google.adk.models.llm_response import LlmResponse  # pyright: ignore[reportMissingImports]
 from google.adk.plugins.base_plugin import BasePlugin  # pyright: ignore[reportMissingImports]
 
-from perdure.effects.intents import key_of_call
 from perdure.errors import Conflict, InDoubt, NotFound, Refused, Waiting
 from perdure.model.records.conversation import Call
+from perdure.model.records.effects import key_of_call
 from perdure_adapters import doubting, naming, outward
 from perdure_adapters.google_adk import confirming
 from perdure_adapters.google_adk.sessions import name_of

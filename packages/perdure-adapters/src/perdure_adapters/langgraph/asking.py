@@ -19,10 +19,10 @@ from langgraph.config import get_config
 from langgraph.errors import GraphInterrupt
 from langgraph.types import Interrupt, interrupt
 
-from perdure.effects.storable import storable
 from perdure.errors import InDoubt, NotFound, Waiting
 from perdure.handles.sync.store import Store
 from perdure.model.records.effects import EffectState, Verdict
+from perdure.model.storable import storable
 from perdure_adapters import doubting
 from perdure_adapters.langgraph.called import Called
 from perdure_adapters.langgraph.configuration import RESUME_MAP, SCRATCHPAD

@@ -24,7 +24,6 @@ from agents.items import ModelResponse  # pyright: ignore[reportMissingImports]
 from agents.models.interface import Model  # pyright: ignore[reportMissingImports]
 from pydantic import TypeAdapter
 
-from perdure.effects.storable import storable
 from perdure.effects.tool import Tool, kind_of, tool
 from perdure.errors import Conflict, InDoubt, Invalid, KeyReused, Waiting
 from perdure.handles.aio.effects import AsyncEffect
@@ -34,6 +33,7 @@ from perdure.handles.sync.session import Session
 from perdure.model.limits import KEY_MAX_CHARS, check_name
 from perdure.model.records.conversation import Call
 from perdure.model.records.effects import Absent, EffectState, ToolKind
+from perdure.model.storable import storable
 from perdure.model.values import digest
 from perdure_adapters import doubting, outward
 from perdure_adapters.conversing import arguments_of, keep, native_of, records_of

@@ -38,7 +38,7 @@ from perdure.model.limits import NAME_MAX_CHARS
 from perdure.model.records.conversation import Call
 from perdure.model.records.effects import ToolKind
 from perdure.model.values import digest
-from perdure.runtime import places
+from perdure.runtime import current_branch
 from perdure_adapters import outward
 from perdure_adapters.forms.pydantic_messages import storable_json
 
@@ -113,7 +113,7 @@ class PerdureDurability(BaseDurabilityCapability[AgentDepsT]):
     @property
     def in_durable_context(self) -> bool:
         """Whether the running code belongs to a run, and is in none of its steps and tools."""
-        return _INSIDE.get() is not None and not places.is_inside_a_step()
+        return _INSIDE.get() is not None and not current_branch.is_inside_a_step()
 
     def get_durable_operation_backend(self) -> _Backend:
         """The road of operations into the run."""
@@ -174,7 +174,7 @@ class _Backend(JournalCallableOperationBackend[Declared]):
     ) -> object:
         """Do one operation at its place of the run, or give what it gave."""
         inside = _INSIDE.get()
-        if inside is None or places.is_inside_a_step():
+        if inside is None or current_branch.is_inside_a_step():
             return await body()
 
         async def kept() -> Any:

@@ -32,11 +32,11 @@ from strands.hooks import (  # pyright: ignore[reportMissingImports]
 from strands.types._events import ToolInterruptEvent, ToolResultEvent  # pyright: ignore[reportMissingImports]
 from strands.types.tools import AgentTool  # pyright: ignore[reportMissingImports]
 
-from perdure.effects.intents import key_of_call
 from perdure.errors import Conflict, Failed, InDoubt, Refused, Waiting
 from perdure.handles.aio.session import AsyncSession
 from perdure.model.ids import new_uid
 from perdure.model.records.conversation import Call
+from perdure.model.records.effects import key_of_call
 from perdure_adapters import doubting, outward
 from perdure_adapters.conversing import arguments_of
 from perdure_adapters.forms.strands_messages import blocks_of, content_of

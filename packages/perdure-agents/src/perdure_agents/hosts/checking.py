@@ -6,13 +6,13 @@ Reads files and runs two programs with a deadline; changes nothing. Callers: `pe
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
+import os
 import tomllib
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from perdure.errors import Error
+from perdure.model import programs
 from perdure_agents.hosts import configuring, plans
 from perdure_agents.hosts.known import HOSTS, Host
 from perdure_agents.hosts.workspace import workspace_of
@@ -67,16 +67,18 @@ def _of_host(host: Host, root: Path, home: Path, record: configuring.InstallReco
 def _version(host: Host) -> HostFinding:
     if not host.program:
         return HostFinding(host.name, "version", "ok", "no program of its own")
-    program = shutil.which(host.program)
+    program = programs.find(host.program)
     if program is None:
         return HostFinding(
             host.name, "version", "warning", f"no program {host.program!r} on the PATH", f"install {host.title}"
         )
     try:
-        done = subprocess.run([program, "--version"], capture_output=True, timeout=VERSION_SECONDS, check=False)  # noqa: S603
-    except (OSError, subprocess.TimeoutExpired) as error:
+        ended = programs.run([program, "--version"], env=os.environ, seconds=VERSION_SECONDS)
+    except OSError as error:
         return HostFinding(host.name, "version", "warning", f"{host.program} --version: {error}")
-    said = done.stdout.decode("utf-8", "replace").strip().splitlines()
+    if ended.timed_out:
+        return HostFinding(host.name, "version", "warning", f"{host.program} --version did not end in time")
+    said = str(ended.out).strip().splitlines()
     return HostFinding(host.name, "version", "ok", said[0][:80] if said else "unknown")
 
 
@@ -99,15 +101,15 @@ def _connected(host: Host, root: Path) -> list[HostFinding]:
         return [HostFinding(host.name, "connected", "error", "the configuration names no server", fix)]
     said = "".join(f"{json.dumps(each)}\n" for each in HELLO).encode()
     try:
-        done = subprocess.run(command, input=said, capture_output=True, timeout=SERVER_SECONDS, cwd=root, check=False)  # noqa: S603
-    except (OSError, subprocess.TimeoutExpired) as error:
+        ended = programs.run(command, cwd=str(root), env=os.environ, seconds=SERVER_SECONDS, stdin=said)
+    except OSError as error:
         return [
             HostFinding(
                 host.name, "connected", "error", f"the server did not answer: {error}", "pip install 'perdure[mcp]'"
             )
         ]
-    answered = b'"serverInfo"' in done.stdout
-    error = done.stderr.decode("utf-8", "replace").strip().splitlines()
+    answered = b'"serverInfo"' in bytes(ended.out)
+    error = ["it did not end in time"] if ended.timed_out else str(ended.err).strip().splitlines()
     says = "the server answers" if answered else f"the server did not answer: {error[-1][:200] if error else 'no word'}"
     return [HostFinding(host.name, "connected", "ok" if answered else "error", says)]
 

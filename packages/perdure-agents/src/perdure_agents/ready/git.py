@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -21,9 +20,9 @@ from perdure.artifacts.descriptors import TEMPORARY
 from perdure.effects.tool import tool
 from perdure.errors import Failed, InDoubt, Invalid, Unavailable
 from perdure.model.limits import KEY_MAX_CHARS, check_name, check_text
+from perdure.model.programs import ProgramEnd
 from perdure.model.records.effects import Absent, Happened, Unknown, Verdict
-from perdure.stores.git import program
-from perdure_agents.ready import programs
+from perdure.stores import git
 from perdure_agents.ready.checks import absolute, argument, nothing_done_yet, shortened
 from perdure_agents.ready.files import being_written
 
@@ -44,11 +43,6 @@ _NO_ANSWER = (Failed, Unavailable, InDoubt)
 _DURABLE = ("-c", "core.fsync=committed", "-c", "gc.auto=0", "-c", "maintenance.auto=false")
 # Trailers are read by git's own rules, whatever the configuration says: no line is a comment, and none ends a message.
 _PLAINLY = ("-c", "trailer.separators=:", "-c", "core.commentChar=\x01")
-_ELSEWHERE = {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_NAMESPACE", "GIT_PREFIX"}
-_UNATTENDED = {
-    "GIT_TERMINAL_PROMPT": "0", "SSH_ASKPASS_REQUIRE": "never", "GIT_EDITOR": ":", "GIT_SEQUENCE_EDITOR": ":",
-    "GIT_MERGE_AUTOEDIT": "no", "GIT_PAGER": "cat", "GIT_LITERAL_PATHSPECS": "1", "GIT_OPTIONAL_LOCKS": "0",
-}  # fmt: skip
 
 
 def find_commit(repo: str, *, key: str, **_: object) -> Verdict:
@@ -134,7 +128,7 @@ def _made(folder: Path, key: str) -> str:
         raise InDoubt(f"committed, and then {error.message}", path="repo") from error
 
 
-def _made_after_all(repo: str, key: str, ended: programs.ProgramEnd) -> str:
+def _made_after_all(repo: str, key: str, ended: ProgramEnd) -> str:
     """Git said no: nearly always nothing was done, but the branch moves before the index is written. Raises what it said."""
     match find_commit(repo, key=key):
         case Happened(result):
@@ -187,7 +181,7 @@ def git_push(repo: str, remote: str, branch: str, sha: str) -> dict[str, Any]:
     return {"sha": sha, "branch": branch}
 
 
-def _unpushed(ended: programs.ProgramEnd) -> Failed | InDoubt:
+def _unpushed(ended: ProgramEnd) -> Failed | InDoubt:
     """A clear no only where the other side, or git for it, says that this ref was rejected."""
     said = shortened(str(ended.err))
     if refused := _NO.search(str(ended.out)):
@@ -309,7 +303,7 @@ def _asked(folder: Path, *command: str, seconds: float = _ASK_SECONDS, stdin: by
     return str(ended.out)
 
 
-def _refusal(folder: Path, ended: programs.ProgramEnd) -> Failed | InDoubt:
+def _refusal(folder: Path, ended: ProgramEnd) -> Failed | InDoubt:
     """Git's no. Beside another git's lock it is doubt: that one may be this effect's, left by a caller that died."""
     said = shortened(str(ended.err) or str(ended.out))
     if lock := _LOCKED.search(said):
@@ -320,17 +314,9 @@ def _refusal(folder: Path, ended: programs.ProgramEnd) -> Failed | InDoubt:
     return Failed(f"git said no: {said}", code="Git", path="repo")
 
 
-def _git(folder: Path, *command: str, seconds: float = _ASK_SECONDS, stdin: bytes = b"") -> programs.ProgramEnd:
-    """Run git in that very repository, never in one around it. Failed if there is no git."""
-    with tempfile.TemporaryFile() as given:
-        given.write(stdin)
-        given.seek(0)
-        try:
-            return programs.run([program(), *command], cwd=str(folder), env=_env(folder), seconds=seconds, stdin=given)
-        except OSError as error:
-            raise Failed(f"git cannot be run: {error}", code="NoGit") from error
-
-
-def _env(folder: Path) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if name not in _ELSEWHERE}
-    return {**kept, **_UNATTENDED, "GIT_CEILING_DIRECTORIES": str(folder.parent)}
+def _git(folder: Path, *command: str, seconds: float = _ASK_SECONDS, stdin: bytes = b"") -> ProgramEnd:
+    """Run git in that very repository. Failed if there is no git."""
+    try:
+        return git.work(folder, seconds, *command, stdin=stdin)
+    except OSError as error:
+        raise Failed(f"git cannot be run: {error}", code="NoGit") from error

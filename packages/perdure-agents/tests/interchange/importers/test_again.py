@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import perdure
-from interchange.importers.conftest import Take
+from import_fixtures import Take
 from interchange.importers.telling import ours
 from perdure.planes.conversation import turns
 from perdure_agents.importers import writing

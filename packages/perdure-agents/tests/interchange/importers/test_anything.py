@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from interchange.importers.conftest import FOREIGN
+from import_fixtures import FOREIGN
 from perdure_agents.importers import (
     claude_code,
     codex,

@@ -16,7 +16,7 @@ from typing import Any, cast
 import apsw
 import pytest
 
-from interchange.importers.conftest import FOREIGN, Take
+from import_fixtures import FOREIGN, Take
 from interchange.importers.telling import ours
 from perdure_agents.importers import claude_code, reading
 from perdure_agents.importers.items import ImportedRepair, ImportedTurn, LeftOut

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 import yaml
 
-from interchange.importers.conftest import Take
+from import_fixtures import Take
 from perdure.errors import Invalid, NotFound
 from perdure.model.limits import VALUE_MAX_DEPTH
 from perdure_agents.importers import importing

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from interchange.importers.conftest import FOREIGN
+from import_fixtures import FOREIGN
 from perdure_agents.importers.formats import FORMATS
 from perdure_agents.importers.state import HEADINGS
 

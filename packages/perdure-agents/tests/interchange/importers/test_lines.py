@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from interchange.importers.conftest import FOREIGN, Take
+from import_fixtures import FOREIGN, Take
 from interchange.importers.telling import ours
 from perdure import errors
 from perdure_agents.importers.importing import import_files

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from interchange.importers.conftest import Take
+from import_fixtures import Take
 from perdure.errors import Invalid
 from perdure_agents.importers.state import Mapping
 

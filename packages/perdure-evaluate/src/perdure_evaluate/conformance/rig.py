@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import enum
-import http.client
 import json
 import os
 import random
@@ -25,7 +24,7 @@ from typing import Any, NamedTuple
 
 import perdure
 from perdure.errors import Unavailable
-from perdure.model.http_client import PlainConnection
+from perdure.model.http_client import BROKEN, PlainConnection
 from perdure.planes.access import tokens
 from perdure.planes.access.tokens import CONTROL, TokenRole
 from perdure.runtime.callers import caller_of
@@ -97,7 +96,7 @@ class ServedStore:
         )
         deadline = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < deadline:
-            with contextlib.suppress(OSError, http.client.HTTPException):
+            with contextlib.suppress(*BROKEN):
                 if self.send("GET", "/healthz", {}, b"").status == 200:
                     return
             if self._process.poll() is not None:
@@ -124,7 +123,7 @@ class ServedStore:
         while True:
             try:
                 return self.send(method, path, headers, sent)
-            except (OSError, http.client.HTTPException):
+            except BROKEN:
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(LOOK_SECONDS)
@@ -312,7 +311,7 @@ class Slot:
         wanted = {name: value for name, value in headers.items() if name.lower() in ("authorization", "content-type")}
         try:
             return self._served.send(method, path, wanted, body)
-        except (OSError, http.client.HTTPException):
+        except BROKEN:
             raise Severed from None
 
     def _after(self, fault: WireFault, about: tuple[str, str, Mapping[str, str], dict[str, Any], ServerAnswer]) -> None:

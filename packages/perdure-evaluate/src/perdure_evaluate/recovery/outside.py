@@ -11,13 +11,13 @@ import enum
 import hashlib
 import json
 import os
-import shutil
-import subprocess
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from perdure.model import programs
+from perdure.stores import git as asked_git
 from perdure_testing import witness
 
 MARK_CHARS = 12
@@ -155,15 +155,11 @@ class OutsideRepository:
 def git(folder: Path, *words: str, ok: tuple[int, ...] = (0,)) -> str:
     """The output of git, run in a folder, the same on every machine. OSError if it ends otherwise than `ok`."""
     given = {f"GIT_{who}_{name}": value for who in ("AUTHOR", "COMMITTER") for name, value in WHO.items()}
-    plain = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_TERMINAL_PROMPT": "0"}
-    command = ["git", *words]
-    ran = subprocess.run(  # noqa: S603 - our own words
-        command, cwd=folder, env={**os.environ, **given, **plain}, stdin=subprocess.DEVNULL, capture_output=True,
-        timeout=GIT_SECONDS, check=False,
-    )  # fmt: skip
-    if ran.returncode not in ok:
-        raise OSError(f"git {words[0]}: {ran.stderr.decode(errors='replace')[:200]}")
-    return ran.stdout.decode()
+    plain = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
+    ended = asked_git.work(folder, GIT_SECONDS, *words, most_bytes=asked_git.OUTPUT_MAX_BYTES, env={**given, **plain})
+    if ended.exit not in ok:
+        raise OSError(f"git {words[0]}: {str(ended.err)[:200]}")
+    return bytes(ended.out).decode()
 
 
 class OutsideWorld:
@@ -208,4 +204,4 @@ class OutsideWorld:
 
 def needed() -> str:
     """The means that are missing for the tasks that use git; nothing, if all are there."""
-    return "" if shutil.which("git") else "git is not installed"
+    return "" if programs.find("git") else "git is not installed"

@@ -11,7 +11,6 @@ from __future__ import annotations
 import itertools
 import os
 import re
-import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -176,13 +175,13 @@ def _is_ours(path: bytes) -> bool:
 
 def _asked(folder: Path, ref: str, *command: str, given: bytes = b"") -> bytes:
     try:
-        answer = git.ask(folder, GIT_SECONDS, *command, given=given)
+        answer = git.ask(folder, GIT_SECONDS, *command, stdin=given)
     except FileNotFoundError:
         raise NotFound(f"there is no folder with a log at {ref}, and no git to ask for a ref", path="theirs") from None
-    except subprocess.TimeoutExpired:
+    except TimeoutError:
         raise Unavailable(f"git did not answer in {GIT_SECONDS:.0f} s", path="theirs") from None
     if answer.status:
-        raise NotFound(f"neither a folder with a log nor a git ref: {ref}: {answer.said[:200]}", path="theirs")
+        raise NotFound(f"neither a folder with a log nor a git ref: {ref}: {answer.complaint[:200]}", path="theirs")
     return answer.out
 
 

@@ -22,7 +22,7 @@ from perdure.model.records.envelope import RunVerdict
 from perdure.model.records.timeline import TimelineRecord
 from perdure.planes.execution import runs as plane
 from perdure.runtime.callers import caller_of
-from perdure.runtime.places import branch_name, branch_of
+from perdure.runtime.journal import branch_name, branch_of
 from perdure_server.console.attention import summary
 
 OUTLINE_MAX = 50_000  # newest events of one run that a page draws

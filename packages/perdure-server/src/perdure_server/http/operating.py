@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from perdure.effects import adopting, composed, ending, ledger, operator_verbs
+from perdure.effects import adopting, commits, ending, ledger, operator_verbs
 from perdure.effects.ledger import Outcome
 from perdure.errors import Conflict, InDoubt
 from perdure.handles.aio.requests import AsyncRequests
@@ -201,7 +201,7 @@ def end_effect(tx: Atomic, call: HttpCall, body: OutcomeInput) -> Any:
         outcome = Outcome(error=EffectError(body.code, body.error), about=subjects.named(body.about))
     else:
         outcome = Outcome(value_from(body.result, "body.result"), about=subjects.named(body.about))
-    return effect_answer(tx.inside(composed.end_begun, stream, known, outcome))
+    return effect_answer(tx.inside(commits.end_with_checkpoint, stream, known, outcome))
 
 
 @route("POST", "/v1/effects/{effect}/settle", Right.OPERATE, EffectAnswer, target=EFFECT)

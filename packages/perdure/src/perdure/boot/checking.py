@@ -13,7 +13,6 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -25,6 +24,7 @@ from msgspec.structs import replace
 
 from perdure.errors import Error, Invalid, NotFound
 from perdure.log.change import Stream
+from perdure.model import programs
 from perdure.model.instants import duration_us, instant_us
 from perdure.model.records.checks import (
     Age,
@@ -45,6 +45,7 @@ from perdure.model.values import to_plain
 from perdure.planes.execution import tasks
 from perdure.planes.memory import values
 from perdure.planes.reading.durations import store_now
+from perdure.stores import git
 from perdure.stores.core import Core
 
 ALL_SECONDS = 1.0  # for all checks of one recall or boot
@@ -52,16 +53,7 @@ LATE_SECONDS = 0.2  # beyond that, in which what was stopped at the deadline can
 THREADS_MAX = 8
 FILE_MAX_BYTES = 64 * 1024 * 1024
 CHUNK_BYTES = 1 << 20
-_GIT_ENV = {
-    "GIT_CONFIG_NOSYSTEM": "1",
-    "GIT_CONFIG_GLOBAL": os.devnull,
-    "GIT_NO_LAZY_FETCH": "1",
-    "GIT_NO_REPLACE_OBJECTS": "1",
-    "GIT_OPTIONAL_LOCKS": "0",
-    "GIT_TERMINAL_PROMPT": "0",
-    "LC_ALL": "C",
-}
-_GIT = ("git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.alternateRefsCommand=")
+OUTPUT_MAX_BYTES = 16 * 1024 * 1024  # of a program, which is killed when it writes more
 
 _GONE_STATUSES = (404, 410)
 
@@ -315,11 +307,13 @@ def _look_at_ref(folder: Path, name: str, commit: str, deadline: float) -> None:
 
 
 def _git_output(folder: Path, deadline: float, *command: str, ok: Collection[int] = (0,)) -> str:
-    own_env = {name: os.environ[name] for name in ("PATH",) if name in os.environ}
-    code, out = _ended([*_GIT, *command], folder, own_env | _GIT_ENV, deadline)
-    if code not in ok:
-        raise _Unclear("git cannot tell")
-    return out.decode(errors="replace").strip()
+    try:
+        answer = git.ask(folder, deadline - time.monotonic(), *command)
+    except (FileNotFoundError, PermissionError):
+        raise _Unclear("there is no program 'git' here") from None
+    if answer.status not in ok:
+        raise _Unclear(f"git cannot tell: {answer.complaint}")
+    return answer.out.decode(errors="replace").strip()
 
 
 def _look_at_page(url: str, etag: str, looking: Looking, deadline: float) -> None:
@@ -363,32 +357,14 @@ def _etag(url: str, deadline: float) -> str:
 def _run(argv: tuple[str, ...], code: int, folder: Path, looking: Looking, deadline: float) -> None:
     if argv not in looking.commands:
         raise _Unclear("its command was not allowed")
-    ended, _ = _ended(list(argv), folder, dict(os.environ), deadline)
-    if ended != code:
-        raise _Gone(f"{argv[0]} ended with {ended}, not {code}")
-
-
-def _ended(command: list[str], folder: Path, env: dict[str, str], deadline: float) -> tuple[int, bytes]:
-    """How a program ended, and what it wrote. Killed at the deadline, with all that it began."""
-    seconds_left = deadline - time.monotonic()
     try:
-        with subprocess.Popen(  # noqa: S603 - a list, never a shell's
-            command, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        ) as running:  # fmt: skip
-            try:
-                out, _ = running.communicate(timeout=max(seconds_left, 0.01))
-            except subprocess.TimeoutExpired:
-                raise _Unclear(f"{command[0]} did not end in time") from None
-            finally:
-                _kill_group(running)
-            return running.returncode, out
+        end = programs.run(
+            argv, cwd=str(folder), env=os.environ, most_bytes=OUTPUT_MAX_BYTES, grace_seconds=0,
+            seconds=max(deadline - time.monotonic(), 0.01),
+        )  # fmt: skip
     except (FileNotFoundError, PermissionError):
-        raise _Unclear(f"there is no program {command[0][:100]!r} here") from None
-
-
-def _kill_group(running: subprocess.Popen[bytes]) -> None:
-    try:
-        os.killpg(running.pid, 9)
-    except (ProcessLookupError, PermissionError):
-        return
+        raise _Unclear(f"there is no program {argv[0][:100]!r} here") from None
+    if end.timed_out or end.too_much:
+        raise _Unclear(f"{argv[0]} " + ("did not end in time" if end.timed_out else "writes without end"))
+    if end.status != code:
+        raise _Gone(f"{argv[0]} ended with {end.status}, not {code}")

@@ -169,3 +169,12 @@ def check_options(options: Iterable[str], declare: Callable[..., Any]) -> None:
     for name in options:
         if name not in allowed:
             raise Invalid(f"there is no option {name!r}; there are {', '.join(sorted(allowed))}", path=name)
+
+
+def named_args(args: object, path: str = "args") -> dict[str, Any]:
+    """Arguments or pins, which must be given by name. Raises Invalid for anything else."""
+    if args is None:
+        return {}
+    if not isinstance(args, Mapping):
+        raise Invalid(f"expected {path} by name, got {type(args).__name__}", path=path)
+    return dict(args)

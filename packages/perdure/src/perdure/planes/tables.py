@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from perdure.log.actors import ACTORS
-from perdure.log.derive import BLOB_REFS, REFS, Derived, Deriver, register
+from perdure.log.derive import BLOB_REFS, REFS, Derived, Deriver, register, register_calls
 from perdure.log.event import Body
 from perdure.log.subjects import SCOPES, SUBJECTS, as_column
 from perdure.log.table import Row, Table, TableClass, declare
@@ -178,7 +178,7 @@ def _version_tags(column: str | None) -> set[str]:
 
 
 def _turn_calls(seq: int, body: Body, old: Row | None, new: Row | None) -> Iterator[Derived]:
-    if new is not None and old is None and body.calls:
+    if new is not None and old is None:
         about = as_column(body.subjects)
         for call, tool in body.calls:
             yield CALLS, {"call": call, "seq": seq, "tool": tool, "about": about}, False
@@ -207,5 +207,5 @@ register(SESSIONS, _tagged("session", "labels", "created_at", own_id=False))
 register(DECISIONS, _tagged("decision", "tags", "at", own_id=True))
 register(TASKS, _task)
 register(MEMORIES, _memory)
-register(TURNS, _turn_calls)
+register_calls(TURNS, _turn_calls)
 register(RUNS, _run_versions)

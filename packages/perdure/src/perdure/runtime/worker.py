@@ -41,8 +41,8 @@ from perdure.planes.recovery import presence
 from perdure.runtime import log_context
 from perdure.runtime.agent import Agent
 from perdure.runtime.callers import AsyncCaller
+from perdure.runtime.driver import Drive
 from perdure.runtime.fair_order import FairOrder
-from perdure.runtime.run_replay import Drive
 from perdure.runtime.shells import RunMaker, adrive
 from perdure.runtime.stalled_loops import LoopWatchdog
 from perdure.runtime.stopping import Leaving
@@ -351,7 +351,7 @@ class Worker:
             )  # fmt: skip
             if lease is None:
                 return None
-            lease.hired = True
+            lease.driven_by_worker = True
             if not self._begun:
                 self._begun = True
                 self._begin()

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import os
 import random
-import subprocess
 import sys
 import tempfile
 from functools import cache
 from pathlib import Path
 
+from perdure.model import programs
 from perdure_evaluate.recovery.faults.fault import Control, RecoveryFault
 from perdure_evaluate.recovery.interface import Subject
 from perdure_evaluate.recovery.story import LIVES_MAX, Story
@@ -21,6 +21,7 @@ from perdure_testing.disk import own_mounts, run
 
 PAGE = 4096
 ROOM_BYTES = 64 * 2**20
+PROBE_SECONDS = 120.0
 
 
 @cache
@@ -28,8 +29,8 @@ def missing() -> str:
     """Why no file system can be mounted here; nothing, if it can. Tried in a process of its own."""
     if not sys.platform.startswith("linux") or os.geteuid() != 0:
         return "only root can mount a small file system"
-    tried = subprocess.run([sys.executable, "-m", __name__], capture_output=True, check=False)  # noqa: S603
-    return "" if tried.returncode == 0 else "no file system can be mounted here"
+    tried = programs.run([sys.executable, "-m", __name__], env=os.environ, seconds=PROBE_SECONDS)
+    return "" if tried.exit == 0 else "no file system can be mounted here"
 
 
 def _mounted(story: Story) -> Path:

@@ -7,7 +7,7 @@ host's own, and so are the servers: one for each of the two.
 
 from __future__ import annotations
 
-import subprocess
+import os
 import sys
 import tempfile
 from contextlib import ExitStack
@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from perdure.model import programs
 from perdure_evaluate.recovery import SCRATCH
 from perdure_evaluate.recovery.faults import disk, servers
 from perdure_evaluate.recovery.faults.fault import Control, RecoveryFault
@@ -72,8 +73,8 @@ def _missing() -> str:
     """Why no file system can be lost here, or no server be started on one. Tried in a process of its own."""
     if why := servers.missing() or disk.missing():
         return why
-    tried = subprocess.run([sys.executable, "-m", __name__], capture_output=True, check=False)  # noqa: S603
-    return "" if tried.returncode == 0 else "no ext4 file system can be made, mounted and shut down here"
+    tried = programs.run([sys.executable, "-m", __name__], env=os.environ, seconds=disk.PROBE_SECONDS)
+    return "" if tried.exit == 0 else "no ext4 file system can be made, mounted and shut down here"
 
 
 def _lost(story: Story, at: str) -> None:

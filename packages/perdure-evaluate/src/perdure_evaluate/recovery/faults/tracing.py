@@ -7,9 +7,9 @@ kill comes when the call is entered: it is not carried out.
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import re
-import shutil
 import subprocess
 import time
 from collections import Counter
@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from perdure.model import programs
 from perdure_evaluate.recovery.faults.fault import Control, RecoveryFault
 from perdure_evaluate.recovery.interface import Subject
 from perdure_evaluate.recovery.lives import LifeProcess
@@ -27,17 +28,18 @@ CALLS = ("write", "pwrite64", "writev", "fsync", "fdatasync", "ftruncate", "rena
 CALL = re.compile(r"^\d+ +(\w+)\(", re.MULTILINE)
 PARTS = 1000
 ATTACH_SECONDS = 10.0
+PROBE_SECONDS = 60.0
 LIVES_MAX = 4
 
 
 @cache
 def missing() -> str:
     """Why nothing can be traced here; nothing, if it can."""
-    strace = shutil.which("strace")
+    strace = programs.find("strace")
     if strace is None:
         return "strace is not installed"
-    tried = subprocess.run([strace, "-qq", "-o", "/dev/null", "true"], capture_output=True, check=False)  # noqa: S603
-    return "" if tried.returncode == 0 else "strace may not trace here"
+    tried = programs.run([strace, "-qq", "-o", "/dev/null", "true"], env=os.environ, seconds=PROBE_SECONDS)
+    return "" if tried.exit == 0 else "strace may not trace here"
 
 
 def unfit(_: type[Subject], task: RecoveryTask) -> str:
@@ -53,7 +55,7 @@ def _unfit(subject: type[Subject], task: RecoveryTask) -> str:
 @contextlib.contextmanager
 def traced(child: LifeProcess, *words: str) -> Iterator[None]:
     """Trace a child that waits at its gate; returns when it is being traced. It ends with the child."""
-    strace = shutil.which("strace") or "strace"
+    strace = programs.find("strace") or "strace"
     command = [strace, "-f", "-qq", "-p", str(child.pid), *words]
     tracer = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)  # noqa: S603
     try:

@@ -81,9 +81,9 @@ def follow(tx: Any, stream: Any, arrow: str, seq: int) -> EffectRecord | None:
         case "plan":
             return ledger.plan(tx, stream, intent(new_uid().hex()), 1)
         case "dispatch":
-            return ledger.dispatch_planned(tx, stream, seq, SENDER)
+            return ledger.begin_next_attempt(tx, stream, seq, SENDER)
         case "again":
-            return ledger.dispatch_again(tx, stream, seq, attempt, SENDER)
+            return ledger.begin_attempt_again(tx, stream, seq, attempt, SENDER)
         case "doubt":
             return ledger.doubt(tx, stream, seq, attempt, NO)
         case "withdraw":
@@ -94,7 +94,7 @@ def follow(tx: Any, stream: Any, arrow: str, seq: int) -> EffectRecord | None:
             ledger.begin_undo(tx, stream, seq, intent(f"undo {seq}", tool="u", digest="u"), 1)
         case "undone":
             undo = ledger.find(tx, stream, f"undo {seq}") or ledger.plan(tx, stream, intent("u", undoes=seq), 1)
-            sent = ledger.dispatch_planned(tx, stream, undo.seq, SENDER)
+            sent = ledger.begin_next_attempt(tx, stream, undo.seq, SENDER)
             ledger.commit(tx, stream, sent.seq, sent.attempt, Outcome())
         case _:
             outcome = Outcome({"n": 1}) if arrow == "commit" else Outcome(error=NO)
@@ -244,7 +244,7 @@ class AsyncLedgerContract:
 def _expecting(tx: Any, stream: Any, record: EffectRecord, arrow: str) -> EffectRecord | None:
     """The arrow, from the attempt that was seen before the race."""
     if arrow == "again":
-        return ledger.dispatch_again(tx, stream, record.seq, record.attempt, SENDER)
+        return ledger.begin_attempt_again(tx, stream, record.seq, record.attempt, SENDER)
     return follow(tx, stream, arrow, record.seq)
 
 

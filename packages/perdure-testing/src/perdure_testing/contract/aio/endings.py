@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from perdure.effects.commands import Consult, Steps
-from perdure.effects.sending import Sending
+from perdure.effects.effect_engine import EffectEngine
 from perdure.effects.tool import tool
 from perdure.errors import Cancelled, Conflict, Failed, Invalid, Unavailable, Waiting
 from perdure.handles.aio.run import AsyncRun
@@ -194,7 +194,7 @@ class AsyncEndingsContract:
                     yield Consult(enough, {}, is_async=True)
 
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(Sending, "_take_slot", slot)
+                patch.setattr(EffectEngine, "_take_slot", slot)
                 assert type(await driven(store, program(outer))) is Cancelled
             assert outside.count == 2
             assert [each.state for each in await store.effects()] == ["withdrawn"]

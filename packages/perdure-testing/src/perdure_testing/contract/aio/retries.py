@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from perdure.effects import ledger, settling
-from perdure.effects.intents import intend
+from perdure.effects.effect_engine import intend
 from perdure.effects.tool import Tool, tool
 from perdure.errors import Failed, InDoubt, Unavailable, Waiting
 from perdure.handles.aio.run import AsyncRun

@@ -322,7 +322,7 @@ class AsyncRunsContract:
                 _ways = {**AsyncRunShell._ways, CheckLease: _lose}  # noqa: RUF012 - as the shell has it
 
             async def work(run: AsyncRun) -> int:
-                run._shell = Losing(run._shell.caller, run._driving, run_for(run._driving.agent))
+                run._shell = Losing(run._shell.caller, run._engine, run_for(run._engine.agent))
                 return await run.act(send)
 
             async def later(run: AsyncRun) -> int:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, Never, NoReturn, ParamSpec
 
 from perdure.effects import operator_verbs
-from perdure.effects.storable import storable
 from perdure.errors import Invalid, TimedOut, TooLarge
 from perdure.handles.aio.base import AsyncStoreHandle, AsyncStreamHandle
 from perdure.handles.filtered import filtered
@@ -30,6 +29,7 @@ from perdure.model.records.conversation import (
     Status,
     Turn,
 )
+from perdure.model.storable import storable
 from perdure.planes import subjects as adding
 from perdure.planes.conversation import pending, sessions, turns
 from perdure.planes.reading.durations import Duration

@@ -20,7 +20,7 @@ from perdure.planes import subjects as adding
 from perdure.planes.execution import runs, steps, waits
 from perdure.planes.reading.durations import Duration
 from perdure.planes.reading.origins import check_seq
-from perdure.runtime import run_replay, untaken
+from perdure.runtime import driver, untaken
 from perdure.runtime.callers import AsyncFrozenCaller
 from perdure.stores.tx import Tx
 
@@ -98,7 +98,7 @@ class AsyncRunHandle(KnownRunFacts, AsyncEnveloping, Generic[R_co]):
 
     async def _outcome(self, *, waited: bool) -> Any:
         if self._has_stopped:
-            return run_replay.run_result(self._record)
+            return driver.run_result(self._record)
         if self._record.status is RunStatus.WAITING and not waited:
             raise await self._read(untaken.waiting_for, self._record)
         raise untaken.not_over(self._record)

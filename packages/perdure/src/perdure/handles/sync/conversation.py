@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 from perdure.effects import operator_verbs
-from perdure.effects.storable import storable
 from perdure.errors import Invalid, TimedOut, TooLarge
 from perdure.handles.filtered import filtered
 from perdure.handles.later import summaries
@@ -31,6 +30,7 @@ from perdure.model.records.conversation import (
     Status,
     Turn,
 )
+from perdure.model.storable import storable
 from perdure.planes import subjects as adding
 from perdure.planes.conversation import pending, sessions, turns
 from perdure.planes.reading.durations import Duration

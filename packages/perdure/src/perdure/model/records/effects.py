@@ -101,6 +101,11 @@ class Rule(msgspec.Struct, frozen=True, omit_defaults=True):
     undo_idempotent: bool = False
 
 
+def key_of_call(call: str) -> str:
+    """The key of the effect that answers a call."""
+    return f"call:{call}"
+
+
 def sent_key_of(stream_uid: str, key: str) -> str:
     """Return the key that is sent to the other side for an effect with this key of a stream."""
     return hashlib.sha256(f"{stream_uid} {key}".encode()).hexdigest()[:32]

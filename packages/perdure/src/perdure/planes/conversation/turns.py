@@ -92,7 +92,7 @@ def say(
         calls=[(call.id, call.tool) for call in checked_calls] if checked_calls else (),
     )  # fmt: skip
     seq = tx.record(change)
-    ref = stream.ref(seq)
+    ref = Ref(stream.uid.hex(), seq)
     at = to_datetime(tx.now)
     return Turn(
         seq=seq, role=speaker, content=content, calls=checked_calls, at=at, actor=tx.actor, key=key, ref=ref,

@@ -49,8 +49,8 @@ class Lease:
     """A driver's claim on a run. `seq` is its last own write: while that is the head, nobody else wrote anything."""
 
     __slots__ = (
-        "before", "cancelling", "disturbed", "epoch", "first", "forsaken", "heads", "hired", "holder", "known_seq", "leaving",
-        "moved", "seq", "stream", "token",
+        "before", "cancelling", "disturbed", "driven_by_worker", "epoch", "first", "forsaken", "heads", "holder", "known_seq",
+        "leaving", "moved", "seq", "stream", "token",
     )  # fmt: skip
 
     def __init__(self, stream: Stream, holder: str, token: int, seq: int) -> None:
@@ -63,7 +63,7 @@ class Lease:
         self.disturbed = False  # somebody else has written to the stream since: an answer, a signal, a settlement
         self.leaving = False  # its process is about to end: the run is given back at the next thing that it does
         self.forsaken = False  # the run rests, though its program does not end: nobody waits for that program any more
-        self.hired = False  # a worker has it: its process is not the agent's to end
+        self.driven_by_worker = False  # a worker has it: its process is not the agent's to end
         self.known_seq: int | None = None  # the store was restored: what it did after this event may be forgotten
         self.before = ""  # the program that had it before
         self.epoch: int | None = None  # of the store, when it was claimed

@@ -62,7 +62,7 @@ def with_limits(called: StepFunction, timeout: Duration | None, retries: int | N
     return called if retries is None else called._replace(retries=check_retries(retries))
 
 
-def consult(
+def call_with_retries(
     called: StepFunction, args: tuple[Any, ...], kwargs: Mapping[str, Any], check: Callable[[], None] | None = None,
 ) -> Steps[CallOutcome]:  # fmt: skip
     """Call the function, and again if it fails, as often as it may be tried. Gives the outcome of the last attempt.
@@ -70,12 +70,12 @@ def consult(
     A function that raises `Failed` is not called again. check: asked before each further attempt; raises when there shall be
     none.
     """
-    asked = Consult(called.fn, kwargs, called.is_async, called.timeout_seconds, args, check)
+    call = Consult(called.fn, kwargs, called.is_async, called.timeout_seconds, args, check)
     for attempt in range(1, called.retries + 1):
-        came = yield asked
+        came = yield call
         if came.error is None or isinstance(came.error, Failed) or not isinstance(came.error, Exception):
             return came
         yield Pause(backoff_seconds(called.backoff_seconds, attempt, came.error), check=check)
         if check is not None:
             check()
-    return (yield asked)
+    return (yield call)

@@ -74,6 +74,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "perdure_testing/contract/": "the views are for people who bring their own SQL, and so do their tests",
     },
     "only_the_log_and_the_stores_write": {
+        "verbs/": "the method of a route is called so",
         "log/": "the one way to write is declared here",
         "stores/": "and carried out here",
         "perdure_files/store/": "as above",
@@ -93,7 +94,10 @@ EXEMPT: dict[str, dict[str, str]] = {
         "perdure_files/store/connection.py": "as above",
         "perdure_files/store/layout.py": "as above; and the folder of the store itself is the operator's choice",
         "perdure_files/store/cache_place.py": "the key lies outside every store",
-        "perdure_files/views/keeping.py": "closes what was opened within, and makes the folder that a user names (--to)",
+        "perdure_files/views/page_keeper.py": "closes what was opened within, and makes the folder that a user names (--to)",
+    },
+    "twins_hold_what_waits": {
+        "handles/aio/made.py": "its functions make methods that wait",
     },
     "handles_have_one_seam": {
         "perdure_adapters/langgraph/saver.py": "its own method, which finds the stream of a thread",

@@ -17,6 +17,7 @@ import pytest
 
 import perdure
 from furnished import furnish
+from installed import needs
 from perdure import errors
 from perdure.interchange import bundle_in, bundle_out
 from perdure.model.records.effects import EffectState
@@ -448,6 +449,7 @@ def test_an_imported_run_that_nobody_has_driven_yet_is_parked_too(source, target
         target.drive(sender, key="k", session="a")
 
 
+@needs("perdure-files")
 def test_a_copy_stays_a_copy_when_a_files_store_makes_its_tables_anew(source, bundle, tmp_path):
     handle = waiting_run(source)
     source.export(bundle, ["a"])

@@ -18,6 +18,7 @@ import pytest
 
 import perdure
 from forked import Program
+from installed import stores_here
 from perdure.runtime import branch_waits, driver, shells
 from perdure.runtime.run_engine import RunEngine
 from perdure.runtime.run_state import is_cancellation
@@ -38,7 +39,7 @@ def url_of(store: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path}/a.db" if store == "sqlite" else f"files:///{tmp_path}/a"
 
 
-@pytest.mark.parametrize("store", CASES)
+@pytest.mark.parametrize("store", stores_here(*CASES))
 def test_a_sweep_over_the_steps_of_the_event_loop(store, request, tmp_path) -> None:
     url = url_of(store, request, tmp_path)
     most = cancelling.CASES_A_PROGRAM if ROUNDS else 4

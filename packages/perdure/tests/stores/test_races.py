@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import perdure
+from installed import stores_here
 from perdure.effects import commits, ending
 from perdure.effects.effect_engine import EffectEngine
 from perdure.errors import Conflict, Failed, InDoubt, Waiting
@@ -132,7 +133,7 @@ def let_go(store: Any) -> None:
     assert store.retain(perdure.Retention(turns=0), dry_run=False).blobs == 1
 
 
-@pytest.mark.parametrize("kind", ["postgres", "sqlite", "files"])
+@pytest.mark.parametrize("kind", stores_here("postgres", "sqlite", "files"))
 def test_what_others_let_go_while_it_is_read_is_no_damage(kind, request, tmp_path, meanwhile):
     url = request.getfixturevalue("postgres_store") if kind == "postgres" else f"{kind}:///{tmp_path}/store"
     with perdure.open(url) as one, perdure.open(url) as other:
@@ -214,7 +215,7 @@ def test_an_approval_whose_time_is_over_is_ended_by_one_of_two(postgres_store, m
         act_in_vain(one)
 
 
-@pytest.mark.parametrize("kind", ["postgres", "sqlite", "files"])
+@pytest.mark.parametrize("kind", stores_here("postgres", "sqlite", "files"))
 def test_of_two_who_act_once_it_is_approved_one_sends_and_both_have_the_result(kind, request, tmp_path, meanwhile):
     """Between finding it planned and dispatching it another one may do all of it, on every store."""
     sent: list[int] = []

@@ -59,10 +59,10 @@ def marker_folder(path: str | None = None) -> str:
     None: `perdure/markers` below $XDG_STATE_HOME, or ~/.local/state. A probe that finds no folder cannot say Absent.
     """
     folder = _folder(path)
-    missing = [each for each in (folder, *folder.parents) if not each.exists()]
-    for each in reversed(missing):
-        each.mkdir(mode=0o700, exist_ok=True)
-        wrapper.sync(each.parent)
+    missing = [parent for parent in (folder, *folder.parents) if not parent.exists()]
+    for parent in reversed(missing):
+        parent.mkdir(mode=0o700, exist_ok=True)
+        wrapper.sync(parent.parent)
     return str(folder)
 
 
@@ -120,15 +120,15 @@ def shell(
     Raises Failed (another exit status, killed; what it did until then stays), KeyReused (the key had another command),
     Unavailable (it did not begin), InDoubt (it began, and nobody knows how it ended).
     """
-    given = _order(command, cwd, env, seconds(timeout, TIMEOUT_MAX_SECONDS))
+    order = _order(command, cwd, env, seconds(timeout, TIMEOUT_MAX_SECONDS))
     _check_ok(ok)
-    deadline = time.monotonic() + given["seconds"] + _LATE_SECONDS
+    deadline = time.monotonic() + order["seconds"] + _LATE_SECONDS
     with nothing_done_yet():
         path = _made_folder(markers) / _name(key)
         begun = {"key": key, "digest": _digest(command, cwd, env)}
     if not path.exists():
         temporary = path.with_name(f".begun-{new_uid().hex()}")
-        _carry_out({**given, "marker": str(path), "temporary": str(temporary), "begun": begun})
+        _carry_out({**order, "marker": str(path), "temporary": str(temporary), "begun": begun})
     ended = _ended(path, begun, deadline)
     if not _is_good(ended, ok):
         raise _failure(ended)
@@ -155,7 +155,7 @@ def _argv(command: object) -> list[str]:
     if not isinstance(command, list | tuple) or not command:
         raise Invalid("expected a command as text, or as a list of texts", path="command")
     argument(command[0], "command[0]")
-    return [check_text(each, f"command[{at}]") for at, each in enumerate(command)]
+    return [check_text(word, f"command[{at}]") for at, word in enumerate(command)]
 
 
 def _env(env: object) -> dict[str, str]:
@@ -171,7 +171,7 @@ def _env(env: object) -> dict[str, str]:
 
 
 def _check_ok(ok: object) -> None:
-    if not isinstance(ok, list | tuple) or not all(type(each) is int and 0 <= each <= 255 for each in ok):
+    if not isinstance(ok, list | tuple) or not all(type(status) is int and 0 <= status <= 255 for status in ok):
         raise Invalid(f"expected exit statuses from 0 to 255, got {ok!r}", path="ok")
 
 
@@ -244,8 +244,8 @@ def _ended(path: Path, begun: Mapping[str, str], deadline: float) -> Mapping[str
             return marker.ended
         if not running or time.monotonic() > deadline:
             hint = "look what it did, then settle it"
-            said = "is still running" if running else "died before its end was recorded"
-            raise InDoubt(f"the command began and {said}", path=str(path), hint=hint)
+            state = "is still running" if running else "died before its end was recorded"
+            raise InDoubt(f"the command began and {state}", path=str(path), hint=hint)
         time.sleep(_PAUSE_SECONDS)
 
 
@@ -253,13 +253,13 @@ def _carry_out(order: Mapping[str, Any]) -> None:
     """Run the wrapper to its end. Unavailable if it did not begin; how the command ended is in the marker."""
     child = _started()
     try:
-        _, said = child.communicate(json.dumps(order).encode(), timeout=order["seconds"] + _LATE_SECONDS)
+        _, output = child.communicate(json.dumps(order).encode(), timeout=order["seconds"] + _LATE_SECONDS)
     except subprocess.TimeoutExpired:
         return  # the marker says what is known
     finally:
         _leave(child)
     if child.returncode not in (wrapper.BEGAN, wrapper.EXISTS) and not Path(order["marker"]).exists():
-        raise Unavailable(f"the command did not begin: {shortened(said.decode(errors='replace'))}", path="markers")
+        raise Unavailable(f"the command did not begin: {shortened(output.decode(errors='replace'))}", path="markers")
 
 
 def _started() -> subprocess.Popen[bytes]:
@@ -307,6 +307,6 @@ def _how(ended: Mapping[str, Any]) -> str:
 
 
 def _failure(ended: Mapping[str, Any]) -> Failed:
-    said = shortened((ended["stderr"] or {}).get("text") or (ended["stdout"] or {}).get("text") or "")
+    output = shortened((ended["stderr"] or {}).get("text") or (ended["stdout"] or {}).get("text") or "")
     code = "Stopped" if ended["stopped"] else "TimedOut" if ended["timed_out"] else "ExitStatus"
-    return Failed(f"the command {_how(ended)}" + (f": {said}" if said else ""), code=code, exit=ended["exit"])
+    return Failed(f"the command {_how(ended)}" + (f": {output}" if output else ""), code=code, exit=ended["exit"])

@@ -71,9 +71,9 @@ def _carried_out(order: Mapping[str, Any], lock: int) -> dict[str, Any]:
     except WrapperStopped:
         return {**nothing, "stopped": True}
     except OSError as error:  # as a shell says it: not found, or cannot be run
-        said = Output()
-        said.add(str(error).encode())
-        return {**nothing, "exit": 127, "stdout": Output().as_record(), "stderr": said.as_record()}
+        reason = Output()
+        reason.add(str(error).encode())
+        return {**nothing, "exit": 127, "stdout": Output().as_record(), "stderr": reason.as_record()}
     facts = {"exit": ended.exit, "signal": ended.signal, "timed_out": ended.timed_out}
     return {**nothing, **facts, "stdout": ended.out.as_record(), "stderr": ended.err.as_record()}
 

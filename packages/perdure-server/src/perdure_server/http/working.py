@@ -29,10 +29,11 @@ from perdure.planes.subjects import named
 from perdure.runtime import remote, remote_verbs
 from perdure.runtime.remote import RemoteClaim, RequestResult
 from perdure.runtime.remote_verbs import CallSaid, RestSaid, StepSaid
+from perdure.verbs.declaring import Right
 from perdure_server.http import wire
 from perdure_server.http.answers import RunAnswer, ask_answer, effect_answer, run_answer
 from perdure_server.http.call import HttpCall
-from perdure_server.http.table import Right, route
+from perdure_server.http.table import route
 from perdure_server.http.wire import value_from
 from perdure_server.http.work_inputs import (
     ChildInput,

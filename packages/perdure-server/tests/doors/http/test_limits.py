@@ -9,6 +9,7 @@ import pytest
 
 import perdure
 from doors.http.serving_kit import client
+from installed import stores_here
 from perdure.planes.access import limits, usage
 from perdure.planes.access.tokens import CONTROL
 from perdure.planes.recovery import presence
@@ -132,7 +133,7 @@ def _holders(serving):
 # -- counting --------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=["sqlite", "postgres", "files"])
+@pytest.fixture(params=stores_here("sqlite", "postgres", "files"))
 def store_url(request, tmp_path) -> str:
     urls = {"sqlite": lambda: f"sqlite:///{tmp_path}/b.db", "files": lambda: f"files:///{tmp_path}/b",
             "postgres": lambda: request.getfixturevalue("postgres_store")}  # fmt: skip

@@ -281,6 +281,8 @@ class EffectEngine:
         if not self._in_run:
             self.announce(effect.key if isinstance(effect, Intent) else effect.seq)
         dispatcher, arrow = self.dispatcher(), "dispatch"
+        verb: Callable[..., tuple[EffectRecord, bool]]
+        about: tuple[Any, ...]
         if isinstance(effect, Intent):
             verb, about = (commits.dispatch_under_lease if self._in_run else commits.dispatch_for_call), (effect,)
         elif again:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, NoReturn, ParamS
 from perdure.errors import Invalid, Refused
 from perdure.log.change import Stream
 from perdure.planes.conversation import sessions
-from perdure.planes.execution import steps
+from perdure.planes.execution import runs, steps
 from perdure.planes.memory import values
 from perdure.planes.reading.durations import Duration
 from perdure.planes.recovery import locks
@@ -23,6 +23,7 @@ from perdure.stores.user_sql import run_sql
 
 if TYPE_CHECKING:
     from perdure.handles.sync.effects import Effect
+    from perdure.handles.sync.run_handle import RunHandle
     from perdure.handles.sync.session import Scope, Session
 
 T = TypeVar("T")
@@ -194,6 +195,14 @@ class Atomic:
         refuses.
         """
         return self._caller.inside(run_sql, statement, params)
+
+
+def run_in(tx: Atomic, name: str) -> RunHandle:
+    """A run by its id, in this commit. For the door that carries out a keyed write of it."""
+    from perdure.handles.sync.run_handle import RunHandle  # noqa: PLC0415 - as above
+
+    stream = tx.inside(runs.find, name)
+    return RunHandle(tx._caller, stream, tx.inside(runs.run, stream))
 
 
 class Done(NamedTuple):

@@ -1,7 +1,7 @@
 """Programs of this machine: where they are, how one is started, and how one runs within its bounds.
 
 The only place that starts a process. A program is in a session and a group of its own, so that whoever ends it ends all that it
-began. Callers: `stores.git`, `boot.checking`, `doors.hosts.checking`, `effects.ready.wrapper`, which run one to its end (`run`);
+began. Callers: `stores.git`, `boot.checking`, `hosts.host_checks`, `effects.ready.wrapper`, which run one to its end (`run`);
 `effects.child_process`, `effects.ready.shell` and `runtime.supervisor`, which talk with one while it runs (`start`).
 Uses the standard library only: the wrapper of `shell` runs without any other. Keeps P10 and P15: what runs is killed at its
 deadline with its children, and what it writes takes no more memory than its caller allows.

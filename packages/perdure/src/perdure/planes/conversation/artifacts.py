@@ -128,8 +128,8 @@ def attach(tx: Tx, stream: Stream, details: Details, row: BlobRow, holder: str) 
 def listing(
     reads: Reads,
     stream: Stream,
-    *,
     name: str | None = None,
+    *,
     about: str | None = None,
     limit: int = 50,
     after: str | None = None,

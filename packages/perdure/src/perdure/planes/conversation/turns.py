@@ -357,7 +357,7 @@ def _bound(position: int | str, path: str) -> int:
     return 0 if seq == 0 else check_seq(seq, path)
 
 
-def line(reads: Reads, stream: Stream, head: Turn | int, limit: int = 100) -> list[Turn]:
+def line(reads: Reads, stream: Stream, head: Turn | int, *, limit: int = 100) -> list[Turn]:
     """The branch that ends with a turn, in order, the newest `limit` of it: each turn follows its `parent`, or else the turn
     before it.
     """

@@ -71,7 +71,7 @@ def decide(
 
 
 def close(
-    tx: Tx, stream: Stream, seq: int, outcome: str, *, note: str | None = None, about: Iterable[str] = ()
+    tx: Tx, stream: Stream, seq: int, outcome: str, note: str | None = None, *, about: Iterable[str] = ()
 ) -> DecisionRecord:
     """Say what came of an open decision. The same outcome again changes nothing; another is a Conflict."""
     _prose(outcome, "outcome")

@@ -126,7 +126,7 @@ def supersede(
     return over, new
 
 
-def confirm(tx: Tx, stream: Stream, seq: int, *, because: str | None = None, about: Iterable[str] = ()) -> MemoryRecord:
+def confirm(tx: Tx, stream: Stream, seq: int, because: str | None = None, *, about: Iterable[str] = ()) -> MemoryRecord:
     """Say that a live memory still holds, now."""
     reason = None if because is None else _prose(because, "because")
     record = memory(tx, stream, seq)
@@ -135,7 +135,7 @@ def confirm(tx: Tx, stream: Stream, seq: int, *, because: str | None = None, abo
     return replace(record, confirmed_at=to_datetime(tx.now), note=record.note if reason is None else reason)
 
 
-def forget(tx: Tx, stream: Stream, seq: int, *, because: str, about: Iterable[str] = ()) -> MemoryRecord:
+def forget(tx: Tx, stream: Stream, seq: int, because: str, *, about: Iterable[str] = ()) -> MemoryRecord:
     """Let a memory be found no more. Forgetting it again changes nothing."""
     reason = _prose(because, "because")
     record = memory(tx, stream, seq)

@@ -221,8 +221,8 @@ def _root_of(reads: Reads, stream: Stream, seq: int) -> str:
 def listing(
     reads: Reads,
     stream: Stream,
-    *,
     name: str | None = None,
+    *,
     about: str | None = None,
     limit: int = 50,
     before: int | str | None = None,

@@ -37,7 +37,7 @@ _LATE_SECONDS = 30.0  # for the wrapper to start, and to kill and record after t
 _PAUSE_SECONDS = 0.02
 _NAME_MAX_CHARS = 200
 # The folders of the two packages.
-_PACKAGES = (str(Path(programs.__file__).parents[2]), str(Path(wrapper.__file__).parents[2]))
+_PACKAGES = str(Path(programs.__file__).parents[2]), str(Path(wrapper.__file__).parents[2])
 _WRAPPER = "import sys; sys.path += sys.argv[1:]; from perdure_agents.ready.wrapper import main; sys.exit(main())"
 
 Command = str | Sequence[str]

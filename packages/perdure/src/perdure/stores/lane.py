@@ -158,7 +158,7 @@ class Lane:
 
     def _refusal(self) -> Error:
         """Why no job is taken any more."""
-        return self._refused if self._refused is not None and not self._closed else _closed()
+        return Refused("the store is closed", path="store") if self._closed or self._refused is None else self._refused
 
     def close(self) -> None:
         """Refuse new jobs, finish the queued ones, let the connection go."""
@@ -554,10 +554,6 @@ def _forked() -> Refused:
     return Refused("the store was opened before a fork", path="store", hint="open it again in the child process")
 
 
-def _closed() -> Refused:
-    return Refused("the store is closed", path="store")
-
-
 def _timed_out(seconds: float) -> TimedOut:
     hint = "try again later, or open the store with a longer timeout"
     return TimedOut(f"the store was busy for {seconds:g} s; nothing was written", path="store", hint=hint)
@@ -583,10 +579,10 @@ def pause(attempt: int) -> None:
 
 
 def _blame(job: Job, tx: Tx, error: BaseException) -> None:
-    """The error of a verb is the outcome of its job. Raises what breaks the whole batch."""
-    if isinstance(
-        error, (Fault, KeyboardInterrupt)
-    ):  # a Ctrl-C is for the thread that holds the lane, whoever's job this is
+    """The error of a verb is the outcome of its job. Raises what breaks the whole batch: a Ctrl-C, too, which is for the thread
+    that holds the lane, whoever's job this is.
+    """
+    if isinstance(error, (Fault, KeyboardInterrupt)):
         raise error
     tx.check()
     if tx.flushed_early:

@@ -1,15 +1,15 @@
 # The road from a fresh clone to a proof. Needs only make and a Python 3.11 or newer; everything else goes into .venv.
-# The environment is made by tools/bootstrap.py, once; it is made anew when pyproject.toml, requirements/ or the checkout's place changes.
+# The environment is made by tools/bootstrap.py, once; it is made anew when a pyproject.toml, requirements/ or the checkout's place changes.
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .PHONY: help test check format demo bench evaluate adapters clean
 
-# make test PYTHON=/path/to/python: prefer this one.    make test WORKERS=4 TESTS=tests/stores: as it says.
+# make test PYTHON=/path/to/python: prefer this one.    make test WORKERS=4 TESTS=packages/perdure/tests/log: as it says.
 # One worker more than a small machine has cores: many tests wait for processes. Who is done takes over from the others.
 PYTHON ?=
 WORKERS ?= 3
-TESTS ?= tests
+TESTS ?= tests packages
 BUDGET ?= 10m
 
 PYTHONS := $(PYTHON) python3 python3.13 python3.12 python3.11 python3.14 python
@@ -34,7 +34,7 @@ endef
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.* ## /\1\t/p' Makefile | while read -r target says; do printf '  make %-8s %s\n' "$$target" "$$says"; done
 
-test: check ## check, then all tests (WORKERS=3, TESTS=tests)
+test: check ## check, then all tests (WORKERS=3, TESTS=packages/perdure/tests/log)
 	@.venv/bin/python tools/system_parts.py
 	$(RUN) pytest -n $(WORKERS) --dist worksteal $(TESTS)
 
@@ -45,13 +45,13 @@ check: ## lint, format, types, tests that can be collected, layers, declared imp
 	$(RUN) ruff check
 	$(RUN) ruff format --check
 	@mkdir -p .cache; echo "$(RUN) basedpyright, and pytest --collect-only beside it"; \
-	$(RUN) pytest --collect-only -qq tests >.cache/collected 2>&1 & \
+	$(RUN) pytest --collect-only -qq >.cache/collected 2>&1 & \
 	$(RUN) basedpyright; types=$$?; \
 	wait $$! || { tail -n 20 .cache/collected; exit 1; }; \
 	exit $$types
 	.venv/bin/lint-imports --cache-dir .cache/imports
-	.venv/bin/deptry src
-	.venv/bin/deptry --ignore DEP002,DEP004 src tests tools examples
+	@for package in packages/*/; do (cd $$package && ../../.venv/bin/deptry src) || exit 1; done
+	.venv/bin/deptry tests packages/*/tests tools examples
 
 format: ## let ruff format the code and repair what it can
 	$(call bootstrap,dev)

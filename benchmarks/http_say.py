@@ -29,10 +29,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 import perdure
-from perdure.doors.http.app import make_app
-from perdure.doors.http.serving import Serving
 from perdure.planes.access import tokens
 from perdure.planes.access.tokens import CONTROL, TokenRole
+from perdure_server.http.app import make_app
+from perdure_server.http.serving import Serving
 
 BODY = msgspec.json.encode({"role": "user", "content": "x" * 1_000})
 SAY, BARE = "/v1/sessions/s/turns", "/bare"

@@ -24,7 +24,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
 
-from perdure.adapters.langgraph import PerdureSaver
+from perdure_adapters.langgraph import PerdureSaver
 
 WORDS = (Path(__file__).parent.parent / "docs" / "guarantees.md").read_text().split()
 ROUNDS = 40

@@ -31,8 +31,8 @@ import perdure  # noqa: E402 - as above
 from perdure.stores import schema_upgrade, url  # noqa: E402 - as above
 from perdure.stores.core import engine_for  # noqa: E402 - as above
 from perdure.stores.store import Engine  # noqa: E402 - as above
-from perdure.testing.clock import FakeClock  # noqa: E402 - as above
-from perdure.testing.postgres import PostgresServer  # noqa: E402 - as above
+from perdure_testing.clock import FakeClock  # noqa: E402 - as above
+from perdure_testing.postgres import PostgresServer  # noqa: E402 - as above
 
 
 def size(folder: Path) -> int:

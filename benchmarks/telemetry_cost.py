@@ -29,7 +29,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcess
 
 import perdure
 from perdure.planes.audit import subscriptions
-from perdure.telemetry import traces
+from perdure_server.telemetry import traces
 
 PARALLEL, TIMES = 1_000, 20
 FOREVER = threading.Event()

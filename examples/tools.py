@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import perdure
-from perdure.effects.ready.files import find_file, write_file
-from perdure.effects.ready.http_tool import http_request
+from perdure_agents.ready.files import find_file, write_file
+from perdure_agents.ready.http_tool import http_request
 
 NOTES = str(Path(os.environ.get("NOTES", "notes")).absolute())  # another process may have to look there
 Path(NOTES).mkdir(parents=True, exist_ok=True)

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from doors.cli.content import fill, fill_with_hostile_text
 from doors.cli.run_content import fill_with_hostile_runs, fill_with_runs
-from perdure.doors.cli.main import cli
+from perdure.cli.main import cli
 
 Run = Callable[..., Result]
 

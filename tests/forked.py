@@ -33,12 +33,13 @@ from types import TracebackType
 from typing import IO, Any, NamedTuple, NoReturn, Self, TextIO
 
 HERE = Path(__file__).parent
+BESIDE = (HERE, *sorted(HERE.parent.glob("packages/*/tests")))  # what tests have in common lies in all of them
 IMPORTED = (
     "asyncio", "concurrent.futures.thread", "encodings.idna",
     "perdure.handles.sync.store", "perdure.handles.sync.run", "perdure.handles.aio.store", "perdure.handles.aio.run",
     "perdure.runtime.shells", "perdure.handles.opening", "perdure.effects.rolled_back",
-    "perdure.artifacts.local", "perdure.stores.postgres", "perdure.stores.files.engine",
-    "perdure.doors.cli.main", "perdure.doors.cli.worker", "perdure.telemetry.logs", "perdure.runtime.supervisor",
+    "perdure.artifacts.local", "perdure.stores.postgres", "perdure_files.store.engine",
+    "perdure.cli.main", "perdure.cli.worker", "perdure.runtime.logs", "perdure.runtime.supervisor",
     "faults.forks", "faults.writer",
 )  # fmt: skip
 STOPPED = "stopped"
@@ -189,7 +190,7 @@ def _ends(number: int, given: int | IO[Any] | None, theirs: contextlib.ExitStack
 
 def environment(**more: str) -> dict[str, str]:
     """This one's, for programs that import what tests have in common."""
-    return {**os.environ, "PYTHONPATH": str(HERE), **more}
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, BESIDE)), **more}
 
 
 class Server:
@@ -347,7 +348,7 @@ def opened(stream: Any) -> TextIO:
 
 
 def see_mounts(theirs: str) -> None:
-    """See the file systems that the caller sees, if it has mounts of its own (perdure.testing.disk)."""
+    """See the file systems that the caller sees, if it has mounts of its own (perdure_testing.disk)."""
     if not os.path.exists(theirs) or os.path.samefile(theirs, "/proc/self/ns/mnt"):  # noqa: PTH110, PTH121
         return
     with open(theirs, "rb") as namespace:  # noqa: PTH123
@@ -403,7 +404,7 @@ def leave(status: int) -> NoReturn:
 def main(number: int) -> None:
     """Serve; in each child, be what was ordered."""
     prepare()
-    own = {str(HERE), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))}
+    own = {*map(str, BESIDE), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))}
     sys.path[:] = [each for each in sys.path if each not in own]
     order = serve(socket.socket(fileno=number))
     if order is not None:

@@ -1,7 +1,7 @@
 """Stores of earlier schemas as their own releases left them, on SQLite and on PostgreSQL, with runs in flight.
 
 `tests/fixtures/schema` has a store of each schema; `tests/fixtures/in_flight` the rows of three runs that died in the code of
-that schema. Used by `tests/stores/test_old_stores.py` and, at size, by `benchmarks/migration.py`.
+that schema. Used by `packages/perdure/tests/stores/test_old_stores.py` and, at size, by `benchmarks/migration.py`.
 """
 
 from __future__ import annotations

@@ -125,11 +125,19 @@ def _of_page(text: str) -> Paragraphs:
         block.append(re.sub(r"^([-*]|\d+\.) ", "", bare))
 
 
+PARTS = ("packages/*/src", "examples", "tools")
+
+
 def pages(root: Path) -> list[Path]:
     """Everything that is held: pages for people, the source, the examples and the tools."""
-    written = [path for part in ("src", "examples", "tools") for path in sorted((root / part).rglob("*"))]
+    written = [path for part in PARTS for folder in sorted(root.glob(part)) for path in sorted(folder.rglob("*"))]
     text = [path for path in written if path.suffix in (".py", ".sql")]
-    return [*sorted(root.glob("*.md")), *sorted((root / "docs").rglob("*.md")), *text]
+    return [
+        *sorted(root.glob("*.md")),
+        *sorted(root.glob("packages/*/*.md")),
+        *sorted((root / "docs").rglob("*.md")),
+        *text,
+    ]
 
 
 def measure(root: Path, only: tuple[str, ...] = ()) -> tuple[int, list[tuple[str, Sentence, str]]]:

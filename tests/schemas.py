@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import perdure
 from perdure.model.ids import new_uid
 from perdure.stores.url import parse
-from perdure.testing.postgres import PostgresAddress
+from perdure_testing.postgres import PostgresAddress
 
 if TYPE_CHECKING:
     from kept import Kept

@@ -28,14 +28,14 @@ from perdure.boot import checking, stale
 from perdure.effects import tool as tools
 from perdure.model.functions import Declared
 from perdure.runtime import agent as agents
-from perdure.testing.postgres import (
+from perdure_testing.postgres import (
     PostgresAddress,
     PostgresServer,
     PostgresTemplate,
     embedded_bin_dir,
     system_bin_dir,
 )
-from perdure.testing.scratch import MEMORY
+from perdure_testing.scratch import MEMORY
 from schemas import Schemas, fresh_name, upkeep
 
 ENOUGH_BYTES = 4 << 30

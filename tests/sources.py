@@ -11,7 +11,10 @@ from typing import TypeVar
 
 T = TypeVar("T")
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = (ROOT / "src" / "perdure",)
+SIBLINGS = ("server", "agents", "adapters", "files", "testing", "evaluate")
+CORE = ROOT / "packages" / "perdure" / "src" / "perdure"
+PACKAGES = (CORE, *(ROOT / "packages" / f"perdure-{name}" / "src" / f"perdure_{name}" for name in SIBLINGS))
+TESTS = (ROOT / "tests", *(package.parent.parent / "tests" for package in PACKAGES))
 LEAST = {".py": 600, ".sql": 40, ".mjs": 15}  # well below what is there, so that code can go; far above an empty folder
 
 
@@ -29,9 +32,15 @@ def sources(*suffixes: str, packages: Sequence[Path] = PACKAGES) -> list[Path]:
     return paths
 
 
+def of_core(*suffixes: str) -> list[Path]:
+    """Every file of the core with one of these suffixes: what its own tests may ask for."""
+    return [path for path in sources(*suffixes) if path.is_relative_to(CORE)]
+
+
 def within_package(path: Path) -> Path:
-    """The place of a file below the folder of its package."""
-    return next(path.relative_to(package) for package in PACKAGES if path.is_relative_to(package))
+    """The place of a file below the core, or that of a sibling's file with the sibling's name before it."""
+    package = next(package for package in PACKAGES if path.is_relative_to(package))
+    return path.relative_to(package if package == CORE else package.parent)
 
 
 def module_name(path: Path) -> str:

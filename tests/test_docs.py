@@ -17,7 +17,7 @@ import pytest
 
 import forked
 from perdure import errors
-from perdure.doors.cli.main import cli
+from perdure.cli.main import cli
 from sources import ROOT, at_least, sources
 
 README = (ROOT / "README.md").read_text()
@@ -284,7 +284,7 @@ def known_decisions() -> set[str]:
 def cited_decisions() -> dict[str, set[str]]:
     """number -> the files of the project that cite it."""
     cited: dict[str, set[str]] = {}
-    paths = [path for folder in ("src", "tests", "tools", "docs") for path in (ROOT / folder).rglob("*")]
+    paths = [path for folder in ("packages", "tests", "tools", "docs") for path in (ROOT / folder).rglob("*")]
     for path in (path for path in paths if path.suffix in (".py", ".md", ".sql") and "fixtures" not in path.parts):
         text = path.read_text("utf-8")
         numbers = {number for found in CITED.findall(text) for number in found if number}

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from sources import ROOT, at_least, sources
+from sources import CORE, PACKAGES, ROOT, at_least, sources
 
 PAGE = (ROOT / "docs" / "promises.md").read_text("utf-8")
 ROW = re.compile(r"(?m)^\| \*\*P(\d+)\*\* \| \*\*(.+?)\*\*(.*?) \| (.+?) \| (.+?) \|$")
@@ -23,7 +22,14 @@ def cited(text: str) -> set[int]:
 
 def texts() -> Iterator[tuple[str, str]]:
     """Every file in which a promise may be cited."""
-    folders = ("tests", "docs", "tools", "examples", "clients")
+    folders = (
+        "tests",
+        "docs",
+        "tools",
+        "examples",
+        "clients",
+        *(f"packages/{path.parent.name}/tests" for path in ROOT.glob("packages/*/tests")),
+    )
     beside = [path for folder in folders for path in sorted((ROOT / folder).rglob("*")) if path.suffix in SUFFIXES]
     pages = [
         *ROOT.glob("*.md"),
@@ -33,6 +39,10 @@ def texts() -> Iterator[tuple[str, str]]:
         yield path.relative_to(ROOT).as_posix(), path.read_text("utf-8")
 
 
+HOMES = (
+    CORE,
+    *(package.parent for package in PACKAGES),
+)  # `effects/ledger.py` of the core, `perdure_files/store/purge.py`
 SUFFIXES = (".md", ".py", ".tla", ".ts", ".mjs")
 
 
@@ -50,9 +60,9 @@ def test_every_promise_that_is_cited_is_defined() -> None:
 
 @pytest.mark.parametrize("row", ROW.findall(PAGE), ids=lambda row: f"P{row[0]}")
 def test_a_promise_names_files_that_are_there_and_cite_it(row: tuple[str, ...]) -> None:
-    kept, proved = (re.findall(r"`([\w/.]+)`", cell) for cell in row[3:])
-    paths = [*(Path("src/perdure", name) for name in kept), *map(Path, proved)]
-    assert [str(path) for path in paths if not (ROOT / path).exists()] == []
+    kept, proved = (re.findall(r"`([\w/.-]+)`", cell) for cell in row[3:])
+    assert [name for name in kept if not any((place / name).exists() for place in HOMES)] == []
+    assert [name for name in proved if not (ROOT / name).exists()] == []
     assert len(kept) >= 2
     assert len(proved) >= 2
 

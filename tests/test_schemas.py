@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 import perdure
-from perdure.testing.postgres import PostgresAddress
+from perdure_testing.postgres import PostgresAddress
 from schemas import Schema, Schemas
 
 psycopg = pytest.importorskip("psycopg")

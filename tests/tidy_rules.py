@@ -34,7 +34,7 @@ EXEMPT: dict[str, dict[str, str]] = {
         "stores/migrations/0005_mended.sql": "one migration for the whole format; a released one is never split",
     },
     "names_say_something": {
-        "adapters/agent_framework/middleware.py": "the framework calls the method of a middleware `process`",
+        "perdure_adapters/agent_framework/middleware.py": "the framework calls the method of a middleware `process`",
     },
     "functions_are_short": {},
     "classes_are_small": {},
@@ -46,14 +46,14 @@ EXEMPT: dict[str, dict[str, str]] = {
         "stores/pgvector.py": "its schema and size are part of the text, quoted by the server or whole numbers",
         "stores/postgres_listener.py": "the name of a channel is made by the server",
         "stores/postgres_wall.py": "roles, grants and policies name things of the catalogue, which are quoted; no values",
-        "evaluation/recall/": "SQLite's own full-text search is what ours is measured beside",
+        "perdure_evaluate/recall/": "SQLite's own full-text search is what ours is measured beside",
         "stores/postgres_session.py": "session settings, as above",
         "stores/bounded_connection.py": "session settings, as above",
         "stores/user_query.py": "the user's own SQL; its views are ours, and the one value in them is quoted by SQLite",
-        "doors/cli/query.py": "the help shows what a user may ask",
-        "evaluation/bench/": "the raw floor is plain SQL on tables of its own: that is what it measures",
-        "evaluation/recovery/subjects/": "other people's stores, as other people write them",
-        "testing/contract/": "the views are for people who bring their own SQL, and so do their tests",
+        "cli/query.py": "the help shows what a user may ask",
+        "perdure_evaluate/bench/": "the raw floor is plain SQL on tables of its own: that is what it measures",
+        "perdure_evaluate/recovery/subjects/": "other people's stores, as other people write them",
+        "perdure_testing/contract/": "the views are for people who bring their own SQL, and so do their tests",
     },
     "execute_takes_a_named_statement": {
         "stores/dialect.py": "as above",
@@ -63,33 +63,35 @@ EXEMPT: dict[str, dict[str, str]] = {
         "stores/postgres_listener.py": "as above",
         "stores/postgres_wall.py": "as above",
         "stores/user_query.py": "as above",
-        "evaluation/recall/": "as above",
-        "evaluation/bench/": "the raw floor is plain SQL on tables of its own: that is what it measures",
-        "evaluation/recovery/subjects/": "other people's stores, as other people write them",
-        "testing/contract/": "the views are for people who bring their own SQL, and so do their tests",
+        "perdure_evaluate/recall/": "as above",
+        "perdure_evaluate/bench/": "the raw floor is plain SQL on tables of its own: that is what it measures",
+        "perdure_evaluate/recovery/subjects/": "other people's stores, as other people write them",
+        "perdure_testing/contract/": "the views are for people who bring their own SQL, and so do their tests",
     },
     "only_the_log_and_the_stores_write": {
         "log/": "the one way to write is declared here",
         "stores/": "and carried out here",
-        "evaluation/recall/": "as above",
-        "evaluation/bench/": "the raw floor is plain SQL on tables of its own: that is what it measures",
-        "evaluation/recovery/subjects/": "other people's stores, as other people write them",
-        "testing/contract/": "the views are for people who bring their own SQL, and so do their tests",
+        "perdure_files/store/": "as above",
+        "perdure_evaluate/recall/": "as above",
+        "perdure_evaluate/bench/": "the raw floor is plain SQL on tables of its own: that is what it measures",
+        "perdure_evaluate/recovery/subjects/": "other people's stores, as other people write them",
+        "perdure_testing/contract/": "the views are for people who bring their own SQL, and so do their tests",
     },
     "no_module_asks_which_database": {
         "stores/": "this is where the databases are",
-        "evaluation/bench/": "fills and counts the tables of the raw floor, in the words of each database",
+        "perdure_files/store/": "as above",
+        "perdure_evaluate/bench/": "fills and counts the tables of the raw floor, in the words of each database",
     },
     "files_below_a_store_are_opened_within": {
-        "stores/files/folder_access.py": "this is the one module that opens and writes files there",
-        "stores/files/engine.py": "the cache is SQLite's, in a folder whose name nobody else knows (docs/decisions/0025)",
-        "stores/files/connection.py": "as above",
-        "stores/files/layout.py": "as above; and the folder of the store itself is the operator's choice",
-        "stores/files/cache_place.py": "the key lies outside every store",
-        "interchange/views/keeping.py": "closes what was opened within, and makes the folder that a user names (--to)",
+        "perdure_files/store/folder_access.py": "this is the one module that opens and writes files there",
+        "perdure_files/store/engine.py": "the cache is SQLite's, in a folder whose name nobody else knows (docs/decisions/0025)",
+        "perdure_files/store/connection.py": "as above",
+        "perdure_files/store/layout.py": "as above; and the folder of the store itself is the operator's choice",
+        "perdure_files/store/cache_place.py": "the key lies outside every store",
+        "perdure_files/views/keeping.py": "closes what was opened within, and makes the folder that a user names (--to)",
     },
     "handles_have_one_seam": {
-        "adapters/langgraph/saver.py": "its own method, which finds the stream of a thread",
+        "perdure_adapters/langgraph/saver.py": "its own method, which finds the stream of a thread",
     },
     "prose_is_plain": {
         "stores/migrations/": "released files never change, comments included: SQLite keeps the text of a table",
@@ -101,7 +103,7 @@ EXEMPT: dict[str, dict[str, str]] = {
 
 @dataclass(frozen=True)
 class File:
-    """One source file, by its path below src/perdure."""
+    """One source file, by its path below packages/perdure/src/perdure."""
 
     path: str
     text: str
@@ -200,7 +202,7 @@ def prose_is_plain(file: File) -> Complaints:
 # A folder that came with git ------------------------------------------------------------------------------------
 
 
-BELOW_A_STORE = ("stores/files/", "interchange/views/")
+BELOW_A_STORE = ("perdure_files/store/", "perdure_files/views/")
 OPENING = {
     "open", "write_bytes", "write_text", "read_bytes", "read_text", "mkdir", "makedirs", "unlink", "rename", "touch",
     "symlink_to", "hardlink_to", "rmdir", "rmtree", "removedirs", "link", "symlink", "truncate", "chmod", "utime", "new_file",
@@ -316,12 +318,12 @@ def no_module_asks_which_database(file: File) -> Complaints:
 # What data, time and chance may do --------------------------------------------------------------------------
 
 
-SEAM = ("adapters/", "choosing/", "doors/", "evaluation/", "interchange/importers/", "telemetry/", "testing/")
+SEAM = ("cli/", "perdure_")
 BEHIND = {"_caller": "caller_of", "_stream": "stream_of"}
 
 
 def handles_have_one_seam(file: File) -> Complaints:
-    """Packages that will stand beside the core reach behind a handle by `runtime.callers` alone."""
+    """The command line and the siblings reach behind a handle by `runtime.callers` alone."""
     for node in file.among(ast.Attribute) if file.path.startswith(SEAM) else ():
         if node.attr in BEHIND and getattr(node.value, "id", "") != "self":
             yield node.lineno, f"{ast.unparse(node)}: {BEHIND[node.attr]}({ast.unparse(node.value)})"

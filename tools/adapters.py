@@ -28,6 +28,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "packages" / "perdure-adapters"
+SOURCES = [str(path) for path in sorted(ROOT.glob("packages/*/src"))]
+TESTS = PACKAGE / "tests"
+BESIDE = os.pathsep.join(
+    map(str, (ROOT / "tests", *sorted(ROOT.glob("packages/*/tests"))))
+)  # tests import helpers of each other
 CACHE = ROOT / ".cache" / "adapters"
 STORES = ("sqlite", "files", "postgres")
 SECONDS = 3_600
@@ -93,7 +99,7 @@ FRAMEWORKS = {
          "openai-agents==0.24.0", "claude-agent-sdk==0.2.183", "google-adk==2.13.0", "pydantic-ai-slim==2.66.0",
          "strands-agents==1.62.0", "agent-framework-core==1.23.0"),
         "",
-        ("tests/adapters/together",),
+        ("packages/perdure-adapters/tests/adapters/together",),
         "together_suite",
     ),
     "strands": Framework(
@@ -139,7 +145,7 @@ class NotToBeHad(Exception):
 
 def supported() -> dict[str, str]:
     """The ranges of versions that the adapters support, by package: those of our extras."""
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    extras = tomllib.loads((PACKAGE / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     return {each.partition(">")[0]: each for extra in extras.values() for each in extra if ">" in each}
 
 
@@ -184,7 +190,7 @@ def install(name: str) -> str:
         pip = [python, "-m", "pip", "--disable-pip-version-check", "--no-input", "-q"]
         _run([*pip, "install", *found.packages, *OURS])
         site = next(home.glob("lib/python*/site-packages"))
-        (site / "perdure-own.pth").write_text(f"{ROOT / 'src'}\n")
+        (site / "perdure-own.pth").write_text("\n".join([*SOURCES, ""]))
         (home / "installed").write_text("\n".join(found.packages))
     except (OSError, subprocess.CalledProcessError, StopIteration) as error:
         return _last_words(error)
@@ -230,13 +236,13 @@ def suite(name: str, store: str) -> dict[str, object]:
     report = home / f"report-{hashlib.sha256(store.encode()).hexdigest()[:8]}.json"
     report.unlink(missing_ok=True)
     tests = [test for test in found.tests if (source / test).exists()]
-    paths = [ROOT / "tools" / "suites", *([] if found.source else [ROOT / "tests"])]
+    paths = [ROOT / "tools" / "suites", *([] if found.source else [BESIDE])]
     outside = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
     environment = {
         **outside, "PYTHONPATH": os.pathsep.join(map(str, paths)), "PERDURE_SUITE_STORE": store,
         "PERDURE_SUITE_REPORT": str(report), "OPENAI_AGENTS_DISABLE_TRACING": "1",
     }  # fmt: skip
-    own = [] if found.source else ["-c", os.devnull, "--rootdir", str(ROOT / "tests"), "--noconftest"]
+    own = [] if found.source else ["-c", os.devnull, "--rootdir", str(TESTS), "--noconftest"]
     command = [
         str(home / "bin" / "python"),
         "-m",
@@ -267,9 +273,9 @@ def own_tests(name: str) -> int:
     for folder in FRAMEWORKS[name].own:
         command = [
             str(home / "bin" / "python"), "-m", "pytest", "-q", "-s", "-c", os.devnull, "--noconftest", "--rootdir",
-            str(ROOT / "tests"), "--import-mode=importlib", "-p", "no:cacheprovider", str(ROOT / "tests" / "adapters" / folder),
+            str(TESTS), "--import-mode=importlib", "-p", "no:cacheprovider", str(TESTS / "adapters" / folder),
         ]  # fmt: skip
-        environment = {**outside, "PYTHONPATH": str(ROOT / "tests")}
+        environment = {**outside, "PYTHONPATH": BESIDE}
         ended = subprocess.run(
             command, cwd=home, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
         )
@@ -354,8 +360,8 @@ def _report(name: str, store: str) -> int:
     if store != "postgres":
         counts = suite(name, store)
     else:
-        sys.path.insert(0, str(ROOT / "src"))
-        server = importlib.import_module("perdure.testing.postgres").PostgresServer
+        sys.path[:0] = SOURCES
+        server = importlib.import_module("perdure_testing.postgres").PostgresServer
         with tempfile.TemporaryDirectory() as folder, server.start(Path(folder), fsync=False) as running:
             counts = suite(name, running.url())
     out = left_out(name)

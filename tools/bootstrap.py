@@ -1,8 +1,8 @@
 """Make the project's virtual environment, `.venv`, if it is not there yet or no longer fits.
 
 Called by the Makefile with a Python that is new enough: `python tools/bootstrap.py runtime|dev`. The packages come from
-`requirements/*.txt`, each with the digests of its files, which `tools/lock.py` makes from pyproject.toml. A stamp with the
-digest of both makes the second call take no time.
+`requirements/*.txt`, each with the digests of its files, which `tools/lock.py` makes from the pyproject.toml of each package.
+A stamp with the digest of both makes the second call take no time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 
 TOP = Path(__file__).resolve().parent.parent
 VENV = TOP / ".venv"
-PROJECT = TOP / "pyproject.toml"
+PROJECTS = (TOP / "pyproject.toml", *sorted(TOP.glob("packages/*/pyproject.toml")))
 LEVELS = ("runtime", "dev")  # each includes the ones before it
 ELSEWHERE = re.compile(r"\b(?<!extra-)index-url=|\bno-index=")  # pip may look there and nowhere else
 
@@ -38,7 +38,7 @@ def main(level: str) -> None:
 
 
 def is_fresh(level: str) -> bool:
-    """Whether this level, or one that includes it, was installed here from the same pyproject.toml."""
+    """Whether this level, or one that includes it, was installed here from the same pyproject.toml files."""
     fitting = LEVELS[LEVELS.index(level) :]
     return python().exists() and any(read(stamp(name)) == fingerprint() for name in fitting)
 
@@ -46,7 +46,7 @@ def is_fresh(level: str) -> bool:
 def fingerprint() -> str:
     """Names what was installed and where."""
     locks = b"".join(lock.read_bytes() for lock in sorted((TOP / "requirements").glob("*.txt")))
-    return hashlib.sha256(PROJECT.read_bytes() + locks + place().encode()).hexdigest()
+    return hashlib.sha256(b"".join(path.read_bytes() for path in PROJECTS) + locks + place().encode()).hexdigest()
 
 
 def place() -> str:
@@ -77,11 +77,12 @@ def install(level: str) -> None:
             venv.EnvBuilder(clear=True, with_pip=True, symlinks=True).create(VENV)
             (VENV / "made-for").write_text(place())
     locked = ("--require-hashes", "--requirement", f"requirements/{level}.txt")
-    itself = ("--no-deps", "--no-build-isolation", "--editable", ".")  # built by what was just installed
-    if not installed_by_uv(locked, itself):
+    members = (word for path in PROJECTS[1:] for word in ("--editable", str(path.parent.relative_to(TOP))))
+    ours = ("--no-deps", "--no-build-isolation", *members)  # built by what was just installed
+    if not installed_by_uv(locked, ours):
         with told("pip could not install what requirements/ names"):
             pip("install", "--quiet", *locked)
-            pip("install", "--quiet", *itself)
+            pip("install", "--quiet", *ours)
     stamp(level).write_text(fingerprint())
 
 

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import msgspec
 
-from perdure.evaluation.recovery.score import grown
-from perdure.evaluation.recovery.scorecard import Failure, Scorecard, Subjected, Tally
+from perdure_evaluate.recovery.score import grown
+from perdure_evaluate.recovery.scorecard import Failure, Scorecard, Subjected, Tally
 
 ROOT = Path(__file__).resolve().parent.parent
 README, CARD = ROOT / "README.md", ROOT / "docs" / "scorecard.json"

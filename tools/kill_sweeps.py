@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import adapters
 
-TESTS = adapters.ROOT / "tests"
+TESTS = adapters.TESTS
 # The files of tests of each framework, and which of their tests.
 SWEEPS = {
     "langgraph": (("langgraph/test_kills.py",), ""),
@@ -75,7 +75,7 @@ def sweep(name: str, *, some: bool, modes: bool) -> tuple[list[Row], str]:
         *(str(TESTS / "adapters" / each) for each in files),
     ]  # fmt: skip
     outside = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
-    environment = {**outside, "PYTHONPATH": str(TESTS), "PERDURE_SUITE_STORE": "sqlite", "PERDURE_ROUNDS": "1"}
+    environment = {**outside, "PYTHONPATH": adapters.BESIDE, "PERDURE_SUITE_STORE": "sqlite", "PERDURE_ROUNDS": "1"}
     if some:
         del environment["PERDURE_ROUNDS"]
     rows: list[Row] = []

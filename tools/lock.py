@@ -26,10 +26,14 @@ COMMON = [
 BUILDING = (
     "hatchling>=1.27\neditables>=0.5\n"  # this package is installed without an environment of its own for its building
 )
+MEMBERS = [str(path.relative_to(TOP)) for path in sorted(TOP.glob("packages/*/pyproject.toml"))]
+# Our own packages are no requirements of a lock: uv would write them as `-e file:///…`, with the place of this checkout.
+OURS = [word for path in MEMBERS for word in ("--no-emit-package", Path(path).parent.name)]
+EXTRAS = [word for name in ("postgres", "s3", "crypto", "yaml", "mcp") for word in ("--extra", name)]
 LOCKS = {
     "uv": (["-"], "uv>=0.13\n"),
-    "runtime": (["pyproject.toml", "-"], BUILDING),
-    "dev": (["pyproject.toml", "-", "--extra", "all", "--group", "dev"], BUILDING),
+    "runtime": (["packages/perdure/pyproject.toml", "-"], BUILDING),
+    "dev": ([*MEMBERS, "-", *OURS, *EXTRAS, "--group", "pyproject.toml:dev"], BUILDING),
 }
 
 

@@ -21,14 +21,14 @@ from pathlib import Path
 import apsw
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "src")]
+sys.path[:0] = [str(ROOT / "tests"), *map(str, ROOT.glob("packages/*/src"))]
 
 import perdure  # noqa: E402 - after the path is known
 from furnished import furnish  # noqa: E402
 from perdure.model import ids  # noqa: E402
 from perdure.stores import migrate  # noqa: E402
-from perdure.testing.clock import FakeClock  # noqa: E402
-from perdure.testing.embedding import HashedEmbedding  # noqa: E402
+from perdure_testing.clock import FakeClock  # noqa: E402
+from perdure_testing.embedding import HashedEmbedding  # noqa: E402
 
 EPHEMERAL = (
     "INSERT INTO holders VALUES (1, '{holder}', 'me', 'host', 1800000000000000, 1800000060000000)",

@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).resolve().parents[1] / "src"
+HERE = Path(__file__).resolve().parents[1] / "packages" / "perdure" / "src"
 TURNS = 500  # of a session, and in one commit
 WRITE = """
 import sys, perdure

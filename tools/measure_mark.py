@@ -18,7 +18,7 @@ from typing import Any
 
 import perdure
 from perdure.stores.rollback_guard import RollbackGuard
-from perdure.testing.postgres import PostgresServer
+from perdure_testing.postgres import PostgresServer
 
 
 def said(session: perdure.Session, turns: int) -> tuple[float, float]:

@@ -21,9 +21,9 @@ from typing import Any
 
 import psycopg
 
-from perdure.testing.postgres import PostgresServer
+from perdure_testing.postgres import PostgresServer
 
-HERE = Path(__file__).resolve().parents[1] / "src"
+HERE = Path(__file__).resolve().parents[1] / "packages" / "perdure" / "src"
 APP = """
 import asyncio, sys
 import perdure

@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 
 import typescript_types
-from perdure.doors.http.app import TABLE
-from perdure.doors.http.openapi import document
+from perdure_server.http.app import TABLE
+from perdure_server.http.openapi import document
 
 FILE = Path(__file__).resolve().parent.parent / "docs" / "openapi.json"
 

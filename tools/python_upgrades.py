@@ -4,8 +4,9 @@
     .venv/bin/python tools/python_upgrades.py --share 10       some of it
     .venv/bin/python tools/python_upgrades.py --old REF        runs that the Perdure of a commit began, which says no numbering
 
-Their programs are those of tests/runtime/regrouping.py, and none of them changes: a run that is parked is a fault, and so is a
-call that happens twice. Each Python gets an environment of its own in .cache/pythons, with what requirements/runtime.txt names.
+Their programs are those of packages/perdure/tests/runtime/regrouping.py, and none of them changes: a run that is parked is a
+fault, and so is a call that happens twice. Each
+Python gets an environment of its own in .cache/pythons, with what requirements/runtime.txt names.
 Pythons are looked for on PATH and below PYENV_ROOT; without one of them nothing is shown, and the tool says so and fails.
 """
 
@@ -28,6 +29,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 ROOT = Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "packages" / "perdure" / "src"
 CACHE = ROOT / ".cache" / "pythons"
 PROGRAMS = ROOT / "tests" / "runtime"
 VERSIONS = ("3.11", "3.12", "3.13")
@@ -156,10 +158,13 @@ def travel(road: Road, share: float, seed: int) -> Counter[str]:
 def source_of(ref: str, folder: str) -> Path:
     """The source of Perdure as it was at a commit."""
     archive = Path(folder, "source.tar")
-    subprocess.run(["git", "archive", "--output", archive, ref, "src"], cwd=ROOT, check=True)
+    below = SOURCE.relative_to(ROOT).as_posix()
+    if not subprocess.run(["git", "ls-tree", ref, below], cwd=ROOT, check=True, capture_output=True).stdout:
+        below = "src"  # from before the packages
+    subprocess.run(["git", "archive", "--output", archive, ref, below], cwd=ROOT, check=True)
     with tarfile.open(archive) as tar:
         tar.extractall(folder, filter="data")
-    return Path(folder, "src")
+    return Path(folder, below)
 
 
 def main() -> None:
@@ -173,13 +178,13 @@ def main() -> None:
     options = parser.parse_args()
     total: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        first = source_of(options.old, folder) if options.old else ROOT / "src"
+        first = source_of(options.old, folder) if options.old else SOURCE
         try:
             pythons = {version: environment(version) for version in VERSIONS}
         except NotToBeHad as error:
             sys.exit(f"{error}: nothing was shown")
         begins = {version: stack.enter_context(Lives(pythons[version], first)) for version in VERSIONS}
-        goes_on = {version: stack.enter_context(Lives(pythons[version], ROOT / "src")) for version in VERSIONS}
+        goes_on = {version: stack.enter_context(Lives(pythons[version], SOURCE)) for version in VERSIONS}
         print(f"{'road':20} {'cases':>6} {'twice':>6} {'faults':>6}")
         for versions in (*ROADS, *(((version, version) for version in VERSIONS) if options.old else ())):
             road = Road(versions, (begins[versions[0]], *(goes_on[version] for version in versions[1:])))

@@ -23,13 +23,13 @@ import click
 import msgspec
 
 import perdure
-from perdure.doors.cli.main import COMMANDS, cli
-from perdure.doors.http.app import TABLE
-from perdure.doors.http.table import IfMatch, NoQuery, Route
-from perdure.doors.http.wire import DAMAGED
-from perdure.doors.mcp.server import TOOLS
+from perdure.cli.main import COMMANDS, cli
 from perdure.remote import core as _core  # noqa: F401 - its modules enter what they answer
 from perdure.remote.asking import ANSWERED
+from perdure_agents.mcp.server import TOOLS
+from perdure_server.http.app import TABLE
+from perdure_server.http.table import IfMatch, NoQuery, Route
+from perdure_server.http.wire import DAMAGED
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "surface"
 ROW = re.compile(r"^(\w+\.\w+) \| (.+?) \| (.+?) \| (.+)$", re.MULTILINE)

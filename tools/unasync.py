@@ -1,4 +1,4 @@
-"""Writes the sync twins of the handles: `perdure.testing.unasync` translates, ruff formats, the result is committed.
+"""Writes the sync twins of the handles: `perdure_testing.unasync` translates, ruff formats, the result is committed.
 
 python tools/unasync.py            write handles/sync from handles/aio
 python tools/unasync.py --check    change nothing; exit 1 and name the twins that differ
@@ -12,12 +12,12 @@ import sys
 import sysconfig
 from pathlib import Path
 
-from perdure.testing.unasync import translate
+from perdure_testing.unasync import translate
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = (
-    ("src/perdure/handles", "*.py"),
-    ("tests/handles", "test_*.py"),
+    ("packages/perdure/src/perdure/handles", "*.py"),
+    ("packages/perdure/tests/handles", "test_*.py"),
 )
 
 
@@ -38,7 +38,7 @@ def twins(root: Path) -> dict[Path, str]:
         there = (root / folder / "sync").glob("*.py")
         wanted |= {path: "" for path in there if path.read_text("utf-8").startswith("# Generated from ")}
         for source in sorted((root / folder / "aio").glob(pattern)):
-            name = source.relative_to(root).as_posix().removeprefix("src/perdure/")
+            name = source.relative_to(root).as_posix().removeprefix("packages/perdure/src/perdure/")
             target = root / folder / "sync" / source.name
             try:
                 text = translate(source.read_text("utf-8"))

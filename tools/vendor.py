@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 TOP = Path(__file__).resolve().parent.parent
-SHIPPED = TOP / "src" / "perdure" / "doors" / "console" / "static" / "vendor"
+SHIPPED = TOP / "packages" / "perdure-server" / "src" / "perdure_server" / "console" / "static" / "vendor"
 SUMS = "SHA256SUMS"
 
 

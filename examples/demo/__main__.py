@@ -20,9 +20,9 @@ import perdure
 from demo import proof, story, view
 from demo.scene import scene
 from demo.strikes import strikes
-from perdure.doors.cli.main import fail
-from perdure.doors.cli.options import json_option
-from perdure.doors.cli.output import coloured, counted, say_heading, say_json, say_wrapped
+from perdure.cli.main import fail
+from perdure.cli.options import json_option
+from perdure.cli.output import coloured, counted, say_heading, say_json, say_wrapped
 from perdure.errors import Error, Invalid
 from perdure.stores.url import parse
 

@@ -16,10 +16,10 @@ import perdure
 from demo.order import DemoOrder, DemoPlace, read_order, tell
 from demo.script import AGENT, BRANCH, MODEL, answer
 from demo.strikes import Fate
-from perdure.effects.ready.files import write_file
-from perdure.effects.ready.git import git_commit, git_push
-from perdure.effects.ready.http_tool import http_probe, http_tool
-from perdure.effects.ready.shell import marker_folder, shell
+from perdure_agents.ready.files import write_file
+from perdure_agents.ready.git import git_commit, git_push
+from perdure_agents.ready.http_tool import http_probe, http_tool
+from perdure_agents.ready.shell import marker_folder, shell
 
 QUESTION = "May this be merged?"
 

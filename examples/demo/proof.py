@@ -67,7 +67,7 @@ def _caught(store: Store, copy: Path, run: str) -> Proof:
     import perdure  # noqa: PLC0415 - help must not load the stores
 
     store.backup(copy)
-    subprocess.run([sys.executable, "-m", "perdure.testing.damage", str(copy), TRUE, FALSE], check=True)  # noqa: S603
+    subprocess.run([sys.executable, "-m", "perdure_testing.damage", str(copy), TRUE, FALSE], check=True)  # noqa: S603
     with perdure.open(url_of(copy), actor="visitor", read_only=True) as forged:
         problems = forged.verify().problems
     named = [each for each in problems if run in each.stream and each.seq is not None]

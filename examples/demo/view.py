@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import click
 
 from demo.story import ActionKind
-from perdure.doors.cli.output import coloured, console, counted, say_heading, say_wrapped
-from perdure.doors.cli.tables import Column, say_table, state
+from perdure.cli.output import coloured, console, counted, say_heading, say_wrapped
+from perdure.cli.tables import Column, say_table, state
 
 if TYPE_CHECKING:
     from rich.table import Table

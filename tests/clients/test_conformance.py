@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from perdure.doors.cli.main import cli
-from perdure.evaluation.conformance.program import ConformancePlan, _Conformance, conform
+from perdure.cli.main import cli
+from perdure_evaluate.conformance.program import ConformancePlan, _Conformance, conform
 
 ROOT = Path(__file__).resolve().parents[2]
 CLIENT = ROOT / "clients" / "typescript"

@@ -1,3 +1,3 @@
 """The shipped contract on our own stores. A new contract module is found by itself."""
 
-from perdure.testing.contract.suite import *  # noqa: F403
+from perdure_testing.contract.suite import *  # noqa: F403

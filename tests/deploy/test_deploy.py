@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 import perdure
-from perdure.doors.cli.main import cli
+from perdure.cli.main import cli
 from perdure.model.ids import new_uid
 from perdure.model.instants import SECOND_US, duration_us
 from perdure.stores.postgres_wall import Roles, check_wall, look, raise_wall

@@ -16,13 +16,13 @@ import perdure
 from doors.http.serving_kit import LiveServer, client, make_token
 from forged import Members, exported, packed
 from interchange.test_bundle_fuzz import filled, with_bodies
-from perdure.doors.cli.main import cli
-from perdure.doors.http import wire
-from perdure.doors.http.app import TABLE
+from perdure.cli.main import cli
 from perdure.interchange import bundle_in
 from perdure.planes.memory.search import Results
 from perdure.planes.reading.paging import DamagedRow
 from perdure.remote.answers import read_answer
+from perdure_server.http import wire
+from perdure_server.http.app import TABLE
 from planes.tampering import Intruder
 
 HURT = frozenset({
@@ -224,8 +224,8 @@ def test_an_event_that_cannot_be_read_ends_no_listing_over_http(sound: Members, 
 
 def test_the_tools_of_models_name_them(url: str) -> None:
     mcp = pytest.importorskip("mcp")
-    from perdure.doors.mcp.door import Door
-    from perdure.doors.mcp.server import make_server
+    from perdure_agents.mcp.door import Door
+    from perdure_agents.mcp.server import make_server
 
     async def look() -> None:
         door = Door(url, actor="me", tenant="default", session="main")
@@ -246,8 +246,8 @@ def test_the_tools_of_models_name_them(url: str) -> None:
 @pytest.mark.parametrize("is_damaged", [True, False])
 def test_the_list_of_sessions_for_models_names_them(sound: Members, tmp_path: Path, *, is_damaged: bool) -> None:
     mcp = pytest.importorskip("mcp")
-    from perdure.doors.mcp.door import Door
-    from perdure.doors.mcp.server import make_server
+    from perdure_agents.mcp.door import Door
+    from perdure_agents.mcp.server import make_server
 
     url = taken_in(tmp_path, sound)
     if is_damaged:

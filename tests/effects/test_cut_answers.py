@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from hostile_http import ENDS, JSON, WHOLE, RawServer, cuts
-from perdure.effects.ready.http_tool import http_probe, http_request
 from perdure.errors import Error
 from perdure.model.records.effects import Absent, Happened, Unknown, Verdict
+from perdure_agents.ready.http_tool import http_probe, http_request
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from typing import Any
 
 import perdure
 from perdure.stores import postgres
-from perdure.testing import witness
+from perdure_testing import witness
 
 THREADS = 3
 TASKS = 2

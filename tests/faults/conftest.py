@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from faults.sweeps import PREFIX, Ground
-from perdure.testing.scratch import scratch
-from perdure.testing.witness import Witness
+from perdure_testing.scratch import scratch
+from perdure_testing.witness import Witness
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ from typing import ClassVar
 import perdure
 from perdure.stores.continuity import Continuity
 from perdure.stores.rollback_guard import RollbackGuard
-from perdure.testing import witness
+from perdure_testing import witness
 
 ERRANDS = ("a", "b")
 

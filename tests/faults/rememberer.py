@@ -8,7 +8,7 @@ import sys
 
 import perdure
 from forked import Program, environment
-from perdure.testing.embedding import HashedEmbedding
+from perdure_testing.embedding import HashedEmbedding
 
 
 def remembering(url: str, begin: int) -> Program:

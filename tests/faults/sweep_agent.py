@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import perdure
 from perdure.model.crash_points import reach
-from perdure.testing import witness
+from perdure_testing import witness
 
 LANDS_WITHIN = 0.05
 PAUSE_SECONDS = 0.005

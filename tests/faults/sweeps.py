@@ -19,7 +19,7 @@ import perdure
 from faults import forks, sweep_agent
 from faults.forks import Ended, Order, Report
 from faults.writer import SEED
-from perdure.testing.witness import Witness
+from perdure_testing.witness import Witness
 
 SHARE = min(int(os.environ.get("PERDURE_ROUNDS", "0")), 100)  # of all points, in percent
 FULL = SHARE > 0

@@ -15,8 +15,8 @@ from typing import Any
 
 import psycopg
 
-from perdure.testing.faults import Proxy
-from perdure.testing.postgres import HOST, PostgresServer, PostgresTemplate
+from perdure_testing.faults import Proxy
+from perdure_testing.postgres import HOST, PostgresServer, PostgresTemplate
 
 PATIENCE_SECONDS = 120.0
 SCHEMA = "errands"

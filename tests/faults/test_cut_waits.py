@@ -29,7 +29,7 @@ import pytest
 import perdure
 from faults.callers import TASKS, THREADS, World, pay, says
 from faults.taking_back import StalledStandby, taking_back, until
-from perdure.testing.witness import Witness
+from perdure_testing.witness import Witness
 from shared_fixtures import quick_folder
 
 log = logging.getLogger(__name__)

@@ -21,7 +21,7 @@ from faults.tracing import tracer
 from faults.writer import ROUNDS, SEED, writing
 from forked import Program
 from perdure.errors import Damaged
-from perdure.testing.faults import kill_after
+from perdure_testing.faults import kill_after
 from stores.verbs import Called, everything, opened
 
 log = logging.getLogger(__name__)

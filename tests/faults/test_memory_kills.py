@@ -11,8 +11,8 @@ import pytest
 import perdure
 from faults.rememberer import reembedding, remembering
 from faults.writer import ROUNDS, SEED
-from perdure.testing.embedding import HashedEmbedding
-from perdure.testing.faults import kill_after
+from perdure_testing.embedding import HashedEmbedding
+from perdure_testing.faults import kill_after
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres", "files"])

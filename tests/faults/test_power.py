@@ -32,8 +32,8 @@ import pytest
 from faults.writer import ROUNDS, SEED, writing
 from forked import Program
 from perdure.errors import Error
-from perdure.testing import disk as disks
-from perdure.testing.faults import strike_after
+from perdure_testing import disk as disks
+from perdure_testing.faults import strike_after
 from stores.verbs import everything
 
 log = logging.getLogger(__name__)

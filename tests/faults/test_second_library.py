@@ -14,7 +14,7 @@ import pytest
 import perdure
 from faults.second_library import running
 from faults.writer import ROUNDS, SEED
-from perdure.testing.faults import kill_after
+from perdure_testing.faults import kill_after
 
 
 def stored(url: str) -> set[str]:

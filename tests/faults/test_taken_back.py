@@ -27,8 +27,8 @@ from faults.taking_back import Recovery, Rewinding, Standby, SynchronousStandby,
 from perdure.runtime.callers import caller_of
 from perdure.stores.continuity import Continuity
 from perdure.stores.rollback_guard import RollbackGuard
-from perdure.testing.postgres import PostgresServer
-from perdure.testing.witness import Witness
+from perdure_testing.postgres import PostgresServer
+from perdure_testing.witness import Witness
 from shared_fixtures import quick_folder
 
 pytest.importorskip("psycopg")

@@ -21,9 +21,9 @@ from faults.sweeps import FULL, Ground, Outcome, Point, counted, every_point, re
 from perdure.effects import outcomes
 from perdure.log.event import Event, decode_body
 from perdure.runtime.callers import caller_of, stream_of
-from perdure.stores.files.layout import Layout
 from perdure.stores.store import event_of
 from perdure.stores.tx import LOG
+from perdure_files.store.layout import Layout
 
 log = logging.getLogger(__name__)
 

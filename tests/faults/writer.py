@@ -26,7 +26,7 @@ from typing import IO, Any
 
 from forked import Program, environment
 from perdure.artifacts import descriptors
-from perdure.stores.files.journal import LineLog
+from perdure_files.store.journal import LineLog
 from stores.verbs import Opened, append, begin, opened
 
 ROUNDS = int(os.environ.get("PERDURE_ROUNDS", "5"))

@@ -14,13 +14,13 @@ import forked
 import perdure
 from furnished import furnish, whole_feed
 from perdure import errors
-from perdure.evaluation.bench.filling import fill_events
 from perdure.interchange import move as moving
 from perdure.interchange.move import move, take_back
 from perdure.model import crash_points
 from perdure.model.records.runs import RunStatus
 from perdure.stores import moved_away
 from perdure.stores.url import parse
+from perdure_evaluate.bench.filling import fill_events
 
 POINTS = ("expected", "said", "sealed", "blobs", "events", "events:2", "proved", "welcomed")
 

@@ -174,7 +174,7 @@ FACTS = {
 
 
 def test_the_engine_reaches_only_states_of_the_model(tmp_path: Path, archive: Path) -> None:
-    """What the engine makes durable (tests/effects/stepping.py), whatever dies or is paused, is durable in the model, too."""
+    """What the engine makes durable (effects/stepping.py), whatever dies or is paused, is durable in the model, too."""
     text = (MODELS / "Effects.cfg").read_text()
     check(tmp_path, "Effects", text, archive, "-dump", "states")
     dumped = (tmp_path / "states.dump").read_text().split("State ")

@@ -10,11 +10,11 @@ import apsw
 import pytest
 
 import perdure
-from perdure.interchange.merge import merge
 from perdure.interchange.move import move
 from perdure.log import derive
 from perdure.planes import subjects
 from perdure.stores.core import open_core
+from perdure_files.merge import merge
 from planes.tampering import Intruder
 from stores.files import rebuilt
 from stores.files.in_git import commit, git

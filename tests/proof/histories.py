@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import perdure
-from perdure.testing.scratch import scratch
-from perdure.testing.simulation import Process
-from perdure.testing.simulation.scheduler import Stuck
-from perdure.testing.simulation.world import Moods
+from perdure_testing.scratch import scratch
+from perdure_testing.simulation import Process
+from perdure_testing.simulation.scheduler import Stuck
+from perdure_testing.simulation.world import Moods
 from proof.plain import Plain, Sessions
 from proof.stage import STAGE, Stage
 from proof.stories import Acts, Asked, Cuts, Haunted, Model, Pays, Restored, Sagas, Signals, Story

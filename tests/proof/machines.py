@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 import perdure
 from perdure.planes.execution.tasks import MOVES
-from perdure.testing.clock import FakeClock
+from perdure_testing.clock import FakeClock
 
 WORDS = st.sampled_from(["a", "b", "c", "ä", "ab"])
 NUMBERS = st.integers(0, 3)

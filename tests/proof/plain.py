@@ -6,7 +6,7 @@ import contextlib
 from typing import Any
 
 import perdure
-from perdure.testing.simulation import Process
+from perdure_testing.simulation import Process
 from proof.stage import LEASE_US
 from proof.stories import TOOLS, Story
 

@@ -14,8 +14,8 @@ from typing import Any
 import perdure
 from perdure.model.limits import LEASE_TTL_SECONDS
 from perdure.runtime.callers import caller_of
-from perdure.testing.simulation import Machine, Process, Rates, Scheduler, World
-from perdure.testing.simulation.scheduler import SimulatedThread
+from perdure_testing.simulation import Machine, Process, Rates, Scheduler, World
+from perdure_testing.simulation.scheduler import SimulatedThread
 
 LEASE_US = LEASE_TTL_SECONDS * 1_000_000
 SENDING = ("effect.call.before", "world.send", "world.under_way")  # the lease was looked at: it may still be sent

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import perdure
-from perdure.testing.simulation import Process, Rates
-from perdure.testing.simulation.scheduler import HOT, LAST
+from perdure_testing.simulation import Process, Rates
+from perdure_testing.simulation.scheduler import HOT, LAST
 from proof.stage import Stage, stage
 
 ROUNDS_MAX = 40

@@ -10,7 +10,7 @@ import perdure
 from perdure.planes.execution import leases, runs, steps
 from perdure.planes.execution.runs import RunRequest
 from perdure.runtime.callers import caller_of
-from perdure.testing.clock import FakeClock
+from perdure_testing.clock import FakeClock
 
 ARRIVED: list[str] = []
 

@@ -23,7 +23,7 @@ from click.testing import CliRunner
 import perdure
 from perdure.artifacts import compress, tree
 from perdure.artifacts.place import check_address, place_from_url
-from perdure.doors.cli.main import cli
+from perdure.cli.main import cli
 from perdure.effects.tool import kind_of
 from perdure.log import feed
 from perdure.log.anchor import Anchor

@@ -1,7 +1,7 @@
 """The store and the ledger under one seed: no history does anything twice, loses anything or strands anybody (P1-P5, P7, P13).
 
 Simulated processes with real handles, lanes, leases and files; a scheduler that lets them die, stand still and lose replies; a
-world that counts what arrived (`perdure.testing.simulation`). PERDURE_ROUNDS says how many seeds each story is lived with, and
+world that counts what arrived (`perdure_testing.simulation`). PERDURE_ROUNDS says how many seeds each story is lived with, and
 PERDURE_SEED with which one it begins. Controls: planted bugs, each of which some history must show.
 """
 
@@ -12,7 +12,7 @@ import os
 
 import pytest
 
-from perdure.testing.simulation.machine import POINTS
+from perdure_testing.simulation.machine import POINTS
 from proof.bugs import BUGS, Bug, holder_of
 from proof.histories import STORIES, first_wrong, live, shrunk
 from sources import at_least, sources, within_package

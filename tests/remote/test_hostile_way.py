@@ -26,9 +26,9 @@ import perdure
 from doors.http.serving_kit import make_token
 from forked import Program
 from hostile_http import ANSWER_IS_LOST, IS_LOST, PASSES, Fate, HostileProxy
-from perdure.effects.ready.http_tool import http_probe, http_tool
 from perdure.errors import InDoubt, Unavailable
 from perdure.runtime.callers import Caller
+from perdure_agents.ready.http_tool import http_probe, http_tool
 from remote.test_own_loop import SERVER
 
 ROUNDS = int(os.environ.get("PERDURE_ROUNDS", "0"))

@@ -19,12 +19,12 @@ import perdure
 from doors.http.matrix import body_of, fill, path_of
 from doors.http.serving_kit import bearer, make_token
 from furnished import furnish
-from perdure.doors.http.app import TABLE, make_app
-from perdure.doors.http.serving import Serving
 from perdure.handles.working import tree
 from perdure.stores.postgres import PostgresConnection
 from perdure.stores.postgres_wall import names_tenants
 from perdure.stores.statements import Statements
+from perdure_server.http.app import TABLE, make_app
+from perdure_server.http.serving import Serving
 from sources import module_name, sources
 from stores.walled_store import Walled, walled
 

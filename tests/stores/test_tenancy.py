@@ -11,10 +11,10 @@ import pytest
 
 import perdure
 from furnished import furnish
-from perdure.interchange.merge import merge
 from perdure.interchange.move import move
 from perdure.model.records.retention import Retention
 from perdure.stores.job import Job
+from perdure_files.merge import merge
 from planes.tampering import Intruder
 from stores.test_schema import BOTH, Schema, postgres_schema, sqlite_schema
 from stores.verbs import append, begin, opened

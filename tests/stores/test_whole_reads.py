@@ -16,9 +16,7 @@ from starlette.testclient import TestClient
 
 import perdure
 from doors.http.serving_kit import bearer, make_token
-from perdure.doors.cli.main import SECTIONS, cli
-from perdure.doors.http.app import make_app
-from perdure.doors.http.serving import Serving
+from perdure.cli.main import SECTIONS, cli
 from perdure.errors import Refused
 from perdure.model.ids import new_uid
 from perdure.planes.recovery import presence
@@ -29,6 +27,8 @@ from perdure.stores.store import NO_TENANT
 from perdure.stores.url import parse
 from perdure.upkeep.findings import Severity
 from perdure.upkeep.health import examine
+from perdure_server.http.app import make_app
+from perdure_server.http.serving import Serving
 from stores.walled_store import SCHEMA, Walled, walled
 
 __all__ = ["walled"]

@@ -11,9 +11,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from perdure.evaluation.recovery.run import Header
-from perdure.evaluation.recovery.score import VIOLATIONS
-from perdure.evaluation.recovery.scorecard import SUMS, Failure, Scorecard, Subjected, Tally
+from perdure_evaluate.recovery.run import Header
+from perdure_evaluate.recovery.score import VIOLATIONS
+from perdure_evaluate.recovery.scorecard import SUMS, Failure, Scorecard, Subjected, Tally
 
 ROOT = Path(__file__).parents[2]
 SPEC = importlib.util.spec_from_file_location("evaluated", ROOT / "tools" / "evaluated.py")

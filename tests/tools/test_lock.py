@@ -14,6 +14,9 @@ from packaging.version import Version
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
+MEMBERS: dict[str, dict[str, Any]] = {
+    path.parent.name: tomllib.loads(path.read_text()) for path in sorted(ROOT.glob("packages/*/pyproject.toml"))
+}
 LOCKED = re.compile(r"(?m)^([\w.-]+)==(\S+)(?: ; [^\\\n]+)?((?: \\\n    --hash=sha256:[0-9a-f]{64})*)$")
 
 
@@ -22,12 +25,16 @@ def lock(name: str) -> str:
 
 
 def asked(level: str) -> list[str]:
-    """The requirements of a level, extras of our own resolved."""
-    project, extras = PROJECT["project"], PROJECT["project"]["optional-dependencies"]
+    """The requirements of a level: of the core for `runtime`, of every package for `dev`. Our own packages are none."""
+    core = MEMBERS["perdure"]
     if level == "runtime":
-        return [*PROJECT["build-system"]["requires"], *project["dependencies"]]
-    of_all = [each for extra in Requirement(extras["all"][0]).extras for each in extras[extra]]
-    return [*asked("runtime"), *of_all, *PROJECT["dependency-groups"]["dev"]]
+        return [*core["build-system"]["requires"], *core["project"]["dependencies"]]
+    extras = core["project"]["optional-dependencies"]
+    of_all = [line for extra in Requirement(extras["all"][0]).extras for line in extras[extra]]
+    of_members = [line for member in MEMBERS.values() for line in member["project"]["dependencies"]]
+    of_mcp = MEMBERS["perdure-agents"]["project"]["optional-dependencies"]["mcp"]
+    lines = [*of_all, *of_members, *of_mcp, *PROJECT["dependency-groups"]["dev"]]
+    return [line for line in lines if Requirement(line).name not in MEMBERS]
 
 
 def missing(requirements: list[str], text: str) -> list[str]:

@@ -22,7 +22,7 @@ def test_it_names_what_the_project_needs_and_nothing_of_this_machine(tmp_path):
     assert "://" not in text
     found = json.loads(text)
     names = {each["name"] for each in found["components"]}
-    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    wanted = tomllib.loads((ROOT / "packages" / "perdure" / "pyproject.toml").read_text())["project"]["dependencies"]
     assert {each.partition(">")[0].replace(".", "-") for each in wanted if "python_version" not in each} <= names
     shipped = {each["name"]: each["version"] for each in found["components"] if each["purl"].startswith("pkg:npm/")}
     assert shipped == {each.name: each.version for each in PACKAGES}

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.testing import unasync
+from perdure_testing import unasync
 
 TOOL = Path(__file__).parents[2] / "tools" / "unasync.py"
 
@@ -131,8 +131,8 @@ def test_rules_compose_and_a_twin_is_its_own_twin(sources: list[str]) -> None:
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    handles = tmp_path / "src/perdure/handles/aio"
-    tests = tmp_path / "tests/handles/aio"
+    handles = tmp_path / "packages/perdure/src/perdure/handles/aio"
+    tests = tmp_path / "packages/perdure/tests/handles/aio"
     for folder in (handles, tests):
         folder.mkdir(parents=True)
     (handles / "__init__.py").touch()
@@ -152,16 +152,16 @@ def run(checkout: Path, *options: str) -> subprocess.CompletedProcess[str]:
 
 def test_writes_sorted_and_formatted_twins(checkout: Path) -> None:
     assert run(checkout).returncode == 0
-    store = checkout / "src/perdure/handles/sync/store.py"
+    store = checkout / "packages/perdure/src/perdure/handles/sync/store.py"
     assert store.read_text() == (
         "# Generated from handles/aio/store.py by tools/unasync.py: edit that one.\n"
         "from collections.abc import Callable, Iterator\n\nf: Callable\n\n\n"
         "def g() -> Iterator[int]:\n    return f()\n"
     )
-    test = checkout / "tests/handles/sync/test_store.py"
-    assert test.read_text().startswith("# Generated from tests/handles/aio/test_store.py by")
+    test = checkout / "packages/perdure/tests/handles/sync/test_store.py"
+    assert test.read_text().startswith("# Generated from packages/perdure/tests/handles/aio/test_store.py by")
     assert test.read_text().endswith("def test_x(store):\n    store.close()\n")
-    assert not (checkout / "tests/handles/sync/conftest.py").exists()
+    assert not (checkout / "packages/perdure/tests/handles/sync/conftest.py").exists()
     assert run(checkout, "--check").returncode == 0
 
 
@@ -169,17 +169,19 @@ def test_writes_sorted_and_formatted_twins(checkout: Path) -> None:
 def test_check_names_the_twin_that_differs_and_the_cure_mends_it(checkout: Path, damage: str) -> None:
     run(checkout)
     verb, which = damage.split(" the ")
-    path = checkout / "src/perdure/handles" / {"twin": "sync", "source": "aio"}[which] / "store.py"
+    path = checkout / "packages/perdure/src/perdure/handles" / {"twin": "sync", "source": "aio"}[which] / "store.py"
     path.unlink() if verb == "remove" else path.write_text(path.read_text() + "\nx = 1\n")
     checked = run(checkout, "--check")
     assert checked.returncode == 1
-    assert checked.stdout == ("differs: src/perdure/handles/sync/store.py\nmend it with: python tools/unasync.py\n")
+    assert checked.stdout == (
+        "differs: packages/perdure/src/perdure/handles/sync/store.py\nmend it with: python tools/unasync.py\n"
+    )
     assert run(checkout).returncode == 0
     assert run(checkout, "--check").returncode == 0
 
 
 def test_a_file_of_its_own_beside_the_twins_stays(checkout: Path) -> None:
-    own = checkout / "tests/handles/sync/conftest.py"
+    own = checkout / "packages/perdure/tests/handles/sync/conftest.py"
     own.parent.mkdir()
     own.write_text("x = 1\n")
     assert run(checkout).returncode == 0
@@ -192,7 +194,7 @@ def test_a_checkout_without_a_source_is_no_success(tmp_path: Path) -> None:
 
 
 def test_a_refusal_names_the_file(checkout: Path) -> None:
-    (checkout / "src/perdure/handles/aio/bad.py").write_text("import asyncio\n\nasyncio.gather()\n")
+    (checkout / "packages/perdure/src/perdure/handles/aio/bad.py").write_text("import asyncio\n\nasyncio.gather()\n")
     refused = run(checkout)
     assert refused.returncode == 1
     assert refused.stderr.startswith("handles/aio/bad.py: line 3: asyncio.gather has no sync meaning")

@@ -10,10 +10,10 @@ import pytest
 
 import perdure
 from perdure.stores import mounts
-from perdure.stores.files.layout import Layout
 from perdure.stores.store import Fault, FaultKind, History
 from perdure.upkeep import health
 from perdure.upkeep.health import Severity
+from perdure_files.store.layout import Layout
 
 MOUNTS = """/dev/sda1 / ext4 rw 0 0
 tmpfs /tmp tmpfs rw 0 0

@@ -12,8 +12,8 @@ import agent_framework._workflows._checkpoint as stock
 import pytest
 from plugged import Counting, url_for, used
 
-from perdure.adapters.agent_framework import PerdureCheckpointStorage
-from perdure.adapters.agent_framework.encoding import Encoding, name_of
+from perdure_adapters.agent_framework import PerdureCheckpointStorage
+from perdure_adapters.agent_framework.encoding import Encoding, name_of
 
 EXCEPT: dict[str, str] = {}
 

@@ -9,8 +9,8 @@ import claude_agent_sdk._internal.session_store as stock
 import pytest
 from plugged import Counting, url_for, used
 
-from perdure.adapters.claude_agent import PerdureSessionStore
 from perdure.handles.listing import every
+from perdure_adapters.claude_agent import PerdureSessionStore
 
 LOOP = "it counts turns of the event loop, in which only a store in memory has answered"
 MTIMES = "it writes into the private dictionary of instants of the stock class"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from plugged import Counting, url_for, used
 
-from perdure.adapters.google_adk import PerdureArtifactService, PerdureMemoryService, PerdureSessionService
+from perdure_adapters.google_adk import PerdureArtifactService, PerdureMemoryService, PerdureSessionService
 
 PRIVATE = "it looks into the private dictionaries or tables of the stock class"
 PLACE = (

@@ -17,7 +17,7 @@ from _pytest.runner import runtestprotocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from plugged import Counting, url_for, used
 
-from perdure.adapters.langgraph import PerdureSaver
+from perdure_adapters.langgraph import PerdureSaver
 
 DRIFT = "the stock saver fails it too, with this version of langchain-core"
 EXCEPT = {"test_weather_subgraph": DRIFT}

@@ -11,7 +11,7 @@ import langgraph.store.sqlite.base
 import pytest
 from plugged import Counting, url_for, used
 
-from perdure.adapters.langgraph import PerdureStore
+from perdure_adapters.langgraph import PerdureStore
 
 TABLES = "it looks into the tables of the stock class with sqlite3"
 SQL = "it is about SQL that the stock class builds; no part of a filter or namespace becomes SQL here"

@@ -10,7 +10,7 @@ import agents.memory.sqlite_session
 import pytest
 from plugged import Counting, url_for, used
 
-from perdure.adapters.openai_agents import PerdureSession
+from perdure_adapters.openai_agents import PerdureSession
 
 CONNECTIONS = "it looks into the connections and locks of the stock class"
 ROWS = "it writes into, or reads, the tables of the stock class with sqlite3"

@@ -14,7 +14,7 @@ import strands.storage
 import strands.storage.in_memory_storage as stock
 from plugged import Counting, url_for, used
 
-from perdure.adapters.strands import PerdureSessionRepository, PerdureStorage
+from perdure_adapters.strands import PerdureSessionRepository, PerdureStorage
 
 PRIVATE = "it writes into the private dictionary of the stock class"
 EPHEMERAL = "it asks what a storage does that forgets everything with its process; ours does not"

@@ -1,4 +1,4 @@
-"""Our own tests of all frameworks in one process: tests/adapters/together. Nothing is replaced, and nothing is left out."""
+"""Our own tests of all frameworks in one process (adapters/together). Nothing is replaced, and nothing is left out."""
 
 from __future__ import annotations
 

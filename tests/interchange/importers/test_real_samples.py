@@ -17,9 +17,9 @@ from typing import Any
 import apsw
 import pytest
 
-from interchange.importers.conftest import FOREIGN, Take
+from import_fixtures import FOREIGN, Take
 from interchange.importers.telling import Told, ours, text
-from perdure.evaluation import peers
+from perdure_evaluate import peers
 
 MAKERS = Path(__file__).parent / "makers"
 

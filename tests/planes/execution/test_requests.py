@@ -9,11 +9,11 @@ import pytest
 
 import perdure
 from doors.http.serving_kit import client
-from perdure.doors.http import call as calls
 from perdure.planes.execution import requests
 from perdure.planes.execution.imported import REQUESTS
 from perdure.planes.execution.requests import differing, given_of
 from perdure.planes.memory import values
+from perdure_server.http import call as calls
 
 UNSET = msgspec.UNSET
 

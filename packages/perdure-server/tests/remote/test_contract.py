@@ -1,0 +1,3 @@
+"""The shipped contract over HTTP."""
+
+from perdure_testing.contract.suite import *  # noqa: F403

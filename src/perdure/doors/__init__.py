@@ -1,1 +1,0 @@
-"""Doors translate: they hold no rules."""

@@ -1,1 +1,0 @@
-"""Proof: benchmarks, and the recovery protocol."""
